@@ -1,0 +1,20 @@
+// types.h: the few scalar types that every floor shares. Positions, layers and tokens cannot be mixed up by accident.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+namespace kvtide {
+
+using TokenId = std::int32_t;  // index into the vocabulary
+using Pos = std::int64_t;      // position of a token in its text, counted from 0
+
+// Half-open range of positions [first, last).
+struct PosRange {
+  Pos first = 0;
+  Pos last = 0;
+  Pos size() const { return last - first; }
+  friend bool operator==(const PosRange&, const PosRange&) = default;
+};
+
+}  // namespace kvtide

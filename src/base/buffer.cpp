@@ -1,0 +1,45 @@
+#include "base/buffer.h"
+
+#include <sys/mman.h>
+
+#include <utility>
+
+#include "base/text.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+constexpr std::size_t kPage = 4096;
+}
+
+Buffer::Buffer(std::size_t size) : size_(size) {
+  if (size == 0) return;
+  void* memory =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    size_ = 0;
+    throw Error(ErrorCode::out_of_memory, cat("cannot reserve ", size, " bytes of memory"));
+  }
+  data_ = static_cast<std::byte*>(memory);
+}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void Buffer::give_back(std::size_t offset, std::size_t size) noexcept {
+  const std::size_t begin = (offset + kPage - 1) & ~(kPage - 1);
+  const std::size_t end = (offset + size) & ~(kPage - 1);
+  if (begin < end) ::madvise(data_ + begin, end - begin, MADV_DONTNEED);
+}
+
+}  // namespace kvtide
