@@ -1,0 +1,94 @@
+# The front door. Everything that is made goes to build/; nothing outside it changes except Debian packages, which
+# tools/install.sh installs when they are missing.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+MODELS ?= build/models
+TEXT ?= build/text/ruth.txt
+# Seconds per fuzz target; the targets run side by side.
+FUZZ_SECONDS ?= 30
+
+SMOLLM2 := $(MODELS)/smollm2-135m-instruct-q4_1.gguf
+GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
+# What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
+SANITIZED := base tensor formats hostile kernels text state
+
+.PHONY: help install build demo test test-release test-sanitized test-fuzz test-references check check-clang format clean
+
+help:  ## show this list
+	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' Makefile | expand -t 26
+
+install:  ## install the Debian packages that building, testing and checking need
+	@tools/install.sh build test fuzz check
+
+build:  ## build the program: build/kvtide
+	@tools/install.sh build
+	@test -f build/cmake/build.ninja || cmake --preset release -DKVTIDE_TESTS=OFF --log-level=WARNING
+	@cmake --build build/cmake --target kvtide
+	@ln -sfn cmake/kvtide build/kvtide
+
+demo:  ## let a real model read a real text and go on writing
+	@tools/install.sh build demo
+	@$(MAKE) --no-print-directory build
+	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
+	@tools/fetch_text.sh $(TEXT)
+	build/kvtide run -m $(SMOLLM2) -f $(TEXT) -c 4096 -n 96
+
+test: test-release test-sanitized test-fuzz  ## every test: release, then sanitizers, then fuzzing
+
+test-release:
+	@tools/install.sh build test
+	@cmake --preset release -DKVTIDE_TESTS=ON --log-level=WARNING
+	@cmake --build build/cmake
+	@ln -sfn cmake/kvtide build/kvtide
+	@ctest --test-dir build/cmake --output-on-failure --no-tests=error -j 2 --timeout 600 | tee build/ctest.log
+
+test-sanitized:
+	@tools/install.sh build test
+	@cmake --preset asan --log-level=WARNING
+	@have=$$(ninja -C build/asan -t targets all | sed -n -E 's/^([a-z]+_tests): phony$$/\1/p') ; \
+	 wanted=$$(for floor in $(SANITIZED); do grep -x "$${floor}_tests" <<<"$$have" || true; done) ; \
+	 cmake --build build/asan --target $$wanted ; \
+	 names=$$(sed 's/_tests$$//' <<<"$$wanted" | paste -sd '|') ; \
+	 ctest --test-dir build/asan --output-on-failure --no-tests=error -j 2 --timeout 600 -R "^($$names)$$" \
+	   | tee build/ctest-sanitized.log
+
+test-fuzz:
+	@tools/install.sh build fuzz
+	@tools/fuzz_replay.sh $(FUZZ_SECONDS)
+
+test-references: build  ## compare with the Python references, on both real models
+	@tools/install.sh references
+	@tools/make_venv.sh build/venv-references tools/requirements-references.txt
+	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
+	@tools/fetch_text.sh $(TEXT)
+	build/venv-references/bin/python tools/references/compare.py --kvtide build/kvtide --models $(MODELS) --text $(TEXT)
+	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(SMOLLM2)
+	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(GEMMA3)
+
+check: check-clang  ## the rules of the house: floors, symbols, format, both compilers
+	@tools/install.sh build test check
+	@$(PYTHON) tools/check_floors.py --self-test
+	@test -f build/cmake/build.ninja || cmake --preset release --log-level=WARNING
+	@cmake --build build/cmake
+	@$(PYTHON) tools/check_floors.py --commands build/cmake/compile_commands.json --graph build/floors.svg
+	@tools/check_isa.sh build/cmake
+	@git ls-files '*.cpp' '*.h' | xargs -r clang-format-14 --dry-run --Werror
+	@echo "format: every C++ file is as clang-format leaves it"
+
+check-clang:
+	@tools/install.sh build test check
+	@cmake --preset clang --log-level=WARNING
+	@cmake --build build/clang
+
+format:  ## rewrite the C++ files as clang-format wants them
+	@tools/install.sh check
+	@git ls-files '*.cpp' '*.h' | xargs -r clang-format-14 -i
+
+clean:  ## remove what was built; fetched models, texts and venvs stay
+	@rm -rf build/cmake build/dev build/asan build/tsan build/clang build/fuzz build/kvtide build/*.log
