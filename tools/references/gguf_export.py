@@ -1,0 +1,159 @@
+"""Writes a `transformers` model as a GGUF file with f32 weights, in the conventions of llama.cpp's files.
+
+What differs from the checkpoint's own layout, and therefore what this file must get right:
+  - llama: GGUF keeps the rows of each query and key head so that rotation pairs are neighbours (2i, 2i+1); the
+    checkpoint keeps them half a head apart (i, i + head_dim/2). The other architectures keep halves.
+  - llama with "llama3" rope scaling: the file holds one divisor per pair in `rope_freqs.weight`, no metadata key.
+  - gemma3: RMS norm weights are stored as 1 + w. The embedding scale sqrt(hidden) is left to the runtime, and so are
+    the layer pattern (every sixth layer global), the base of local layers (10000) and the attention scale
+    (head_dim ** -0.5; a 27B model would differ).
+"""
+
+import math
+
+import gguf
+import numpy as np
+
+import toy_vocab
+
+LAYER_NAMES = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
+GEMMA_LAYER_NAMES = LAYER_NAMES | {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+TOP_NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+
+
+def gguf_name(name: str, arch: str) -> str:
+    stem, suffix = name.rsplit(".", 1)
+    if stem in TOP_NAMES:
+        return f"{TOP_NAMES[stem]}.{suffix}"
+    _, _, layer, inner = stem.split(".", 3)
+    names = GEMMA_LAYER_NAMES if arch == "gemma3" else LAYER_NAMES
+    return f"blk.{layer}.{names[inner]}.{suffix}"
+
+
+def halves_to_pairs(weight: np.ndarray, heads: int) -> np.ndarray:
+    """Reorders the rows of each head: row i goes to 2i, row head_dim/2 + i to 2i + 1."""
+    rows = weight.shape[0]
+    half = rows // heads // 2
+    order = np.empty(rows, dtype=np.int64)
+    for head in range(heads):
+        start = head * 2 * half
+        for i in range(half):
+            order[start + 2 * i] = start + i
+            order[start + 2 * i + 1] = start + half + i
+    return weight[order]
+
+
+def llama3_divisors(head_dim: int, rope: dict) -> np.ndarray:
+    """One divisor per rotation pair: 1 for short waves, `factor` for long ones, a blend between the two limits."""
+    original = rope["original_max_position_embeddings"]
+    long_wave = original / rope["low_freq_factor"]
+    short_wave = original / rope["high_freq_factor"]
+    divisors = []
+    for i in range(head_dim // 2):
+        wave = 2 * math.pi * rope["rope_theta"] ** (2 * i / head_dim)
+        if wave < short_wave:
+            divisors.append(1.0)
+        elif wave > long_wave:
+            divisors.append(rope["factor"])
+        else:
+            share = (original / wave - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"])
+            divisors.append(1.0 / ((1.0 - share) / rope["factor"] + share))
+    return np.array(divisors, dtype=np.float32)
+
+
+def export(model, arch: str, name: str, path: str) -> None:
+    config = model.config
+    writer = gguf.GGUFWriter(path, arch)
+    writer.add_name(name)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    _add_parameters(writer, config, arch)
+    _add_vocabulary(writer)
+
+    rope = _global_rope(config, arch)
+    if rope["rope_type"] == "llama3":
+        writer.add_tensor("rope_freqs.weight", llama3_divisors(config.head_dim, rope))
+    for key, tensor in model.state_dict().items():
+        if key == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        data = tensor.detach().numpy().astype(np.float32)
+        if arch == "llama" and ".q_proj." in key:
+            data = halves_to_pairs(data, config.num_attention_heads)
+        elif arch == "llama" and ".k_proj." in key:
+            data = halves_to_pairs(data, config.num_key_value_heads)
+        elif arch == "gemma3" and "norm" in key:
+            data = data + np.float32(1)
+        writer.add_tensor(gguf_name(key, arch), np.ascontiguousarray(data))
+
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def head_dim_of(config) -> int:
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+
+
+def _global_rope(config, arch: str) -> dict:
+    return config.rope_parameters["full_attention"] if arch == "gemma3" else config.rope_parameters
+
+
+def _add_parameters(writer: gguf.GGUFWriter, config, arch: str) -> None:
+    head_dim = head_dim_of(config)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if head_dim * config.num_attention_heads != config.hidden_size or arch in ("gemma3", "qwen3"):
+        writer.add_key_length(head_dim)
+        writer.add_value_length(head_dim)
+    if arch == "llama":
+        writer.add_rope_dimension_count(head_dim)
+        writer.add_vocab_size(config.vocab_size)
+    if arch == "gemma3":
+        writer.add_sliding_window(config.sliding_window)
+
+    rope = _global_rope(config, arch)
+    writer.add_rope_freq_base(rope["rope_theta"])
+    if rope["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
+    elif rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+
+
+def _add_vocabulary(writer: gguf.GGUFWriter) -> None:
+    control, normal = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL
+    specials = len(toy_vocab.SPECIALS)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(toy_vocab.TOKENS)
+    writer.add_token_types([control] * specials + [normal] * (len(toy_vocab.TOKENS) - specials))
+    writer.add_token_merges([f"{left} {right}" for left, right in toy_vocab.MERGES])
+    writer.add_unk_token_id(toy_vocab.UNK)
+    writer.add_bos_token_id(toy_vocab.BOS)
+    writer.add_eos_token_id(toy_vocab.EOS)
+    writer.add_pad_token_id(toy_vocab.PAD)
+    writer.add_add_bos_token(False)
+    writer.add_add_eos_token(False)
