@@ -1,0 +1,11 @@
+// attend.avx512.cpp: attention over one tile of rows for AVX-512. The arithmetic is in attend.inl.
+#include "kernels/attend_kernel.h"
+#include "kernels/lanes.avx512.h"
+// After the lanes, on which it is written.
+#include "kernels/attend.inl"
+
+namespace kvtide {
+
+extern const AttendRow kAttendAvx512{.isa = "avx512", .fold_tile = &fold_tile, .merge = &merge};
+
+}  // namespace kvtide

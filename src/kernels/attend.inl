@@ -1,0 +1,172 @@
+// attend.inl: the body of attend_kernel.h on Lanes; included once by each attend.<isa>.cpp.
+//
+// Order of the arithmetic (docs/architecture.md, idea 5), the same for every instruction set and every caller:
+//   score  sixteen chains over the head dimension, summed in the order of reduce_add, times scale, plus log mass;
+//   tile   max over visible rows; p = e^(score - max); sum of p in sixteen chains; out = sum of p_j v_j, j ascending;
+//   merge  both sides scaled to the larger max and added.
+#include "kernels/exp.inl"
+
+namespace kvtide {
+namespace {
+
+constexpr float kMinusInfinity = -__builtin_inff();
+
+template <class T>
+inline void load_row(const T* row, int head_dim, int padded_dim, float* out) {
+  int d = 0;
+  for (; d + kLanes <= head_dim; d += kLanes) store(out + d, load(row + d));
+  if (d == padded_dim) return;
+  T tail[kLanes] = {};
+  for (int i = 0; d + i < head_dim; ++i) tail[i] = row[d + i];
+  store(out + d, load(tail));
+}
+
+inline void load_key(const AttendTile& tile, const AttendQueries& queries, int place, float* out) {
+  const std::byte* row = tile.keys + (place - tile.begin) * tile.key_stride;
+  if (tile.key_type == DType::f16)
+    load_row(reinterpret_cast<const std::uint16_t*>(row), queries.head_dim, queries.padded_dim, out);
+  else
+    load_row(reinterpret_cast<const float*>(row), queries.head_dim, queries.padded_dim, out);
+}
+
+// scores[i][place] for all present places, in groups of sixteen; minus infinity where a query does not see the row.
+void score_tile(const AttendTile& tile, const AttendQueries& queries, float (*scores)[kTileRows]) {
+  alignas(64) float keys[kLanes * kMaxHeadDim];
+  const int dim = queries.padded_dim;
+  for (int group = tile.begin & ~(kLanes - 1); group < tile.end; group += kLanes) {
+    alignas(64) float mass[kLanes] = {};
+    for (int i = 0; i < kLanes; ++i) {
+      const int place = group + i;
+      if (place >= tile.begin && place < tile.end) {
+        load_key(tile, queries, place, keys + i * dim);
+        if (tile.log_mass != nullptr) mass[i] = tile.log_mass[place - tile.begin];
+      } else {
+        for (int d = 0; d < dim; d += kLanes) store(keys + i * dim + d, set1(0.0f));
+      }
+    }
+    const Lanes scale = set1(queries.scale);
+    for (int i = 0; i < queries.count; ++i)
+      store(scores[i] + group, fma(dot16(queries.q + i * dim, keys, dim, dim), scale, load(mass)));
+  }
+  for (int i = 0; i < queries.count; ++i) {
+    for (int place = 0; place < queries.lo[i]; ++place) scores[i][place] = kMinusInfinity;
+    for (int place = queries.hi[i]; place < kTileRows; ++place) scores[i][place] = kMinusInfinity;
+  }
+}
+
+// Turns scores into probabilities in place; gives the tile's max and sum.
+inline void soften(float* scores, float* max_out, float* sum_out) {
+  Lanes top = load(scores);
+  for (int place = kLanes; place < kTileRows; place += kLanes) top = max(load(scores + place), top);
+  const float highest = reduce_max(top);
+  Lanes sum = set1(0.0f);
+  for (int place = 0; place < kTileRows; place += kLanes) {
+    const Lanes p = exp(sub(load(scores + place), set1(highest)));
+    store(scores + place, p);
+    sum = add(sum, p);
+  }
+  *max_out = highest;
+  *sum_out = reduce_add(sum);
+}
+
+// Factors that bring two partials to their common max.
+inline float join(float into_max, float from_max, float* into_factor, float* from_factor) {
+  const float highest = from_max > into_max ? from_max : into_max;
+  Lanes factors = set1(into_max - highest);
+  float values[kLanes];
+  store(values, exp(factors));
+  *into_factor = values[0];
+  store(values, exp(set1(from_max - highest)));
+  *from_factor = values[0];
+  return highest;
+}
+
+// out = out * keep[i] + (sum of p_j v_j) * take[i] for Q queries and V vectors of one slice of the head dimension.
+template <class T, int Q, int V>
+inline void mix_slice(const AttendTile& tile, int first, int last, const float (*p)[kTileRows], const float* keep,
+                      const float* take, float* out, int stride, int d, int head_dim) {
+  Lanes sum[Q][V];
+  for (int i = 0; i < Q; ++i)
+    for (int v = 0; v < V; ++v) sum[i][v] = set1(0.0f);
+  for (int place = first; place < last; ++place) {
+    const T* row = reinterpret_cast<const T*>(tile.values + (place - tile.begin) * tile.value_stride) + d;
+    Lanes value[V];
+    for (int v = 0; v < V; ++v) {
+      if (d + (v + 1) * kLanes <= head_dim) {
+        value[v] = load(row + v * kLanes);
+      } else {
+        T tail[kLanes] = {};
+        for (int i = 0; d + v * kLanes + i < head_dim; ++i) tail[i] = row[v * kLanes + i];
+        value[v] = load(tail);
+      }
+    }
+    for (int i = 0; i < Q; ++i) {
+      const Lanes weight = set1(p[i][place]);
+      for (int v = 0; v < V; ++v) sum[i][v] = fma(weight, value[v], sum[i][v]);
+    }
+  }
+  for (int i = 0; i < Q; ++i)
+    for (int v = 0; v < V; ++v) {
+      float* target = out + i * stride + d + v * kLanes;
+      store(target, fma(sum[i][v], set1(take[i]), mul(load(target), set1(keep[i]))));
+    }
+}
+
+template <class T, int Q>
+inline void mix_queries(const AttendTile& tile, int first, int last, const float (*p)[kTileRows], const float* keep,
+                        const float* take, float* out, const AttendQueries& queries) {
+  const int dim = queries.padded_dim;
+  int d = 0;
+  for (; d + kMixVectors * kLanes <= dim; d += kMixVectors * kLanes)
+    mix_slice<T, Q, kMixVectors>(tile, first, last, p, keep, take, out, dim, d, queries.head_dim);
+  for (; d < dim; d += kLanes) mix_slice<T, Q, 1>(tile, first, last, p, keep, take, out, dim, d, queries.head_dim);
+}
+
+template <class T>
+inline void mix(const AttendTile& tile, const float (*p)[kTileRows], const float* keep, const float* take, float* out,
+                const AttendQueries& queries) {
+  int i = 0;
+  for (; i + kMixQueries <= queries.count; i += kMixQueries)
+    mix_queries<T, kMixQueries>(tile, tile.begin, tile.end, p + i, keep + i, take + i, out + i * queries.padded_dim,
+                                queries);
+  for (; i < queries.count; ++i)
+    mix_queries<T, 1>(tile, tile.begin, tile.end, p + i, keep + i, take + i, out + i * queries.padded_dim, queries);
+}
+
+void fold_tile(const AttendTile& tile, const AttendQueries& queries, const AttendPartials& into) noexcept {
+  alignas(64) float scores[kQueryBlock][kTileRows];
+  float keep[kQueryBlock], take[kQueryBlock];
+  score_tile(tile, queries, scores);
+  for (int i = 0; i < queries.count; ++i) {
+    if (queries.lo[i] >= queries.hi[i]) {  // sees nothing here: its partial stays, bit for bit
+      for (int place = 0; place < kTileRows; ++place) scores[i][place] = 0.0f;
+      keep[i] = 1.0f;
+      take[i] = 0.0f;
+      continue;
+    }
+    float tile_max = 0.0f, tile_sum = 0.0f;
+    soften(scores[i], &tile_max, &tile_sum);
+    into.max[i] = join(into.max[i], tile_max, &keep[i], &take[i]);
+    into.sum[i] = __builtin_fmaf(tile_sum, take[i], into.sum[i] * keep[i]);
+  }
+  if (tile.value_type == DType::f16)
+    mix<std::uint16_t>(tile, scores, keep, take, into.out, queries);
+  else
+    mix<float>(tile, scores, keep, take, into.out, queries);
+}
+
+void merge(int count, int padded_dim, const AttendPartials& from, const AttendPartials& into) noexcept {
+  for (int i = 0; i < count; ++i) {
+    if (from.max[i] == kMinusInfinity) continue;
+    float keep = 0.0f, take = 0.0f;
+    into.max[i] = join(into.max[i], from.max[i], &keep, &take);
+    into.sum[i] = __builtin_fmaf(from.sum[i], take, into.sum[i] * keep);
+    for (int d = 0; d < padded_dim; d += kLanes) {
+      float* target = into.out + i * padded_dim + d;
+      store(target, fma(load(from.out + i * padded_dim + d), set1(take), mul(load(target), set1(keep))));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvtide

@@ -1,0 +1,11 @@
+// attend.scalar.cpp: attention over one tile of rows for plain C++, the specification. The arithmetic is in attend.inl.
+#include "kernels/attend_kernel.h"
+#include "kernels/lanes.scalar.h"
+// After the lanes, on which it is written.
+#include "kernels/attend.inl"
+
+namespace kvtide {
+
+extern const AttendRow kAttendScalar{.isa = "scalar", .fold_tile = &fold_tile, .merge = &merge};
+
+}  // namespace kvtide

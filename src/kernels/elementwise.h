@@ -1,0 +1,38 @@
+// elementwise.h: what happens to one row of activations between two matrix products.
+//
+// Every function works on one row (or on one row at a time), so chunking cannot change a result. Shapes in brackets.
+// Source of the formulas: RMSNorm (Zhang, Sennrich 2019), RoPE (Su et al. 2021), SwiGLU/GeGLU (Shazeer 2020).
+#pragma once
+
+#include <cstdint>
+
+namespace kvtide {
+
+struct ElementwiseRow {
+  const char* isa;
+  // y[n] = x / sqrt(mean(x^2) + epsilon) * weight
+  void (*rms_norm)(const float* x, const float* weight, std::int64_t n, float epsilon, float* y) noexcept;
+  // Rotates pairs (i, i + half) of x[2 * half] in place by the angles with the given cosines and sines [half].
+  void (*rope)(float* x, const float* cosine, const float* sine, std::int64_t half) noexcept;
+  // gate[n] = silu(gate) * up
+  void (*silu_mul)(float* gate, const float* up, std::int64_t n) noexcept;
+  // gate[n] = gelu(gate) * up, with the tanh form of gelu
+  void (*gelu_mul)(float* gate, const float* up, std::int64_t n) noexcept;
+  // x[n] += y
+  void (*add)(float* x, const float* y, std::int64_t n) noexcept;
+  // x[n] *= factor
+  void (*scale)(float* x, float factor, std::int64_t n) noexcept;
+  // f16 bits of x[n], rounded to nearest even; beyond 65504 infinity
+  void (*to_f16)(const float* x, std::int64_t n, std::uint16_t* y) noexcept;
+  // 8-bit activations in blocks of 32 (n a multiple of 32): q = round(x / d), d = max|x| / 127 of the block,
+  // sum16 = sums of 16 q, d_sum = d * (sum of the block's 32 q). A block with NaN or infinity gets d = NaN, so that it
+  // cannot vanish in the rounding.
+  void (*quantize)(const float* x, std::int64_t n, std::int8_t* q, float* d, float* d_sum,
+                   std::int32_t* sum16) noexcept;
+};
+
+extern const ElementwiseRow kElementwiseScalar;
+extern const ElementwiseRow kElementwiseAvx2;
+extern const ElementwiseRow kElementwiseAvx512;
+
+}  // namespace kvtide

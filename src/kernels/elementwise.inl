@@ -1,0 +1,115 @@
+// elementwise.inl: the body of elementwise.h on Lanes; included once by each elementwise.<isa>.cpp.
+#include "kernels/exp.inl"
+
+namespace kvtide {
+namespace {
+
+// Runs body(pointer to 16 floats ...) over n elements; a short tail goes through zero-padded copies.
+inline Lanes load_tail(const float* p, std::int64_t n) {
+  float buffer[kLanes] = {};
+  for (std::int64_t i = 0; i < n; ++i) buffer[i] = p[i];
+  return load(buffer);
+}
+inline void store_tail(float* p, const Lanes& a, std::int64_t n) {
+  float buffer[kLanes];
+  store(buffer, a);
+  for (std::int64_t i = 0; i < n; ++i) p[i] = buffer[i];
+}
+
+// x[i] = f(x[i], y[i])
+template <class F>
+inline void for_each(float* x, const float* y, std::int64_t n, F f) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(x + i, f(load(x + i), load(y + i)));
+  if (i < n) store_tail(x + i, f(load_tail(x + i, n - i), load_tail(y + i, n - i)), n - i);
+}
+
+void rms_norm(const float* x, const float* weight, std::int64_t n, float epsilon, float* y) noexcept {
+  Lanes sum = set1(0.0f);
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) sum = fma(load(x + i), load(x + i), sum);
+  if (i < n) sum = fma(load_tail(x + i, n - i), load_tail(x + i, n - i), sum);
+  const float mean = reduce_add(sum) / static_cast<float>(n);
+  const Lanes factor = set1(1.0f / __builtin_sqrtf(mean + epsilon));
+  for (i = 0; i + kLanes <= n; i += kLanes) store(y + i, mul(mul(load(x + i), factor), load(weight + i)));
+  if (i < n) store_tail(y + i, mul(mul(load_tail(x + i, n - i), factor), load_tail(weight + i, n - i)), n - i);
+}
+
+void rope(float* x, const float* cosine, const float* sine, std::int64_t half) noexcept {
+  for (std::int64_t i = 0; i < half; i += kLanes) {
+    const std::int64_t n = half - i;
+    const bool whole = n >= kLanes;
+    const Lanes a = whole ? load(x + i) : load_tail(x + i, n);
+    const Lanes b = whole ? load(x + half + i) : load_tail(x + half + i, n);
+    const Lanes c = whole ? load(cosine + i) : load_tail(cosine + i, n);
+    const Lanes s = whole ? load(sine + i) : load_tail(sine + i, n);
+    const Lanes first = sub(mul(a, c), mul(b, s));
+    const Lanes second = add(mul(b, c), mul(a, s));
+    if (whole) {
+      store(x + i, first);
+      store(x + half + i, second);
+    } else {
+      store_tail(x + i, first, n);
+      store_tail(x + half + i, second, n);
+    }
+  }
+}
+
+void silu_mul(float* gate, const float* up, std::int64_t n) noexcept {
+  for_each(gate, up, n, [](Lanes g, Lanes u) {
+    const Lanes denominator = add(set1(1.0f), exp(sub(set1(0.0f), g)));
+    return mul(div(g, denominator), u);
+  });
+}
+
+void gelu_mul(float* gate, const float* up, std::int64_t n) noexcept {
+  // 0.5 x (1 + tanh(u)) = x / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
+  for_each(gate, up, n, [](Lanes g, Lanes u) {
+    const Lanes inner = mul(g, fma(mul(g, g), set1(0.044715f), set1(1.0f)));
+    const Lanes denominator = add(set1(1.0f), exp(mul(inner, set1(-2.0f * 0.79788456080286536f))));
+    return mul(div(g, denominator), u);
+  });
+}
+
+void add(float* x, const float* y, std::int64_t n) noexcept {
+  for_each(x, y, n, [](Lanes a, Lanes b) { return add(a, b); });
+}
+
+void scale(float* x, float factor, std::int64_t n) noexcept {
+  for_each(x, x, n, [factor](Lanes a, Lanes) { return mul(a, set1(factor)); });
+}
+
+void to_f16(const float* x, std::int64_t n, std::uint16_t* y) noexcept {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(y + i, load(x + i));
+  if (i == n) return;
+  std::uint16_t tail[kLanes];
+  store(tail, load_tail(x + i, n - i));
+  for (std::int64_t j = 0; i + j < n; ++j) y[i + j] = tail[j];
+}
+
+void quantize(const float* x, std::int64_t n, std::int8_t* q, float* d, float* d_sum, std::int32_t* sum16) noexcept {
+  for (std::int64_t block = 0; block * 32 < n; ++block) {
+    const Lanes a = load(x + block * 32), b = load(x + block * 32 + 16);
+    const float highest = reduce_max(max(abs(a), abs(b)));
+    // x - x is 0 for numbers and NaN for NaN and infinities; their sum keeps the NaN.
+    const float fault = reduce_add(add(sub(a, a), sub(b, b)));
+    const float step = highest / 127.0f + fault;
+    const Lanes inverse = set1(highest > 0.0f && fault == 0.0f ? 127.0f / highest : 0.0f);
+    Lanes part[2] = {mul(a, inverse), mul(b, inverse)};
+    std::int32_t total = 0;
+    for (int half = 0; half < 2; ++half) {
+      // min also turns the NaN that 0 * infinity gives into a number: the step carries the fault.
+      const Lanes whole = round(max(min(part[half], set1(127.0f)), set1(-127.0f)));
+      store_i8(q + block * 32 + half * 16, whole);
+      const auto sum = static_cast<std::int32_t>(reduce_add(whole));  // at most 2032: exact in f32
+      sum16[block * 2 + half] = sum;
+      total += sum;
+    }
+    d[block] = step;
+    d_sum[block] = step * static_cast<float>(total);
+  }
+}
+
+}  // namespace
+}  // namespace kvtide

@@ -1,0 +1,113 @@
+// lanes.avx2.h: sixteen f32 lanes in two 256-bit registers (AVX2, FMA, F16C). Specification: lanes.scalar.h.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace kvtide {
+namespace {
+
+constexpr int kLanes = 16;
+constexpr int kMixQueries = 2;
+constexpr int kMixVectors = 2;
+
+struct Lanes {
+  __m256 lo, hi;
+};
+
+inline Lanes set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline Lanes load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline Lanes load(const std::uint16_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+inline void store(float* p, Lanes a) {
+  _mm256_storeu_ps(p, a.lo);
+  _mm256_storeu_ps(p + 8, a.hi);
+}
+inline void store(std::uint16_t* p, Lanes a) {
+  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.lo, kNearest));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(a.hi, kNearest));
+}
+inline Lanes add(Lanes a, Lanes b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
+inline Lanes sub(Lanes a, Lanes b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
+inline Lanes mul(Lanes a, Lanes b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
+inline Lanes div(Lanes a, Lanes b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
+inline Lanes fma(Lanes a, Lanes b, Lanes c) {
+  return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
+inline Lanes max(Lanes a, Lanes b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
+inline Lanes min(Lanes a, Lanes b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
+inline Lanes abs(Lanes a) {
+  const __m256 mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+  return {_mm256_and_ps(a.lo, mask), _mm256_and_ps(a.hi, mask)};
+}
+inline Lanes round(Lanes a) {
+  const Lanes magic = set1(0x1.8p23f);
+  return sub(add(a, magic), magic);
+}
+inline Lanes select_less(Lanes a, Lanes b, Lanes yes, Lanes no) {
+  return {_mm256_blendv_ps(no.lo, yes.lo, _mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ)),
+          _mm256_blendv_ps(no.hi, yes.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ))};
+}
+inline __m256 pow2_half(__m256 a) {
+  const __m256i exponent = _mm256_add_epi32(_mm256_cvttps_epi32(a), _mm256_set1_epi32(127));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23));
+}
+inline Lanes pow2(Lanes a) { return {pow2_half(a.lo), pow2_half(a.hi)}; }
+inline void store_i8(std::int8_t* p, Lanes a) {
+  const __m256i words = _mm256_permute4x64_epi64(
+      _mm256_packs_epi32(_mm256_cvttps_epi32(a.lo), _mm256_cvttps_epi32(a.hi)), 0xd8);
+  const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+}
+
+inline float reduce_add(Lanes a) {
+  const __m256 s8 = _mm256_add_ps(a.lo, a.hi);
+  const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
+  const __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
+  return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
+}
+inline float reduce_max(Lanes a) {
+  const __m256 m8 = _mm256_max_ps(a.lo, a.hi);
+  const __m128 m4 = _mm_max_ps(_mm256_castps256_ps128(m8), _mm256_extractf128_ps(m8, 1));
+  const __m128 m2 = _mm_max_ps(m4, _mm_movehl_ps(m4, m4));
+  return _mm_cvtss_f32(_mm_max_ss(m2, _mm_movehdup_ps(m2)));
+}
+
+// Eight scores: the sums of eight vectors whose halves were already added, in the order of reduce_add.
+inline __m256 reduce_add8(const __m256 a[8]) {
+  __m256 b[4], c[2];
+  for (int i = 0; i < 4; ++i)
+    b[i] = _mm256_add_ps(_mm256_permute2f128_ps(a[i], a[i + 4], 0x20), _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
+  for (int i = 0; i < 2; ++i) {
+    const __m256d x = _mm256_castps_pd(b[i]), y = _mm256_castps_pd(b[i + 2]);
+    c[i] = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)), _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
+  }
+  // Lanes of a 128-bit half: vectors 0, 2, 1, 3 (and 4, 6, 5, 7).
+  const __m256 d = _mm256_add_ps(_mm256_shuffle_ps(c[0], c[1], 0x88), _mm256_shuffle_ps(c[0], c[1], 0xdd));
+  return _mm256_permute_ps(d, 0xd8);
+}
+
+inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
+  __m256 folded[16];
+  for (int key = 0; key < 16; key += 4) {
+    __m256 lo[4], hi[4];
+    for (int i = 0; i < 4; ++i) lo[i] = hi[i] = _mm256_setzero_ps();
+    for (int d = 0; d < dim; d += 16) {
+      const __m256 q0 = _mm256_loadu_ps(query + d), q1 = _mm256_loadu_ps(query + d + 8);
+      for (int i = 0; i < 4; ++i) {
+        const float* k = keys + (key + i) * stride + d;
+        lo[i] = _mm256_fmadd_ps(q0, _mm256_loadu_ps(k), lo[i]);
+        hi[i] = _mm256_fmadd_ps(q1, _mm256_loadu_ps(k + 8), hi[i]);
+      }
+    }
+    for (int i = 0; i < 4; ++i) folded[key + i] = _mm256_add_ps(lo[i], hi[i]);
+  }
+  return {reduce_add8(folded), reduce_add8(folded + 8)};
+}
+
+}  // namespace
+}  // namespace kvtide

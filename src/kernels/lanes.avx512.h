@@ -1,0 +1,91 @@
+// lanes.avx512.h: sixteen f32 lanes in one 512-bit register. Specification: lanes.scalar.h.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace kvtide {
+namespace {
+
+constexpr int kLanes = 16;
+constexpr int kMixQueries = 4;
+constexpr int kMixVectors = 4;
+
+struct Lanes {
+  __m512 v;
+};
+
+inline Lanes set1(float x) { return {_mm512_set1_ps(x)}; }
+inline Lanes load(const float* p) { return {_mm512_loadu_ps(p)}; }
+inline Lanes load(const std::uint16_t* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+inline void store(float* p, Lanes a) { _mm512_storeu_ps(p, a.v); }
+inline void store(std::uint16_t* p, Lanes a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+inline Lanes add(Lanes a, Lanes b) { return {_mm512_add_ps(a.v, b.v)}; }
+inline Lanes sub(Lanes a, Lanes b) { return {_mm512_sub_ps(a.v, b.v)}; }
+inline Lanes mul(Lanes a, Lanes b) { return {_mm512_mul_ps(a.v, b.v)}; }
+inline Lanes div(Lanes a, Lanes b) { return {_mm512_div_ps(a.v, b.v)}; }
+inline Lanes fma(Lanes a, Lanes b, Lanes c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+inline Lanes max(Lanes a, Lanes b) { return {_mm512_max_ps(a.v, b.v)}; }
+inline Lanes min(Lanes a, Lanes b) { return {_mm512_min_ps(a.v, b.v)}; }
+inline Lanes abs(Lanes a) { return {_mm512_abs_ps(a.v)}; }
+inline Lanes round(Lanes a) {
+  const __m512 magic = _mm512_set1_ps(0x1.8p23f);
+  return {_mm512_sub_ps(_mm512_add_ps(a.v, magic), magic)};
+}
+inline Lanes select_less(Lanes a, Lanes b, Lanes yes, Lanes no) {
+  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)};
+}
+inline Lanes pow2(Lanes a) {
+  const __m512i exponent = _mm512_add_epi32(_mm512_cvttps_epi32(a.v), _mm512_set1_epi32(127));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23))};
+}
+inline void store_i8(std::int8_t* p, Lanes a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(a.v)));
+}
+
+inline float reduce_add(Lanes a) {
+  const __m256 s8 = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
+  const __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
+  return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
+}
+inline float reduce_max(Lanes a) { return _mm512_reduce_max_ps(a.v); }
+
+// Sums of the lanes of sixteen vectors, one per lane of the result, each in the order of reduce_add: four rounds of
+// "put halves side by side and add".
+inline __m512 reduce_add16(const __m512 a[16]) {
+  __m512 b[8], c[4], d[2];
+  for (int i = 0; i < 8; ++i)
+    b[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0x44),
+                         _mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0xee));
+  for (int i = 0; i < 4; ++i)
+    c[i] = _mm512_add_ps(_mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x88),
+                         _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xdd));
+  for (int i = 0; i < 2; ++i) {
+    const __m512d x = _mm512_castps_pd(c[2 * i]), y = _mm512_castps_pd(c[2 * i + 1]);
+    d[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+  }
+  const __m512 e = _mm512_add_ps(_mm512_shuffle_ps(d[0], d[1], 0x88), _mm512_shuffle_ps(d[0], d[1], 0xdd));
+  // Lane 4 g + j now holds vector g + 4 j: 128-bit group g of every c[j].
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  return _mm512_permutexvar_ps(order, e);
+}
+
+inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
+  __m512 sum[16];
+  for (int key = 0; key < 16; ++key) sum[key] = _mm512_setzero_ps();
+  for (int d = 0; d < dim; d += 16) {
+    const __m512 q = _mm512_loadu_ps(query + d);
+    for (int key = 0; key < 16; ++key)
+      sum[key] = _mm512_fmadd_ps(q, _mm512_loadu_ps(keys + key * stride + d), sum[key]);
+  }
+  return {reduce_add16(sum)};
+}
+
+}  // namespace
+}  // namespace kvtide

@@ -1,0 +1,130 @@
+// lanes.scalar.h: sixteen f32 lanes as plain C++: the specification of lanes.avx2.h and lanes.avx512.h.
+//
+// A kernel family written on Lanes is compiled once per instruction set and gives the same bits on each: every
+// operation here is exactly rounded, and reductions follow one fixed tree. Everything sits in an anonymous namespace,
+// so that no object can lend its instructions to another through the linker (tools/check_isa.sh).
+// Included by kernel files only, never together with another lanes header.
+#pragma once
+
+#include <cstdint>
+
+#include "base/half.h"
+
+namespace kvtide {
+namespace {
+
+constexpr int kLanes = 16;
+constexpr int kMixQueries = 1;  // queries x vectors accumulated together when mixing values
+constexpr int kMixVectors = 1;
+
+struct Lanes {
+  float v[kLanes];
+};
+
+inline Lanes set1(float x) {
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = x;
+  return r;
+}
+inline Lanes load(const float* p) {
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = p[i];
+  return r;
+}
+inline Lanes load(const std::uint16_t* p) {  // f16 bits
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = f16_to_f32(p[i]);
+  return r;
+}
+inline void store(float* p, const Lanes& a) {
+  for (int i = 0; i < kLanes; ++i) p[i] = a.v[i];
+}
+inline void store(std::uint16_t* p, const Lanes& a) {
+  for (int i = 0; i < kLanes; ++i) p[i] = f32_to_f16(a.v[i]);
+}
+inline Lanes add(const Lanes& a, const Lanes& b) {
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = a.v[i] + b.v[i];
+  return r;
+}
+inline Lanes sub(const Lanes& a, const Lanes& b) {
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = a.v[i] - b.v[i];
+  return r;
+}
+inline Lanes mul(const Lanes& a, const Lanes& b) {
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = a.v[i] * b.v[i];
+  return r;
+}
+inline Lanes div(const Lanes& a, const Lanes& b) {
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = a.v[i] / b.v[i];
+  return r;
+}
+inline Lanes fma(const Lanes& a, const Lanes& b, const Lanes& c) {
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = __builtin_fmaf(a.v[i], b.v[i], c.v[i]);
+  return r;
+}
+inline Lanes max(const Lanes& a, const Lanes& b) {  // b where either is NaN, as the x86 instruction
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i];
+  return r;
+}
+inline Lanes min(const Lanes& a, const Lanes& b) {
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = a.v[i] < b.v[i] ? a.v[i] : b.v[i];
+  return r;
+}
+inline Lanes abs(const Lanes& a) {
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = __builtin_fabsf(a.v[i]);
+  return r;
+}
+inline Lanes round(const Lanes& a) {  // to nearest, ties to even; |a| < 2^22
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = (a.v[i] + 0x1.8p23f) - 0x1.8p23f;
+  return r;
+}
+inline Lanes select_less(const Lanes& a, const Lanes& b, const Lanes& yes, const Lanes& no) {  // a < b ? yes : no
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = a.v[i] < b.v[i] ? yes.v[i] : no.v[i];
+  return r;
+}
+inline Lanes pow2(const Lanes& a) {  // 2^a for integral a in [-126, 127]
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i)
+    r.v[i] = std::bit_cast<float>(static_cast<std::uint32_t>(static_cast<std::int32_t>(a.v[i]) + 127) << 23);
+  return r;
+}
+inline void store_i8(std::int8_t* p, const Lanes& a) {  // integral values in [-128, 127]
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<std::int8_t>(a.v[i]);
+}
+
+// The one order in which sixteen lanes are summed: halves, then quarters, then pairs.
+inline float reduce_add(const Lanes& a) {
+  float s[8];
+  for (int i = 0; i < 8; ++i) s[i] = a.v[i] + a.v[i + 8];
+  for (int i = 0; i < 4; ++i) s[i] += s[i + 4];
+  return (s[0] + s[2]) + (s[1] + s[3]);
+}
+inline float reduce_max(const Lanes& a) {
+  float m = a.v[0];
+  for (int i = 1; i < kLanes; ++i) m = a.v[i] > m ? a.v[i] : m;
+  return m;
+}
+
+// Dot products of one query with sixteen keys: keys[i] = row i of a [16][stride] f32 block, dim a multiple of 16.
+inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
+  Lanes r;
+  for (int key = 0; key < kLanes; ++key) {
+    Lanes sum = set1(0.0f);
+    for (int d = 0; d < dim; d += kLanes) sum = fma(load(query + d), load(keys + key * stride + d), sum);
+    r.v[key] = reduce_add(sum);
+  }
+  return r;
+}
+
+}  // namespace
+}  // namespace kvtide

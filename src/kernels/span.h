@@ -1,0 +1,32 @@
+// span.h: what attention reads. The state hands out spans; nobody else computes an offset into a cache.
+//
+// Invariants
+//   1. rows >= 1, and keys/values stay valid until the next change of the owning state.
+//   2. log_mass is added to the score before the softmax; nullptr means that every row stands for itself.
+//   3. Rows of a positioned span are consecutive: row i was written at position *first + i. A span without a position
+//      is always visible.
+//   4. Spans of a list come in ascending order of position, those without a position first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "kvtide/types.h"
+#include "tensor/dtype.h"
+
+namespace kvtide {
+
+struct Span {  // of one layer and one KV head: heads of a layer may hold different numbers of rows
+  const std::byte* keys = nullptr;    // [rows][head_dim], rows key_stride bytes apart
+  const std::byte* values = nullptr;  // [rows][head_dim], rows value_stride bytes apart
+  DType key_type = DType::f16;        // f32 or f16
+  DType value_type = DType::f16;
+  std::int64_t key_stride = 0;
+  std::int64_t value_stride = 0;
+  std::int64_t rows = 0;
+  const float* log_mass = nullptr;  // [rows], nats
+  std::optional<Pos> first;
+};
+
+}  // namespace kvtide
