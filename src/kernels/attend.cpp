@@ -1,0 +1,187 @@
+#include "kernels/attend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace kvtide {
+namespace {
+
+constexpr std::int64_t kGroupTiles = 16;  // tiles folded into one partial before it joins the result
+
+// A tile of one span: where its rows are and which positions its places stand for.
+struct TileRef {
+  AttendTile tile;
+  std::optional<Pos> base;  // position of place 0
+};
+// Tiles [first, last) of a list, folded together.
+struct Group {
+  std::size_t first, last;
+};
+struct Plan {  // of one KV head
+  std::vector<TileRef> tiles;
+  std::vector<Group> groups;
+};
+
+Plan plan_tiles(std::span<const Span> spans, Pos lowest_visible) {
+  Plan plan;
+  std::int64_t open_group = -1;  // number of the group that the last tile belongs to
+  bool open_positioned = false;
+  for (const Span& span : spans) {
+    const bool positioned = span.first.has_value();
+    const std::int64_t start = positioned ? *span.first : 0;
+    bool fresh = !positioned;  // rows without a position: every span groups its own tiles
+    for (std::int64_t row = 0; row < span.rows;) {
+      const std::int64_t tile = (start + row) / kTileRows;
+      const int begin = static_cast<int>((start + row) % kTileRows);
+      const int end = static_cast<int>(std::min<std::int64_t>(kTileRows, begin + span.rows - row));
+      const std::int64_t next = row + end - begin;
+      if (!positioned || start + next > lowest_visible) {
+        const std::int64_t group = tile / kGroupTiles;
+        if (plan.groups.empty() || fresh || positioned != open_positioned || group != open_group)
+          plan.groups.push_back({plan.tiles.size(), plan.tiles.size()});
+        fresh = false;
+        open_group = group;
+        open_positioned = positioned;
+        TileRef ref{{span.keys + row * span.key_stride, span.values + row * span.value_stride, span.key_type,
+                     span.value_type, span.key_stride, span.value_stride, begin, end,
+                     span.log_mass != nullptr ? span.log_mass + row : nullptr},
+                    std::nullopt};
+        if (positioned) ref.base = tile * kTileRows;
+        plan.tiles.push_back(ref);
+        plan.groups.back().last = plan.tiles.size();
+      }
+      row = next;
+    }
+  }
+  return plan;
+}
+
+// Running partials of one block of queries, with their memory.
+struct Partials {
+  alignas(64) float max[kQueryBlock];
+  float sum[kQueryBlock];
+  std::vector<float> out;
+
+  AttendPartials view() { return {max, sum, out.data()}; }
+  void clear(int count, int padded_dim) {
+    std::fill_n(max, count, -std::numeric_limits<float>::infinity());
+    std::fill_n(sum, count, 0.0f);
+    out.assign(static_cast<std::size_t>(count * padded_dim), 0.0f);
+  }
+};
+
+// Some consecutive tokens of the chunk, all query heads of one KV head: query i is token i / group, head i % group.
+struct Block {
+  const AttendShape& shape;
+  const AttendRow& kernels;
+  int kv_head, group, padded_dim;
+  std::int64_t token, tokens;
+  std::vector<float> q;
+
+  Block(const AttendShape& s, const AttendRow& k, int head, std::int64_t first, std::int64_t count, const float* all_q)
+      : shape(s),
+        kernels(k),
+        kv_head(head),
+        group(s.heads / s.kv_heads),
+        padded_dim((s.head_dim + 15) / 16 * 16),
+        token(first),
+        tokens(count),
+        q(static_cast<std::size_t>(count * group * padded_dim), 0.0f) {
+    for (int i = 0; i < queries(); ++i)
+      std::memcpy(q.data() + i * padded_dim, all_q + row(i), static_cast<std::size_t>(s.head_dim) * sizeof(float));
+  }
+
+  int queries() const { return static_cast<int>(tokens) * group; }
+  std::int64_t row(int i) const {  // offset of query i in [tokens][heads * head_dim]
+    return ((token + i / group) * shape.heads + kv_head * group + i % group) * shape.head_dim;
+  }
+
+  void fold_group(const Plan& plan, const Group& tiles, const AttendPartials& into) const {
+    int lo[kQueryBlock], hi[kQueryBlock];
+    for (std::size_t t = tiles.first; t < tiles.last; ++t) {
+      const TileRef& ref = plan.tiles[t];
+      bool seen = false;
+      for (int i = 0; i < queries(); ++i) {
+        lo[i] = ref.tile.begin;
+        hi[i] = ref.tile.end;
+        if (ref.base) {
+          const Pos position = shape.first + token + i / group;
+          const Pos oldest = shape.window ? std::max<Pos>(0, position - *shape.window + 1) : 0;
+          lo[i] = static_cast<int>(std::clamp<Pos>(oldest - *ref.base, ref.tile.begin, ref.tile.end));
+          hi[i] = static_cast<int>(std::clamp<Pos>(position + 1 - *ref.base, ref.tile.begin, ref.tile.end));
+        }
+        seen = seen || lo[i] < hi[i];
+      }
+      if (!seen) continue;
+      kernels.fold_tile(ref.tile, {queries(), shape.head_dim, padded_dim, shape.scale, q.data(), lo, hi}, into);
+    }
+  }
+
+  void write(const AttendPartials& result, float* out) const {
+    for (int i = 0; i < queries(); ++i)
+      for (int d = 0; d < shape.head_dim; ++d) out[row(i) + d] = result.out[i * padded_dim + d] / result.sum[i];
+  }
+};
+
+}  // namespace
+
+void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape, const float* q,
+            std::span<const std::vector<Span>> spans, float* out) {
+  const Pos lowest = shape.window ? std::max<Pos>(0, shape.first - *shape.window + 1) : 0;
+  std::vector<Plan> plans;
+  std::size_t most_groups = 0;
+  for (const auto& list : spans) {
+    plans.push_back(plan_tiles(list, lowest));
+    most_groups = std::max(most_groups, plans.back().groups.size());
+  }
+  const int group = shape.heads / shape.kv_heads;
+  const std::int64_t per_block = std::max(1, kQueryBlock / group);
+  const std::int64_t blocks = (shape.tokens + per_block - 1) / per_block;
+  const std::int64_t items = blocks * shape.kv_heads;
+  const auto block_of = [&](std::int64_t item) {
+    const std::int64_t first = item / shape.kv_heads * per_block;
+    return Block(shape, kernels, static_cast<int>(item % shape.kv_heads), first,
+                 std::min(per_block, shape.tokens - first), q);
+  };
+
+  if (items >= 2 * pool.threads() || most_groups < 2 || pool.threads() == 1) {
+    // Late blocks of a chunk see more rows than early ones: taking them first evens out the threads.
+    pool.run(items, [&](std::int64_t reversed) {
+      const Block block = block_of(items - 1 - reversed);
+      const Plan& plan = plans[static_cast<std::size_t>(block.kv_head)];
+      Partials total, part;
+      total.clear(block.queries(), block.padded_dim);
+      for (const Group& tiles : plan.groups) {
+        part.clear(block.queries(), block.padded_dim);
+        block.fold_group(plan, tiles, part.view());
+        kernels.merge(block.queries(), block.padded_dim, part.view(), total.view());
+      }
+      block.write(total.view(), out);
+    });
+    return;
+  }
+
+  // Few queries over many rows (decoding): threads share the groups, which then join in the same order as above.
+  std::vector<Partials> parts(static_cast<std::size_t>(items) * most_groups);
+  pool.run(static_cast<std::int64_t>(parts.size()), [&](std::int64_t i) {
+    const Block block = block_of(i / static_cast<std::int64_t>(most_groups));
+    const Plan& plan = plans[static_cast<std::size_t>(block.kv_head)];
+    const auto g = static_cast<std::size_t>(i) % most_groups;
+    if (g >= plan.groups.size()) return;
+    Partials& part = parts[static_cast<std::size_t>(i)];
+    part.clear(block.queries(), block.padded_dim);
+    block.fold_group(plan, plan.groups[g], part.view());
+  });
+  for (std::int64_t item = 0; item < items; ++item) {
+    const Block block = block_of(item);
+    Partials total;
+    total.clear(block.queries(), block.padded_dim);
+    for (std::size_t g = 0; g < plans[static_cast<std::size_t>(block.kv_head)].groups.size(); ++g)
+      kernels.merge(block.queries(), block.padded_dim, parts[static_cast<std::size_t>(item) * most_groups + g].view(),
+                    total.view());
+    block.write(total.view(), out);
+  }
+}
+
+}  // namespace kvtide

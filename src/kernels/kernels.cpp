@@ -1,0 +1,45 @@
+#include "kernels/kernels.h"
+
+#include "base/text.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+const Kernels kScalar{"scalar", kMatmulScalar, kAttendScalar, kElementwiseScalar};
+const Kernels kAvx2{"avx2", kMatmulAvx2, kAttendAvx2, kElementwiseAvx2};
+const Kernels kAvx512{"avx512", kMatmulAvx512, kAttendAvx512, kElementwiseAvx512};
+
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
+         __builtin_cpu_supports("bmi2");
+}
+
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512vnni");
+}
+
+}  // namespace
+
+std::vector<const Kernels*> available_kernels() {
+  std::vector<const Kernels*> tables;
+  if (has_avx512()) tables.push_back(&kAvx512);
+  if (has_avx2()) tables.push_back(&kAvx2);
+  tables.push_back(&kScalar);
+  return tables;
+}
+
+const Kernels& best_kernels() { return *available_kernels().front(); }
+
+const Kernels& kernels_by_name(std::string_view isa) {
+  std::string known;
+  for (const Kernels* table : available_kernels()) {
+    if (isa == table->isa) return *table;
+    known += cat(known.empty() ? "" : ", ", table->isa);
+  }
+  throw Error(ErrorCode::unsupported, cat("no kernels named ", quoted(isa), " for this processor; it can run: ", known));
+}
+
+}  // namespace kvtide

@@ -1,0 +1,32 @@
+// kernels.h: the kernel table: one row of functions per family, chosen once from what the processor has.
+//
+// Passed by reference to whoever computes; never a global. All tables give the same bits (tests/kernels), so the choice
+// changes speed only.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "kernels/attend_kernel.h"
+#include "kernels/elementwise.h"
+#include "kernels/matmul_kernel.h"
+
+namespace kvtide {
+
+struct Kernels {
+  const char* isa;  // "scalar", "avx2" or "avx512"
+  const MatmulRow& matmul;
+  const AttendRow& attend;
+  const ElementwiseRow& elementwise;
+};
+
+// The best table that this processor can run.
+const Kernels& best_kernels();
+
+// Every table that this processor can run, best first.
+std::vector<const Kernels*> available_kernels();
+
+// The table with that name. Throws Error(unsupported) when the processor lacks it, listing what there is.
+const Kernels& kernels_by_name(std::string_view isa);
+
+}  // namespace kvtide

@@ -1,0 +1,46 @@
+// matmul.h: one or several matrix products of the same activations, spread over the threads.
+//
+// y[m][n] = sum over k of x[m][k] * w[n][k]. How the work is cut never changes a bit: an output is one accumulator from
+// k = 0 to the end (matmul_kernel.h). Nothing here allocates.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/thread_pool.h"
+#include "kernels/matmul_kernel.h"
+#include "tensor/dtype.h"
+
+namespace kvtide {
+
+// A weight matrix [rows][columns], not owning. Either panels (quantised types, pack.h) or the file's own rows, which are
+// decoded by tile.
+struct WeightMatrix {
+  DType dtype = DType::f32;
+  std::int64_t rows = 0;     // n
+  std::int64_t columns = 0;  // k
+  const std::byte* panels = nullptr;
+  const std::byte* blocks = nullptr;               // when there are no panels: rows of blocks as in the file
+  const std::int32_t* row_order = nullptr;         // row i is row row_order[i] of `blocks`; nullptr: as they are
+};
+
+struct Activations {
+  std::int64_t rows = 0;  // m
+  std::int64_t k = 0;
+  const float* f32 = nullptr;  // [rows][k]
+  QuantRows quant;             // quant.q == nullptr: exact mode, f32 activations throughout
+};
+
+struct MatmulJob {
+  const WeightMatrix* weights;
+  float* y;             // [rows of x][stride]
+  std::int64_t stride;  // >= weights->rows
+};
+
+void matmul(ThreadPool& pool, const MatmulRow& kernels, const Activations& x, std::span<const MatmulJob> jobs);
+
+// One row of a weight matrix as f32 [columns]: an embedding.
+void decode_weight_row(const MatmulRow& kernels, const WeightMatrix& weights, std::int64_t row, float* out);
+
+}  // namespace kvtide

@@ -1,0 +1,129 @@
+#include "kernels/pack.h"
+
+#include <cstring>
+
+#include "tensor/blocks.h"
+#include "tensor/panel.h"
+
+namespace kvtide {
+namespace {
+
+// Spreads the 32 four-bit quants of one row over the panel's groups. GGUF keeps element e in the low nibble of byte e
+// for e < 16 and in the high nibble of byte e - 16 otherwise; with groups of four elements, raw group i of the panel has
+// exactly the same pairing, so whole bytes move: no nibble is touched.
+inline void place_nibbles(std::uint8_t (*q)[64], int row, const std::uint8_t* bytes) {
+  for (int group = 0; group < 4; ++group) std::memcpy(&q[group][4 * row], bytes + 4 * group, 4);
+}
+
+void pack(PanelQ4_0& out, int row, const BlockQ4_0& in) {
+  out.d[row] = in.d;
+  place_nibbles(out.q, row, in.qs);
+}
+
+void pack(PanelQ4_1& out, int row, const BlockQ4_1& in) {
+  out.d[row] = in.d;
+  out.m[row] = in.m;
+  place_nibbles(out.q, row, in.qs);
+}
+
+void pack(PanelQ5_0& out, int row, const BlockQ5_0& in) {
+  out.d[row] = in.d;
+  place_nibbles(out.q, row, in.qs);
+  // Bit e of qh belongs to element e; group j of the panel holds the four bits of its elements at bits 4 row .. + 3.
+  for (int group = 0; group < 8; ++group) {
+    const int bits = (in.qh[group / 2] >> (4 * (group % 2))) & 15;
+    out.high[group][row / 2] = static_cast<std::uint8_t>(out.high[group][row / 2] | (bits << (4 * (row % 2))));
+  }
+}
+
+void pack(PanelQ8_0& out, int row, const BlockQ8_0& in) {
+  out.d[row] = in.d;
+  for (int group = 0; group < 8; ++group) std::memcpy(&out.q[group][4 * row], in.qs + 4 * group, 4);
+}
+
+// The eight 6-bit (scale, min) pairs of a q4_k block, from 12 bytes.
+inline void unpack_scales(const std::uint8_t* s, int j, std::uint8_t* scale, std::uint8_t* min) {
+  if (j < 4) {
+    *scale = s[j] & 63;
+    *min = s[j + 4] & 63;
+  } else {
+    *scale = static_cast<std::uint8_t>((s[j + 4] & 15) | ((s[j - 4] >> 6) << 4));
+    *min = static_cast<std::uint8_t>((s[j + 4] >> 4) | ((s[j] >> 6) << 4));
+  }
+}
+
+void pack(PanelQ4K& out, int row, const BlockQ4K& in) {
+  out.d[row] = in.d;
+  out.dmin[row] = in.dmin;
+  for (int s = 0; s < 8; ++s) {
+    unpack_scales(in.scales, s, &out.sub[s].scale[row], &out.sub[s].min[row]);
+    // Sub-blocks 2 i and 2 i + 1 share 32 bytes: low nibbles, then high nibbles.
+    const std::uint8_t* bytes = in.qs + 32 * (s / 2);
+    std::uint8_t paired[16];
+    for (int e = 0; e < 16; ++e) {
+      const int low = s % 2 == 0 ? bytes[e] & 15 : bytes[e] >> 4;
+      const int high = s % 2 == 0 ? bytes[e + 16] & 15 : bytes[e + 16] >> 4;
+      paired[e] = static_cast<std::uint8_t>(low | (high << 4));
+    }
+    place_nibbles(out.sub[s].q, row, paired);
+  }
+}
+
+void pack(PanelQ6K& out, int row, const BlockQ6K& in) {
+  out.d[row] = in.d;
+  for (int s = 0; s < 8; ++s) {
+    auto& sub = out.sub[s];
+    sub.scale[0][row] = in.scales[2 * s];
+    sub.scale[1][row] = in.scales[2 * s + 1];
+    // Half h (128 elements) keeps four runs of 32: run t in the low (t < 2) or high nibbles of ql bytes 32 (t % 2) ..,
+    // and in bits 2 t .. 2 t + 1 of its 32 qh bytes.
+    const int h = s / 4, t = s % 4;
+    const std::uint8_t* ql = in.ql + 64 * h + 32 * (t % 2);
+    const std::uint8_t* qh = in.qh + 32 * h;
+    std::uint8_t paired[16] = {};
+    for (int e = 0; e < 32; ++e) {
+      const int low = t < 2 ? ql[e] & 15 : ql[e] >> 4;
+      paired[e % 16] = static_cast<std::uint8_t>(paired[e % 16] | (low << (e < 16 ? 0 : 4)));
+      const int top = (qh[e] >> (2 * t)) & 3;
+      const int group = e / 4;
+      auto& byte = sub.high[group / 4][4 * row + e % 4];
+      byte = static_cast<std::uint8_t>(byte | (top << (2 * (group % 4))));
+    }
+    place_nibbles(sub.q, row, paired);
+  }
+}
+
+template <class Panel, class Block>
+void pack_rows(const std::byte* const rows[16], std::int64_t blocks, std::byte* panel) {
+  std::memset(panel, 0, static_cast<std::size_t>(blocks) * sizeof(Panel));
+  auto* out = reinterpret_cast<Panel*>(panel);
+  for (std::int64_t b = 0; b < blocks; ++b)
+    for (int row = 0; row < kPanelRows; ++row)
+      if (rows[row] != nullptr) {
+        Block block;  // copied: blocks of a file have no alignment
+        std::memcpy(&block, rows[row] + b * static_cast<std::int64_t>(sizeof(Block)), sizeof(Block));
+        pack(out[b], row, block);
+      }
+}
+
+}  // namespace
+
+std::int64_t panel_bytes(DType dtype, std::int64_t k) {
+  const auto shape = panel_shape(dtype);
+  return k / shape->block_elements * shape->block_bytes;
+}
+
+void pack_panel(DType dtype, const std::byte* const rows[16], std::int64_t k, std::byte* panel) {
+  const std::int64_t blocks = k / panel_shape(dtype)->block_elements;
+  switch (dtype) {
+    case DType::q4_0: return pack_rows<PanelQ4_0, BlockQ4_0>(rows, blocks, panel);
+    case DType::q4_1: return pack_rows<PanelQ4_1, BlockQ4_1>(rows, blocks, panel);
+    case DType::q5_0: return pack_rows<PanelQ5_0, BlockQ5_0>(rows, blocks, panel);
+    case DType::q8_0: return pack_rows<PanelQ8_0, BlockQ8_0>(rows, blocks, panel);
+    case DType::q4_k: return pack_rows<PanelQ4K, BlockQ4K>(rows, blocks, panel);
+    case DType::q6_k: return pack_rows<PanelQ6K, BlockQ6K>(rows, blocks, panel);
+    default: return;
+  }
+}
+
+}  // namespace kvtide

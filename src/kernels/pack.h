@@ -1,0 +1,17 @@
+// pack.h: GGUF rows of blocks into panels of 16 rows (tensor/panel.h). Lossless.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace kvtide {
+
+// Bytes of one panel of k columns. The type must have a panel form and k be a multiple of its block.
+std::int64_t panel_bytes(DType dtype, std::int64_t k);
+
+// Packs up to 16 rows; rows[i] points to the blocks of row i, nullptr for a row of zeros.
+void pack_panel(DType dtype, const std::byte* const rows[16], std::int64_t k, std::byte* panel);
+
+}  // namespace kvtide
