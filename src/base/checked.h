@@ -1,6 +1,7 @@
 // checked.h: arithmetic on sizes that come from files. Every product and sum either is exact or is absent.
 //
-// Results are also kept below 2^63, so that a checked size is safe as std::int64_t and as a pointer difference.
+// Results are also kept below 2^63, so that a checked size is safe as std::int64_t and as a pointer
+// difference.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // half.h: 16-bit floats as bits. f16 is IEEE binary16; bf16 is the upper half of an f32.
 //
-// Conversions are exact one way and round to nearest even the other way; f16 overflow gives infinity, as the hardware
-// instruction does. Plain integer code: usable at any instruction set.
+// Conversions are exact one way and round to nearest even the other way; f16 overflow gives infinity, as the
+// hardware instruction does. Plain integer code: usable at any instruction set.
 #pragma once
 
 #include <bit>
@@ -24,9 +24,10 @@ inline std::uint16_t f32_to_f16(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+  if (magnitude > 0x7f800000u)
+    return static_cast<std::uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
   if (magnitude >= 0x47800000u) return static_cast<std::uint16_t>(sign | 0x7c00u);  // >= 65536
-  if (magnitude < 0x38800000u) {                                                    // < 2^-14: subnormal result
+  if (magnitude < 0x38800000u) {  // < 2^-14: subnormal result
     // Adding 0.5 aligns the mantissa so that the float adder itself rounds to nearest even at 2^-24.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));

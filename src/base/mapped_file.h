@@ -2,7 +2,8 @@
 //
 // Ownership: MappedFile owns its bytes until it is destroyed; it can be moved, not copied.
 // Thread rules: const members from any thread.
-// A mapped file that another program shortens while it is in use can end the process (SIGBUS); Mode::copy cannot.
+// A mapped file that another program shortens while it is in use can end the process (SIGBUS); Mode::copy
+// cannot.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +26,8 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
 
-  // Tells the operating system that the pages wholly inside [offset, offset + size) are not needed for now: they leave
-  // the resident set and come back from the file on the next access. No effect on a copied file.
+  // Tells the operating system that the pages wholly inside [offset, offset + size) are not needed for now:
+  // they leave the resident set and come back from the file on the next access. No effect on a copied file.
   void release(std::size_t offset, std::size_t size) const noexcept;
 
  private:

@@ -1,20 +1,46 @@
 #include "base/text.h"
 
+#include <cstddef>
+
 namespace kvtide {
+namespace {
+
+unsigned byte_at(std::string_view text, std::size_t i) { return static_cast<unsigned char>(text[i]); }
+
+// Length of the printable character that starts at `i`: 1 for plain ASCII, 2 to 4 for a well-formed UTF-8
+// sequence that is no control character, 0 for anything else.
+std::size_t printable_at(std::string_view text, std::size_t i) {
+  const unsigned first = byte_at(text, i);
+  if (first < 0x80) return first >= 0x20 && first != 0x7f && first != '\'' && first != '\\' ? 1 : 0;
+  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || i + length > text.size()) return 0;
+  for (std::size_t k = 1; k < length; ++k)
+    if ((byte_at(text, i + k) & 0xc0) != 0x80) return 0;
+  const unsigned second = byte_at(text, i + 1);
+  if (first == 0xc2 && second < 0xa0) return 0;  // U+0080 to U+009F: controls
+  if ((first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90)) return 0;  // overlong
+  if (first == 0xed && second >= 0xa0) return 0;                                       // surrogates
+  if (first == 0xf4 && second >= 0x90) return 0;                                       // above U+10FFFF
+  return length;
+}
+
+}  // namespace
 
 std::string quoted(std::string_view text, std::size_t limit) {
   static constexpr char kHex[] = "0123456789abcdef";
   std::string out = "'";
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (i == limit) return out + "...'";
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte < 0x20 || byte == 0x7f || byte == '\'' || byte == '\\') {
-      out += "\\x";
-      out += kHex[byte >> 4];
-      out += kHex[byte & 15];
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t printable = printable_at(text, i);
+    const std::size_t length = printable == 0 ? 1 : printable;
+    if (i + length > limit) return out + "...'";
+    if (printable != 0) {
+      out += text.substr(i, length);
     } else {
-      out += text[i];
+      out += "\\x";
+      out += kHex[byte_at(text, i) >> 4];
+      out += kHex[byte_at(text, i) & 15];
     }
+    i += length;
   }
   return out + "'";
 }

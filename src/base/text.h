@@ -2,9 +2,11 @@
 //   throw Error(ErrorCode::io, cat(path, ": read failed: ", strerror));
 #pragma once
 
+#include <cstddef>
 #include <sstream>
-#include <string_view>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace kvtide {
 
@@ -12,12 +14,24 @@ namespace kvtide {
 template <class... Parts>
 std::string cat(const Parts&... parts) {
   std::ostringstream out;
-  (out << ... << parts);
+  ((out << parts), ...);
   return std::move(out).str();
 }
 
-// The text with control characters and quotes escaped and cut to `limit` bytes: safe to print in a message whatever
-// a hostile file put into a name.
+// The text in quotes, cut to at most `limit` of its bytes, with control characters, quotes, backslashes and
+// everything that is not UTF-8 escaped: valid UTF-8 and safe to print, whatever a hostile file holds.
 std::string quoted(std::string_view text, std::size_t limit = 80);
+
+// Exact matches, so that no argument type lets std::quoted win: <iomanip> brings it in by argument-dependent
+// lookup, and it escapes no control character.
+inline std::string quoted(const std::string& text, std::size_t limit = 80) {
+  return quoted(std::string_view(text), limit);
+}
+inline std::string quoted(std::string& text, std::size_t limit = 80) {
+  return quoted(std::string_view(text), limit);
+}
+inline std::string quoted(const char* text, std::size_t limit = 80) {
+  return quoted(std::string_view(text), limit);
+}
 
 }  // namespace kvtide

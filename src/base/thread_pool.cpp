@@ -81,8 +81,8 @@ struct ThreadPool::Shared {
 
 ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
   if (threads < 1 || threads > kMaxThreads)
-    throw Error(ErrorCode::invalid_argument, cat("the number of threads must be between 1 and ", kMaxThreads,
-                                                 ", not ", threads));
+    throw Error(ErrorCode::invalid_argument,
+                cat("the number of threads must be between 1 and ", kMaxThreads, ", not ", threads));
   try {
     for (int i = 1; i < threads; ++i) shared_->workers.emplace_back([this] { shared_->serve(); });
   } catch (const std::system_error&) {
@@ -108,7 +108,8 @@ void ThreadPool::run(std::int64_t n, FunctionRef<void(std::int64_t)> body) {
   s.generation.fetch_add(1, std::memory_order_release);
   s.generation.notify_all();
   s.work();
-  for (std::uint32_t left = s.busy.load(std::memory_order_acquire); left != 0;) left = wait_for_change(s.busy, left);
+  for (std::uint32_t left = s.busy.load(std::memory_order_acquire); left != 0;)
+    left = wait_for_change(s.busy, left);
   if (s.failure) std::rethrow_exception(std::exchange(s.failure, nullptr));
 }
 
