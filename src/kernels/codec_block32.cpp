@@ -1,0 +1,125 @@
+// The types with blocks of 32 elements. In the 4-bit ones the low nibbles of the 16 bytes are elements 0 to
+// 15 and the high nibbles elements 16 to 31; in the 5-bit ones bit i of the 32-bit word `qh` is the fifth bit
+// of element i.
+#include <cmath>
+#include <limits>
+
+#include "kernels/codec_rows.h"
+
+namespace kvtide {
+namespace {
+
+constexpr int kHalf = 16;
+
+void decode_q4_0(const BlockQ4_0& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  for (int i = 0; i < kHalf; ++i) {
+    out[i] = d * static_cast<float>((block.qs[i] & 15) - 8);
+    out[i + kHalf] = d * static_cast<float>((block.qs[i] >> 4) - 8);
+  }
+}
+
+void decode_q4_1(const BlockQ4_1& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  const float m = f16_to_f32(block.m);
+  for (int i = 0; i < kHalf; ++i) {
+    out[i] = d * static_cast<float>(block.qs[i] & 15) + m;
+    out[i + kHalf] = d * static_cast<float>(block.qs[i] >> 4) + m;
+  }
+}
+
+// The fifth bits of all elements, spread to one byte each with the value 0 or 16.
+struct FifthBits {
+  explicit FifthBits(const std::uint8_t (&qh)[4]) {
+    for (int i = 0; i < 2 * kHalf; ++i)
+      value[i] = static_cast<std::uint8_t>(((qh[i / 8] >> (i % 8)) & 1) << 4);
+  }
+  std::uint8_t value[2 * kHalf];
+};
+
+void decode_q5_0(const BlockQ5_0& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  const FifthBits fifth(block.qh);
+  for (int i = 0; i < kHalf; ++i) {
+    out[i] = d * static_cast<float>(((block.qs[i] & 15) | fifth.value[i]) - 16);
+    out[i + kHalf] = d * static_cast<float>(((block.qs[i] >> 4) | fifth.value[i + kHalf]) - 16);
+  }
+}
+
+void decode_q5_1(const BlockQ5_1& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  const float m = f16_to_f32(block.m);
+  const FifthBits fifth(block.qh);
+  for (int i = 0; i < kHalf; ++i) {
+    out[i] = d * static_cast<float>((block.qs[i] & 15) | fifth.value[i]) + m;
+    out[i + kHalf] = d * static_cast<float>((block.qs[i] >> 4) | fifth.value[i + kHalf]) + m;
+  }
+}
+
+void decode_q8_0(const BlockQ8_0& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  for (int i = 0; i < 2 * kHalf; ++i) out[i] = static_cast<float>(block.qs[i]) * d;
+}
+
+// The sixteen levels of iq4_nl, in units of the scale.
+constexpr std::int8_t kLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                     1,    13,   25,  38,  53,  69,  89,  113};
+
+void decode_iq4_nl(const BlockIQ4NL& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  for (int i = 0; i < kHalf; ++i) {
+    out[i] = d * static_cast<float>(kLevels[block.qs[i] & 15]);
+    out[i + kHalf] = d * static_cast<float>(kLevels[block.qs[i] >> 4]);
+  }
+}
+
+// Scale: the largest magnitude / 127, rounded to f16 only when stored; the integers use the unrounded one.
+BlockQ8_0 encode_block_q8_0(const float* x) {
+  constexpr int kElements = 2 * kHalf;
+  BlockQ8_0 block{};
+  std::uint32_t largest = 0;  // magnitudes of floats order like their bits, and NaN comes above infinity
+  for (int i = 0; i < kElements; ++i) {
+    const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(x[i]) & 0x7fffffffu;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  if (largest >= 0x7f800000u) {
+    block.d = 0x7e00;  // NaN
+    return block;
+  }
+  const float d = std::bit_cast<float>(largest) / 127.0f;
+  block.d = f32_to_f16(d);
+  const float inverse = 1.0f / d;
+  if (!(inverse <= std::numeric_limits<float>::max())) return block;  // d is 0, or so small that its f16 is 0
+  for (int i = 0; i < kElements; ++i) {
+    const float scaled = x[i] * inverse;
+    const float magnitude = std::fabs(scaled);
+    const float whole = std::floor(magnitude);
+    const float rounded = whole + std::floor(2.0f * (magnitude - whole));
+    block.qs[i] = static_cast<std::int8_t>(std::copysign(rounded, scaled));
+  }
+  return block;
+}
+
+void encode_q8_0(const float* row, std::int64_t elements, std::byte* blocks) noexcept {
+  for (std::int64_t i = 0; i < elements; i += 2 * kHalf, blocks += sizeof(BlockQ8_0)) {
+    const BlockQ8_0 block = encode_block_q8_0(row + i);
+    std::memcpy(blocks, &block, sizeof(block));
+  }
+}
+
+}  // namespace
+
+const Codec kCodecQ4_0{DType::q4_0, decode_blocks<BlockQ4_0, 32, decode_q4_0>,
+                       blocks_finite<BlockQ4_0, 32, &BlockQ4_0::d>, nullptr};
+const Codec kCodecQ4_1{DType::q4_1, decode_blocks<BlockQ4_1, 32, decode_q4_1>,
+                       blocks_finite<BlockQ4_1, 32, &BlockQ4_1::d, &BlockQ4_1::m>, nullptr};
+const Codec kCodecQ5_0{DType::q5_0, decode_blocks<BlockQ5_0, 32, decode_q5_0>,
+                       blocks_finite<BlockQ5_0, 32, &BlockQ5_0::d>, nullptr};
+const Codec kCodecQ5_1{DType::q5_1, decode_blocks<BlockQ5_1, 32, decode_q5_1>,
+                       blocks_finite<BlockQ5_1, 32, &BlockQ5_1::d, &BlockQ5_1::m>, nullptr};
+const Codec kCodecQ8_0{DType::q8_0, decode_blocks<BlockQ8_0, 32, decode_q8_0>,
+                       blocks_finite<BlockQ8_0, 32, &BlockQ8_0::d>, encode_q8_0};
+const Codec kCodecIQ4NL{DType::iq4_nl, decode_blocks<BlockIQ4NL, 32, decode_iq4_nl>,
+                        blocks_finite<BlockIQ4NL, 32, &BlockIQ4NL::d>, nullptr};
+
+}  // namespace kvtide
