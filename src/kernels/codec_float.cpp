@@ -1,4 +1,6 @@
 // f32, f16 and bf16: one element at a time, in groups of a fixed size so that compilers use vectors at -O2.
+#include <limits>
+
 #include "kernels/codec_rows.h"
 
 namespace kvtide {
@@ -13,23 +15,27 @@ T load(const std::byte* at, std::int64_t i) {
   return value;
 }
 
-// f16_to_f32 (base/half.h) without branches: both answers are made and one is picked.
+// f16_to_f32 (base/half.h) without branches: both answers are made, and masks of all ones or zeros pick one.
 float widen_f16(std::uint16_t half) {
-  const std::uint32_t rest = half & 0x7fffu;
-  const std::uint32_t rebias =
-      rest >= 0x7c00u ? 224u << 23 : 112u << 23;  // infinity and NaN: exponent 31 to 255
-  const std::uint32_t normal = (rest << 13) + rebias;
-  const std::uint32_t tiny =
-      std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<std::int32_t>(rest)) * 0x1p-24f);
-  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
-  return std::bit_cast<float>(sign | (rest < 0x0400u ? tiny : normal));
+  const auto rest = static_cast<std::int32_t>(half) & 0x7fff;
+  const std::int32_t special =
+      -static_cast<std::int32_t>(rest >= 0x7c00);  // infinity and NaN: exponent 31 -> 255
+  const std::int32_t normal = (rest << 13) + (112 << 23) + (special & (112 << 23));
+  const auto tiny = std::bit_cast<std::int32_t>(static_cast<float>(rest) * 0x1p-24f);
+  const std::int32_t is_tiny = -static_cast<std::int32_t>(rest < 0x0400);
+  const std::int32_t sign =
+      -(static_cast<std::int32_t>(half) >> 15) & std::numeric_limits<std::int32_t>::min();
+  return std::bit_cast<float>(sign | (tiny & is_tiny) | (normal & ~is_tiny));
 }
 
 template <class T, float (*kWiden)(T)>
 void decode(const std::byte* blocks, std::int64_t elements, float* out) noexcept {
   std::int64_t i = 0;
-  for (; i + kGroup <= elements; i += kGroup)
-    for (std::int64_t j = 0; j < kGroup; ++j) out[i + j] = kWiden(load<T>(blocks, i + j));
+  for (; i + kGroup <= elements; i += kGroup) {
+    T group[kGroup];  // a copy cannot overlap `out`
+    std::memcpy(group, blocks + i * static_cast<std::int64_t>(sizeof(T)), sizeof(group));
+    for (std::int64_t j = 0; j < kGroup; ++j) out[i + j] = kWiden(group[j]);
+  }
   for (; i < elements; ++i) out[i] = kWiden(load<T>(blocks, i));
 }
 
