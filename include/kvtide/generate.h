@@ -1,0 +1,64 @@
+// generate.h: continuing a text: choosing the next token and deciding when to stop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvtide/session.h"
+
+namespace kvtide {
+
+struct SamplerOptions {
+  float temperature = 0.0f;     // 0: the most likely token (greedy)
+  int top_k = 40;               // keep the k most likely; 0: all
+  float top_p = 0.95f;          // keep the smallest set with this probability; 1: all
+  float min_p = 0.05f;          // drop tokens below this share of the most likely one's probability; 0: none
+  float repeat_penalty = 1.0f;  // divides (positive) or multiplies (negative) logits of recent tokens; 1: off
+  int repeat_last = 64;         // how many recent tokens the penalty sees
+  std::uint64_t seed = 0;
+};
+
+class Sampler {
+ public:
+  // Throws Error(invalid_argument) for a value out of range (NaN included).
+  explicit Sampler(const SamplerOptions& options);
+  // The next token. Greedy ties go to the lower id. Throws Error(numeric) when the logits hold NaN or
+  // +infinity, or nothing but -infinity.
+  TokenId pick(std::span<const float> logits, std::span<const TokenId> recent);
+
+ private:
+  SamplerOptions options_;
+  std::mt19937_64 random_;
+};
+
+enum class StopReason { end_of_text, max_tokens, stop_string, context_full, cancelled };
+const char* stop_reason_name(StopReason reason) noexcept;
+
+struct GenerateOptions {
+  std::int64_t max_tokens = -1;      // -1: until the end of the text
+  std::vector<std::string> stop;     // texts that end the answer; they are not part of it
+  std::vector<TokenId> stop_tokens;  // in addition to the tokenizer's end tokens
+  SamplerOptions sampler;
+  std::vector<TokenId> history;  // what was read before, for the repeat penalty
+  // Receives text as soon as it is certain (whole UTF-8 characters, no beginning of a stop string); false
+  // stops.
+  std::function<bool(std::string_view)> on_text;
+  std::function<void(std::span<const float>)> on_logits;  // before each choice
+};
+
+struct Generated {
+  std::vector<TokenId> tokens;  // without the token or string that stopped it
+  std::string text;
+  StopReason reason = StopReason::max_tokens;
+};
+
+// Continues the session's text from its logits. Every token of the answer is read into the session, apart
+// from the one that ended it. Needs session.logits().
+Generated generate(Session& session, const GenerateOptions& options);
+
+}  // namespace kvtide

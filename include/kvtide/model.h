@@ -1,0 +1,50 @@
+// model.h: a language model loaded from a GGUF file: weights, shape and vocabulary. Read-only once loaded.
+//
+// Ownership: a Model owns everything it needs; sessions refer to it and must not outlive it.
+// Thread rules: const members from any thread; any number of sessions may share one model.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "kvtide/tokenizer.h"
+
+namespace kvtide {
+
+struct LoadedModel;  // internals, for the engine
+
+struct ModelOptions {    // change only speed or memory
+  int threads = 0;       // for loading; 0: as many as the machine has
+  bool map_file = true;  // false: copy the file into memory, immune to other programs that shorten it
+};
+
+class Model {
+ public:
+  // Throws Error: not_found, bad_format, unsupported, numeric (NaN or infinity in the weights), io,
+  // out_of_memory.
+  explicit Model(const std::string& path, const ModelOptions& options = {});
+  ~Model();
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+
+  const std::string& path() const;
+  const std::string& name() const;          // general.name, or the file's name
+  const std::string& architecture() const;  // "llama", "gemma3", ...
+  std::int64_t context_length() const;      // tokens the model was trained to see
+  std::int64_t vocabulary() const;          // number of tokens, the length of a row of logits
+  std::int64_t parameters() const;          // elements of all tensors
+  int layers() const;
+  const Tokenizer& tokenizer() const;
+  const std::string& chat_template() const;  // the file's Jinja text; empty: none
+
+  std::int64_t weights_bytes() const;     // weights in memory, packed or mapped
+  std::int64_t vocabulary_bytes() const;  // tables of the tokenizer, estimated from its texts
+
+  const LoadedModel& internals() const { return *loaded_; }
+
+ private:
+  std::unique_ptr<LoadedModel> loaded_;
+};
+
+}  // namespace kvtide

@@ -1,0 +1,68 @@
+// config.h: the shape of a model, range-checked once. Nothing after this file reads raw metadata.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/gguf.h"
+
+namespace kvtide {
+
+enum class RopeScaling { none, linear, yarn };
+
+// How one group of layers rotates its queries and keys.
+struct RopeConfig {
+  double base = 10000.0;
+  RopeScaling scaling = RopeScaling::none;
+  double factor = 1.0;            // of linear and yarn scaling
+  double original_context = 0.0;  // yarn: the context the model was first trained for
+  std::vector<float> divisors;    // one per pair, or empty: frequencies are divided by these (llama 3)
+};
+
+enum class Activation { silu, gelu };
+
+struct LayerConfig {
+  std::optional<std::int64_t> window;  // sliding window, own position included; nullopt: sees everything
+  int rope = 0;                        // index into ModelConfig::ropes
+};
+
+struct ModelConfig {
+  std::string architecture;
+  std::int64_t context_length = 0;  // trained for
+  std::int64_t vocab = 0;
+  std::int64_t width = 0;   // of the residual stream
+  std::int64_t hidden = 0;  // of the feed-forward
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  int rope_dims = 0;  // leading dimensions of a head that are rotated
+  bool rope_interleaved =
+      false;  // pairs are (2 i, 2 i + 1) in the file; rows are regrouped to halves when loaded
+  float norm_epsilon = 0.0f;
+  float attention_scale = 0.0f;
+  float embedding_scale = 1.0f;
+  Activation activation = Activation::silu;
+  bool head_norms = false;  // RMS norm of every query and key head
+  bool post_norms = false;  // RMS norm after attention and after the feed-forward
+  std::vector<RopeConfig> ropes;
+  std::vector<LayerConfig> layers;
+};
+
+// What an architecture file provides: its name in GGUF and what differs from the common reading of the keys.
+struct Architecture {
+  std::string_view name;
+  void (*adjust)(const GgufFile& file, ModelConfig& config);
+};
+
+// Throws Error: unsupported (architecture, scaling), bad_format (a key that is missing, of the wrong type or
+// out of range; the message names the key, its value and the range).
+ModelConfig read_config(const GgufFile& file);
+
+// A numeric key of the model's architecture: "<architecture>.<key>" as an integer in [low, high].
+std::int64_t read_count(const GgufFile& file, std::string_view key, std::int64_t low, std::int64_t high,
+                        std::optional<std::int64_t> fallback = std::nullopt);
+double read_real(const GgufFile& file, std::string_view key, double low, double high,
+                 std::optional<double> fallback = std::nullopt);
+
+}  // namespace kvtide

@@ -1,0 +1,240 @@
+#include "model/decoder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/text.h"
+#include "kernels/attend.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+constexpr std::int64_t kRowsPerItem = 8;  // rows of elementwise work per thread item
+
+std::int64_t widest_row(const ModelConfig& c) {
+  return std::max({c.width, c.hidden, static_cast<std::int64_t>(c.heads) * c.head_dim});
+}
+
+}  // namespace
+
+Workspace::Workspace(const ModelConfig& c, std::int64_t max_tokens) : max_tokens_(max_tokens) {
+  for (const RopeConfig& rope : c.ropes) ropes_.emplace_back(rope, c.rope_dims);
+  const std::int64_t q_width = static_cast<std::int64_t>(c.heads) * c.head_dim;
+  const std::int64_t kv_width = static_cast<std::int64_t>(c.kv_heads) * c.head_dim;
+  const std::int64_t widest = (widest_row(c) + 31) / 32 * 32;
+
+  // First pass counts, second pass hands out: every array starts on a cache line.
+  std::int64_t used = 0;
+  for (int pass = 0; pass < 2; ++pass) {
+    used = 0;
+    const auto take = [&](std::int64_t bytes_per_token) {
+      std::byte* start = memory_.data() == nullptr ? nullptr : memory_.data() + used;
+      used += (bytes_per_token * max_tokens + 63) / 64 * 64;
+      return start;
+    };
+    const auto floats = [&](std::int64_t n) { return reinterpret_cast<float*>(take(n * 4)); };
+    x_ = floats(c.width);
+    normed_ = floats(c.width);
+    q_ = floats(q_width);
+    k_ = floats(kv_width);
+    v_ = floats(kv_width);
+    mixed_ = floats(q_width);
+    gate_ = floats(c.hidden);
+    up_ = floats(c.hidden);
+    cosine_.clear();
+    sine_.clear();
+    for (const RopeTable& rope : ropes_) {
+      cosine_.push_back(floats(rope.pairs()));
+      sine_.push_back(floats(rope.pairs()));
+    }
+    quants_ = reinterpret_cast<std::int8_t*>(take(widest));
+    steps_ = floats(widest / 32);
+    step_sums_ = floats(widest / 32);
+    sums16_ = reinterpret_cast<std::int32_t*>(take(widest / 16 * 4));
+    if (pass == 0) memory_ = Buffer(static_cast<std::size_t>(used));
+  }
+}
+
+std::int64_t Workspace::bytes() const {
+  return static_cast<std::int64_t>(memory_.size()) / max_tokens_ * most_tokens_;
+}
+
+class ForwardPass {
+ public:
+  ForwardPass(const DecoderContext& context, Workspace& workspace)
+      : config_(context.config),
+        weights_(context.weights),
+        rows_(context.kernels.elementwise),
+        context_(context),
+        ws_(workspace) {}
+
+  std::span<const float> run(KvState& state, std::span<const TokenId> tokens, std::int64_t wanted) {
+    const auto count = static_cast<std::int64_t>(tokens.size());
+    KvState::Step step = state.begin(count);
+    ws_.most_tokens_ = std::max(ws_.most_tokens_, count);
+    embed(tokens);
+    for (std::size_t r = 0; r < ws_.ropes_.size(); ++r)
+      ws_.ropes_[r].fill(step.first(), count, ws_.cosine_[r], ws_.sine_[r]);
+
+    for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
+      // After the last layer's keys and values are stored, only the wanted rows matter.
+      const bool last = layer + 1 == static_cast<int>(config_.layers.size());
+      const std::int64_t skip = last ? count - wanted : 0;
+      attention(step, layer, skip, count);
+      if (count > skip) feed_forward(layer, skip, count);
+    }
+    norm(ws_.x_, weights_.output_norm(), count - wanted, count, ws_.normed_);
+    const std::span<const float> hidden(ws_.normed_ + (count - wanted) * config_.width,
+                                        static_cast<std::size_t>(wanted * config_.width));
+    for (const float value : hidden)
+      if (!(value - value == 0.0f))
+        throw Error(ErrorCode::numeric,
+                    cat("the activations at position ", step.first(),
+                        " or after are not finite: the model or its KV type cannot run this text"));
+    step.commit();
+    return hidden;
+  }
+
+  Activations activations(const float* x, std::int64_t rows, std::int64_t k) {
+    Activations a{rows, k, x, {}};
+    if (context_.exact || k % 32 != 0) return a;
+    for_rows(0, rows, [&](std::int64_t row) {
+      rows_.quantize(x + row * k, k, ws_.quants_ + row * k, ws_.steps_ + row * (k / 32),
+                     ws_.step_sums_ + row * (k / 32), ws_.sums16_ + row * (k / 16));
+    });
+    a.quant = {rows, k, ws_.quants_, ws_.steps_, ws_.step_sums_, ws_.sums16_};
+    return a;
+  }
+
+ private:
+  void attention(KvState::Step& step, int layer, std::int64_t skip, std::int64_t count) {
+    const LayerWeights& w = weights_.layer(layer);
+    const std::int64_t head_dim = config_.head_dim, width = config_.width;
+    const std::int64_t q_width = config_.heads * head_dim, kv_width = config_.kv_heads * head_dim;
+
+    norm(ws_.x_, w.attention_norm, 0, count, ws_.normed_);
+    const Activations x = activations(ws_.normed_, count, width);
+    const MatmulJob jobs[] = {
+        {&w.query, ws_.q_, q_width}, {&w.key, ws_.k_, kv_width}, {&w.value, ws_.v_, kv_width}};
+    matmul(context_.pool, context_.kernels.matmul, x, jobs);
+
+    const auto rope = static_cast<std::size_t>(config_.layers[static_cast<std::size_t>(layer)].rope);
+    for_rows(0, count, [&](std::int64_t t) {
+      float* q = ws_.q_ + t * q_width;
+      float* k = ws_.k_ + t * kv_width;
+      float* v = ws_.v_ + t * kv_width;
+      if (!w.query_bias.empty()) rows_.add(q, w.query_bias.data(), q_width);
+      if (!w.key_bias.empty()) rows_.add(k, w.key_bias.data(), kv_width);
+      if (!w.value_bias.empty()) rows_.add(v, w.value_bias.data(), kv_width);
+      for (int h = 0; h < config_.heads; ++h) place_head(q + h * head_dim, w.query_norm, rope, t);
+      for (int h = 0; h < config_.kv_heads; ++h) {
+        place_head(k + h * head_dim, w.key_norm, rope, t);
+        step.write(rows_, layer, h, t, k + h * head_dim, v + h * head_dim);
+      }
+    });
+    if (skip == count) return;
+
+    std::vector<std::vector<Span>> spans;
+    for (int h = 0; h < config_.kv_heads; ++h) spans.push_back(step.spans(layer, h));
+    const AttendShape shape{.first = step.first() + skip,
+                            .tokens = count - skip,
+                            .heads = config_.heads,
+                            .kv_heads = config_.kv_heads,
+                            .head_dim = config_.head_dim,
+                            .scale = config_.attention_scale,
+                            .window = config_.layers[static_cast<std::size_t>(layer)].window};
+    attend(context_.pool, context_.kernels.attend, shape, ws_.q_ + skip * q_width, spans,
+           ws_.mixed_ + skip * q_width);
+
+    project(w.output, ws_.mixed_, q_width, skip, count);
+    add_residual(w.attention_post_norm, skip, count);
+  }
+
+  void feed_forward(int layer, std::int64_t skip, std::int64_t count) {
+    const LayerWeights& w = weights_.layer(layer);
+    const std::int64_t hidden = config_.hidden;
+    norm(ws_.x_, w.feed_forward_norm, skip, count, ws_.normed_);
+    const Activations x = activations(ws_.normed_ + skip * config_.width, count - skip, config_.width);
+    const MatmulJob jobs[] = {{&w.gate, ws_.gate_ + skip * hidden, hidden},
+                              {&w.up, ws_.up_ + skip * hidden, hidden}};
+    matmul(context_.pool, context_.kernels.matmul, x, jobs);
+    const auto activate = config_.activation == Activation::silu ? rows_.silu_mul : rows_.gelu_mul;
+    for_rows(skip, count,
+             [&](std::int64_t t) { activate(ws_.gate_ + t * hidden, ws_.up_ + t * hidden, hidden); });
+    project(w.down, ws_.gate_, hidden, skip, count);
+    add_residual(w.feed_forward_post_norm, skip, count);
+  }
+
+  void embed(std::span<const TokenId> tokens) {
+    for (const TokenId token : tokens)
+      if (token < 0 || token >= config_.vocab)
+        throw Error(ErrorCode::invalid_argument,
+                    cat("token id ", token, " is outside the vocabulary of ", config_.vocab));
+    for_rows(0, static_cast<std::int64_t>(tokens.size()), [&](std::int64_t t) {
+      float* x = ws_.x_ + t * config_.width;
+      decode_weight_row(context_.kernels.matmul, weights_.embedding(), tokens[static_cast<std::size_t>(t)],
+                        x);
+      if (config_.embedding_scale != 1.0f) rows_.scale(x, config_.embedding_scale, config_.width);
+    });
+  }
+
+  // Norm (where the architecture has it) and rotation of one head of token t.
+  void place_head(float* head, const std::vector<float>& weight, std::size_t rope, std::int64_t t) {
+    if (!weight.empty()) rows_.rms_norm(head, weight.data(), config_.head_dim, config_.norm_epsilon, head);
+    const std::int64_t pairs = ws_.ropes_[rope].pairs();
+    rows_.rope(head, ws_.cosine_[rope] + t * pairs, ws_.sine_[rope] + t * pairs, pairs);
+  }
+
+  // normed[skip .. count) = input rows * weight matrix
+  void project(const WeightMatrix& w, const float* input, std::int64_t k, std::int64_t skip,
+               std::int64_t count) {
+    const Activations x = activations(input + skip * k, count - skip, k);
+    const MatmulJob job{&w, ws_.normed_ + skip * config_.width, config_.width};
+    matmul(context_.pool, context_.kernels.matmul, x, {&job, 1});
+  }
+
+  void add_residual(const std::vector<float>& post_norm, std::int64_t skip, std::int64_t count) {
+    for_rows(skip, count, [&](std::int64_t t) {
+      float* y = ws_.normed_ + t * config_.width;
+      if (!post_norm.empty()) rows_.rms_norm(y, post_norm.data(), config_.width, config_.norm_epsilon, y);
+      rows_.add(ws_.x_ + t * config_.width, y, config_.width);
+    });
+  }
+
+  void norm(const float* x, const std::vector<float>& weight, std::int64_t first, std::int64_t last,
+            float* y) {
+    for_rows(first, last, [&](std::int64_t t) {
+      rows_.rms_norm(x + t * config_.width, weight.data(), config_.width, config_.norm_epsilon,
+                     y + t * config_.width);
+    });
+  }
+
+  template <class Body>
+  void for_rows(std::int64_t first, std::int64_t last, Body body) {
+    context_.pool.run((last - first + kRowsPerItem - 1) / kRowsPerItem, [&](std::int64_t item) {
+      const std::int64_t begin = first + item * kRowsPerItem;
+      for (std::int64_t t = begin; t < std::min(last, begin + kRowsPerItem); ++t) body(t);
+    });
+  }
+
+  const ModelConfig& config_;
+  const Weights& weights_;
+  const ElementwiseRow& rows_;
+  const DecoderContext& context_;
+  Workspace& ws_;
+};
+
+std::span<const float> forward(const DecoderContext& context, Workspace& workspace, KvState& state,
+                               std::span<const TokenId> tokens, std::int64_t wanted) {
+  return ForwardPass(context, workspace).run(state, tokens, wanted);
+}
+
+void logits(const DecoderContext& context, Workspace& workspace, const float* hidden, std::int64_t rows,
+            float* out) {
+  const Activations x = ForwardPass(context, workspace).activations(hidden, rows, context.config.width);
+  const MatmulJob job{&context.weights.head(), out, context.config.vocab};
+  matmul(context.pool, context.kernels.matmul, x, {&job, 1});
+}
+
+}  // namespace kvtide

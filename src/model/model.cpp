@@ -1,0 +1,66 @@
+#include "kvtide/model.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "base/text.h"
+#include "kvtide/error.h"
+#include "model/loaded_model.h"
+#include "model/vocab_reader.h"
+
+namespace kvtide {
+namespace {
+
+int loading_threads(int asked) {
+  if (asked != 0) return asked;
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads);
+}
+
+}  // namespace
+
+Model::Model(const std::string& path, const ModelOptions& options)
+    : loaded_(std::make_unique<LoadedModel>()) {
+  LoadedModel& m = *loaded_;
+  m.path = path;
+  m.file.emplace(path, options.map_file ? MappedFile::Mode::map : MappedFile::Mode::copy);
+  m.config = read_config(*m.file);
+  m.name = m.file->get_string("general.name").value_or(std::string_view(path).substr(path.rfind('/') + 1));
+  m.chat_template = m.file->get_string("tokenizer.chat_template").value_or("");
+  for (const auto& tensor : m.file->tensors()) {
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : tensor.shape) elements *= extent;
+    m.parameters += elements;
+  }
+
+  const VocabSpec vocab = read_vocab(*m.file);
+  if (static_cast<std::int64_t>(vocab.tokens.size()) != m.config.vocab)
+    throw Error(ErrorCode::bad_format, cat(path, ": the vocabulary has ", vocab.tokens.size(),
+                                           " tokens but 'token_embd.weight' has ", m.config.vocab, " rows"));
+  m.tokenizer.emplace(vocab);
+  for (const auto token : vocab.tokens) m.vocabulary_bytes += static_cast<std::int64_t>(token.size()) + 24;
+
+  ThreadPool pool(loading_threads(options.threads));
+  m.weights.emplace(*m.file, m.config, pool);
+  if (m.weights->mapped_bytes() == 0) m.file.reset();
+}
+
+Model::~Model() = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+
+const std::string& Model::path() const { return loaded_->path; }
+const std::string& Model::name() const { return loaded_->name; }
+const std::string& Model::architecture() const { return loaded_->config.architecture; }
+std::int64_t Model::context_length() const { return loaded_->config.context_length; }
+std::int64_t Model::vocabulary() const { return loaded_->config.vocab; }
+std::int64_t Model::parameters() const { return loaded_->parameters; }
+int Model::layers() const { return static_cast<int>(loaded_->config.layers.size()); }
+const Tokenizer& Model::tokenizer() const { return *loaded_->tokenizer; }
+const std::string& Model::chat_template() const { return loaded_->chat_template; }
+std::int64_t Model::weights_bytes() const {
+  return loaded_->weights->packed_bytes() + loaded_->weights->mapped_bytes();
+}
+std::int64_t Model::vocabulary_bytes() const { return loaded_->vocabulary_bytes; }
+
+}  // namespace kvtide

@@ -1,0 +1,55 @@
+// weights.h: the tensors of a model, checked and laid out for the kernels.
+//
+// Quantised matrices that have a panel form are repacked (threads share the work, the file's pages are let go
+// one matrix after another, so that the peak stays near one copy). Other matrices are used where they lie in
+// the file. Ownership: Weights owns the panels and refers to the GgufFile it was loaded from, which must
+// outlive it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/thread_pool.h"
+#include "formats/gguf.h"
+#include "kernels/matmul.h"
+#include "model/config.h"
+
+namespace kvtide {
+
+struct LayerWeights {
+  std::vector<float> attention_norm, feed_forward_norm;            // [width]
+  std::vector<float> attention_post_norm, feed_forward_post_norm;  // [width], where the architecture has them
+  std::vector<float> query_norm, key_norm;                         // [head_dim], likewise
+  std::vector<float> query_bias, key_bias, value_bias;             // empty: none
+  WeightMatrix query, key, value, output;
+  WeightMatrix gate, up, down;
+};
+
+class Weights {
+ public:
+  // Throws Error: bad_format (a tensor that is missing or has another shape), numeric (NaN or infinity in a
+  // tensor).
+  Weights(const GgufFile& file, const ModelConfig& config, ThreadPool& pool);
+
+  const WeightMatrix& embedding() const { return embedding_; }
+  const WeightMatrix& head() const {
+    return head_;
+  }  // the output matrix; the embedding when the file has none
+  const std::vector<float>& output_norm() const { return output_norm_; }
+  const LayerWeights& layer(int i) const { return layers_[static_cast<std::size_t>(i)]; }
+
+  std::int64_t packed_bytes() const { return packed_bytes_; }  // in memory of our own
+  std::int64_t mapped_bytes() const { return mapped_bytes_; }  // used where they lie in the file
+
+ private:
+  friend class WeightLoader;
+  WeightMatrix embedding_, head_;
+  std::vector<float> output_norm_;
+  std::vector<LayerWeights> layers_;
+  std::vector<Buffer> panels_;
+  std::vector<std::vector<std::int32_t>> orders_;
+  std::int64_t packed_bytes_ = 0, mapped_bytes_ = 0;
+};
+
+}  // namespace kvtide
