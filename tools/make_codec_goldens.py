@@ -99,7 +99,6 @@ def build() -> bytes:
     body = []
     for qtype in [Q.F32, Q.F16, *LAYOUTS, Q.BF16]:
         blocks = blocks_of(qtype, rng) if qtype in LAYOUTS else plain_floats(qtype, rng)
-      
         floats = gguf.quants.dequantize(blocks, qtype).astype("<f4", copy=False)
         assert np.isfinite(floats).all(), qtype
         header.append(f"type {qtype.name.lower()} {floats.size} {blocks.size}")
