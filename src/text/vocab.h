@@ -14,7 +14,14 @@
 namespace kvtide {
 
 // Kinds of token, numbered as in GGUF's tokenizer.ggml.token_type.
-enum class TokenType : std::uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+enum class TokenType : std::uint8_t {
+  normal = 1,
+  unknown = 2,
+  control = 3,
+  user_defined = 4,
+  unused = 5,
+  byte = 6
+};
 
 struct VocabSpec {
   enum class Kind { bpe, sentencepiece };  // tokenizer.ggml.model: "gpt2" and "llama"
@@ -27,7 +34,8 @@ struct VocabSpec {
   std::optional<TokenId> bos, eos, eot, unk;
   bool add_bos = false;
   bool add_eos = false;
-  bool add_space_prefix = false;  // sentencepiece: a space before the text (not before text after a special token)
+  bool add_space_prefix =
+      false;  // sentencepiece: a space before the text (not before text after a special token)
 };
 
 }  // namespace kvtide
