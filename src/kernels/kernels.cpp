@@ -6,9 +6,9 @@
 namespace kvtide {
 namespace {
 
-const Kernels kScalar{"scalar", kMatmulScalar, kAttendScalar, kElementwiseScalar};
-const Kernels kAvx2{"avx2", kMatmulAvx2, kAttendAvx2, kElementwiseAvx2};
-const Kernels kAvx512{"avx512", kMatmulAvx512, kAttendAvx512, kElementwiseAvx512};
+const Kernels kScalar{"scalar", kMatmulScalar, kAttendScalar, kElementwiseScalar, kProbeScalar};
+const Kernels kAvx2{"avx2", kMatmulAvx2, kAttendAvx2, kElementwiseAvx2, kProbeAvx2};
+const Kernels kAvx512{"avx512", kMatmulAvx512, kAttendAvx512, kElementwiseAvx512, kProbeAvx512};
 
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&

@@ -10,6 +10,7 @@
 #include "kernels/attend_kernel.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul_kernel.h"
+#include "kernels/probe.h"
 
 namespace kvtide {
 
@@ -18,6 +19,7 @@ struct Kernels {
   const MatmulRow& matmul;
   const AttendRow& attend;
   const ElementwiseRow& elementwise;
+  const ProbeRow& probe;
 };
 
 // The best table that this processor can run.
