@@ -124,10 +124,12 @@ const GgufTensor* GgufFile::find_tensor(std::string_view name) const {
   return &tensors_[*at];
 }
 
-void GgufFile::release(const GgufTensor& tensor) const noexcept {
+void GgufFile::release(const GgufTensor& tensor) const noexcept { release(tensor, 0, tensor.data.size()); }
+
+void GgufFile::release(const GgufTensor& tensor, std::size_t offset, std::size_t size) const noexcept {
   if (tensor.part >= parts_.size()) return;
   const MappedFile& file = parts_[tensor.part];
-  file.release(static_cast<std::size_t>(tensor.data.data() - file.bytes().data()), tensor.data.size());
+  file.release(static_cast<std::size_t>(tensor.data.data() - file.bytes().data()) + offset, size);
 }
 
 }  // namespace kvtide

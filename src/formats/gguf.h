@@ -107,6 +107,8 @@ class GgufFile {
 
   // Drops the pages of one tensor from the resident set (they come back from the file when touched again).
   void release(const GgufTensor& tensor) const noexcept;
+  // The same for `size` bytes of it from `offset` on.
+  void release(const GgufTensor& tensor, std::size_t offset, std::size_t size) const noexcept;
 
  private:
   GgufFile() = default;

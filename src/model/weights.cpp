@@ -13,6 +13,8 @@
 namespace kvtide {
 namespace {
 
+constexpr std::int64_t kSliceBytes = std::int64_t{8} << 20;  // of the file, packed between two releases
+
 std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text = "[";
   for (const std::int64_t extent : shape) text += cat(text.size() > 1 ? ", " : "", extent);
@@ -144,7 +146,7 @@ class WeightLoader {
     }
     std::atomic<bool> finite{true};
     const std::int64_t row_bytes = dtype_bytes(tensor.dtype, columns);
-    pool_.run(panels, [&](std::int64_t panel) {
+    const auto pack_one = [&](std::int64_t panel) {
       const std::byte* sources[kPanelRows] = {};
       for (std::int64_t r = 0; r < kPanelRows && panel * kPanelRows + r < rows; ++r) {
         const std::int64_t row = panel * kPanelRows + r;
@@ -152,7 +154,15 @@ class WeightLoader {
         if (!scales_finite(tensor.dtype, sources[r], columns)) finite.store(false, std::memory_order_relaxed);
       }
       if (packs) pack_panel(tensor.dtype, sources, columns, target + panel * panel_size);
-    });
+    };
+    // Slice by slice, letting go of the file's pages behind: the peak is one copy of the weights and one slice.
+    const std::int64_t slice = std::max<std::int64_t>(1, kSliceBytes / (row_bytes * kPanelRows));
+    for (std::int64_t first = 0; first < panels; first += slice) {
+      const std::int64_t count = std::min(slice, panels - first);
+      pool_.run(count, [&](std::int64_t i) { pack_one(first + i); });
+      file_.release(tensor, static_cast<std::size_t>(first * kPanelRows * row_bytes),
+                    static_cast<std::size_t>(std::min(count * kPanelRows, rows - first * kPanelRows) * row_bytes));
+    }
     if (!finite.load()) refuse_numbers(name);
     if (packs) {
       w.panels = target;
@@ -162,7 +172,6 @@ class WeightLoader {
     } else {
       weights_.mapped_bytes_ += static_cast<std::int64_t>(tensor.data.size());
     }
-    file_.release(tensor);
     return w;
   }
 
