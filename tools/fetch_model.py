@@ -126,8 +126,9 @@ def download(pip: list[str], package: str, folder: Path) -> Path:
         if result.returncode == 0:
             break
         if attempt == 2:
-            last = "\n".join(result.stderr.strip().splitlines()[-3:])
-            raise FetchError(f"could not get the Python package {package}; check the network. pip said:\n{last}")
+            lines = result.stderr.strip().splitlines()
+            said = "\n".join([line for line in lines if line.startswith("ERROR")] or lines[-3:])
+            raise FetchError(f"could not get the Python package {package}; check the network. pip said:\n{said}")
         say(f"{package}: pip failed, trying once more")
     wheels = set(folder.glob("*.whl")) - before
     if len(wheels) != 1:
