@@ -68,7 +68,7 @@ HARD = [
     "(((a)))", "a_b-c+d=e", "$5 <b> c^2 ~x|y", "\u2014\u2026\u00ab\u00bb\u201e\u201c \u00bf\u00a1", "http://example.org/a?b=c&d=%20#e",
     "Река мелела, дети переходили.", "河水很浅，孩子们", "日本語のテキスト、한국어 문장",
     "\u0627\u0644\u0639\u0631\u0628\u064a\u0629 नमस\u094dत\u0947 ภาษาไทย", "\U0001f469\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466 \U0001f44d\U0001f3fd \U0001f1e9\U0001f1ea\U0001f1eb\U0001f1f7 \u2764\ufe0f",
-    "e\u0301 a\u0323\u0302 Z\u0306\u0306 \u0301", "é \u00c5Å \ufb01 \u01c5", "\x00\x01\x02\x1f\x7f\x80 \x0b\x0c\x1c\x85",
+    "e\u0301 a\u0323\u0302 Z\u0306\u0306 \u0301", "é \u00c5\u212b \ufb01 \u01c5", "\x00\x01\x02\x1f\x7f\x80 \x0b\x0c\x1c\x85",
     "a\u00a0b\u2003c\u3000d\u1680e\u2028f\u2029g\u202fh\u205fi\u200bj\ufeffk", "\u00a0\u00a0x \u2003\u2003 y\u3000\n\u3000z",
     "\u2581", "a\u2581b \u2581\u2581 c", "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n",
     "<|im_start|><|im_start|>  <|im_end|> x", "<s>a</s>", " <s> a </s> b", "<|im_start", "<|im_<|im_end|>", "<unk><pad>",
