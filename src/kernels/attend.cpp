@@ -71,7 +71,8 @@ struct Partials {
   }
 };
 
-// Some consecutive tokens of the chunk, all query heads of one KV head: query i is token i / group, head i % group.
+// Some consecutive tokens of the chunk, all query heads of one KV head: query i is token i / group, head i %
+// group.
 struct Block {
   const AttendShape& shape;
   const AttendRow& kernels;
@@ -79,7 +80,8 @@ struct Block {
   std::int64_t token, tokens;
   std::vector<float> q;
 
-  Block(const AttendShape& s, const AttendRow& k, int head, std::int64_t first, std::int64_t count, const float* all_q)
+  Block(const AttendShape& s, const AttendRow& k, int head, std::int64_t first, std::int64_t count,
+        const float* all_q)
       : shape(s),
         kernels(k),
         kv_head(head),
@@ -89,7 +91,8 @@ struct Block {
         tokens(count),
         q(static_cast<std::size_t>(count * group * padded_dim), 0.0f) {
     for (int i = 0; i < queries(); ++i)
-      std::memcpy(q.data() + i * padded_dim, all_q + row(i), static_cast<std::size_t>(s.head_dim) * sizeof(float));
+      std::memcpy(q.data() + i * padded_dim, all_q + row(i),
+                  static_cast<std::size_t>(s.head_dim) * sizeof(float));
   }
 
   int queries() const { return static_cast<int>(tokens) * group; }
@@ -114,13 +117,15 @@ struct Block {
         seen = seen || lo[i] < hi[i];
       }
       if (!seen) continue;
-      kernels.fold_tile(ref.tile, {queries(), shape.head_dim, padded_dim, shape.scale, q.data(), lo, hi}, into);
+      kernels.fold_tile(ref.tile, {queries(), shape.head_dim, padded_dim, shape.scale, q.data(), lo, hi},
+                        into);
     }
   }
 
   void write(const AttendPartials& result, float* out) const {
     for (int i = 0; i < queries(); ++i)
-      for (int d = 0; d < shape.head_dim; ++d) out[row(i) + d] = result.out[i * padded_dim + d] / result.sum[i];
+      for (int d = 0; d < shape.head_dim; ++d)
+        out[row(i) + d] = result.out[i * padded_dim + d] / result.sum[i];
   }
 };
 
@@ -146,9 +151,10 @@ void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape
   };
 
   if (items >= 2 * pool.threads() || most_groups < 2 || pool.threads() == 1) {
-    // Late blocks of a chunk see more rows than early ones: taking them first evens out the threads.
-    pool.run(items, [&](std::int64_t reversed) {
-      const Block block = block_of(items - 1 - reversed);
+    // Late blocks of a chunk see more rows than early ones; the pool hands out high indices first, which
+    // evens out the threads.
+    pool.run(items, [&](std::int64_t item) {
+      const Block block = block_of(item);
       const Plan& plan = plans[static_cast<std::size_t>(block.kv_head)];
       Partials total, part;
       total.clear(block.queries(), block.padded_dim);
@@ -162,7 +168,8 @@ void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape
     return;
   }
 
-  // Few queries over many rows (decoding): threads share the groups, which then join in the same order as above.
+  // Few queries over many rows (decoding): threads share the groups, which then join in the same order as
+  // above.
   std::vector<Partials> parts(static_cast<std::size_t>(items) * most_groups);
   pool.run(static_cast<std::int64_t>(parts.size()), [&](std::int64_t i) {
     const Block block = block_of(i / static_cast<std::int64_t>(most_groups));
@@ -178,8 +185,8 @@ void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape
     Partials total;
     total.clear(block.queries(), block.padded_dim);
     for (std::size_t g = 0; g < plans[static_cast<std::size_t>(block.kv_head)].groups.size(); ++g)
-      kernels.merge(block.queries(), block.padded_dim, parts[static_cast<std::size_t>(item) * most_groups + g].view(),
-                    total.view());
+      kernels.merge(block.queries(), block.padded_dim,
+                    parts[static_cast<std::size_t>(item) * most_groups + g].view(), total.view());
     block.write(total.view(), out);
   }
 }
