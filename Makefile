@@ -48,14 +48,15 @@ test-release:
 	@ln -sfn cmake/kvtide build/kvtide
 	@ctest --test-dir build/cmake --output-on-failure --no-tests=error -j 2 --timeout 600 | tee build/ctest.log
 
+# One instrumented build serves both the tests and the fuzz targets.
 test-sanitized:
-	@tools/install.sh build test
-	@tools/configure.sh asan
-	@have=$$(ninja -C build/asan -t targets all | sed -n -E 's/^([a-z]+_tests): phony$$/\1/p') ; \
+	@tools/install.sh build test fuzz
+	@tools/configure.sh fuzz
+	@have=$$(ninja -C build/fuzz -t targets all | sed -n -E 's/^([a-z]+_tests): phony$$/\1/p') ; \
 	 wanted=$$(for floor in $(SANITIZED); do grep -x "$${floor}_tests" <<<"$$have" || true; done) ; \
-	 cmake --build build/asan --target $$wanted ; \
+	 cmake --build build/fuzz --target $$wanted ; \
 	 names=$$(sed 's/_tests$$//' <<<"$$wanted" | paste -sd '|') ; \
-	 ctest --test-dir build/asan --output-on-failure --no-tests=error -j 2 --timeout 600 -R "^($$names)$$" \
+	 ctest --test-dir build/fuzz --output-on-failure --no-tests=error -j 2 --timeout 600 -R "^($$names)$$" \
 	   | tee build/ctest-sanitized.log
 
 test-fuzz:
