@@ -14,6 +14,7 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kPage = 4096;
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;  // sums of a few token counts stay far from overflow
 
 std::int64_t pages(std::int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
@@ -22,6 +23,8 @@ void check(const StateSpec& spec) {
   if (spec.layers.empty()) refuse("needs at least one layer");
   if (spec.capacity < 1) refuse(cat("capacity must be at least 1 token, not ", spec.capacity));
   if (spec.max_append < 1) refuse(cat("the largest step must be at least 1 token, not ", spec.max_append));
+  for (const std::int64_t tokens : {spec.capacity, spec.max_append})
+    if (tokens > kMostTokens) refuse(cat("capacity and step may be at most ", kMostTokens, " tokens, not ", tokens));
   for (const DType dtype : {spec.key_type, spec.value_type})
     if (dtype != DType::f16 && dtype != DType::f32)
       refuse(cat("keys and values are kept as f16 or f32, not ", dtype_info(dtype).name));
@@ -29,7 +32,8 @@ void check(const StateSpec& spec) {
     if (layer.kv_heads < 1) refuse("a layer needs at least one KV head");
     if (layer.head_dim < 1 || layer.head_dim > kMaxHeadDim)
       refuse(cat("head_dim must be between 1 and ", kMaxHeadDim, ", not ", layer.head_dim));
-    if (layer.window && *layer.window < 1) refuse("a window must be at least 1 position");
+    if (layer.window && (*layer.window < 1 || *layer.window > kMostTokens))
+      refuse(cat("a window must be at least 1 and at most ", kMostTokens, " positions, not ", *layer.window));
   }
 }
 
