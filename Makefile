@@ -38,7 +38,7 @@ demo:  ## let a real model read a real text and go on writing
 	@$(MAKE) --no-print-directory build
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
 	@tools/fetch_text.sh $(TEXT)
-	build/kvtide run -m $(SMOLLM2) -f $(TEXT) -c 4096 -n 96
+	build/kvtide run -m $(SMOLLM2) -f $(TEXT) -c 4096 -n 96 --temp 0.7 --top-p 0.9 --repeat-penalty 1.1 --seed 2
 
 test: test-release test-python test-sanitized test-fuzz  ## every test: release, Python, sanitizers, fuzzing
 
