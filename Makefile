@@ -77,6 +77,12 @@ test-references: build  ## compare with the Python references, on both real mode
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(SMOLLM2)
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(GEMMA3)
 
+bench-peers: build  ## measure kvtide and llama.cpp in turn, on both real models (compiles llama.cpp: minutes)
+	@tools/install.sh references
+	@tools/make_venv.sh build/venv-peers tools/requirements-peers.txt
+	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
+	build/venv-peers/bin/python tools/bench_peers.py --kvtide build/kvtide $(SMOLLM2) $(GEMMA3)
+
 check: check-clang  ## the rules of the house: floors, symbols, format, both compilers
 	@tools/install.sh build test check
 	@$(PYTHON) tools/check_floors.py --self-test
