@@ -3,10 +3,45 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # the modules beside the tests
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # the modules beside the tests
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Without the native module, only what works without it is tested."""
+    needs_native = collection_path.name.startswith("test_") and "import _native" in collection_path.read_text()
+    try:
+        from kvtide import _native  # noqa: F401
+    except ImportError:
+        return needs_native or None
+    return None
 
 
 @pytest.fixture(scope="session")
 def models():
     """Folder of the tiny models."""
-    return Path(__file__).parent.parent / "goldens" / "models"
+    return HERE.parent / "goldens" / "models"
+
+
+@pytest.fixture(scope="session")
+def tiny(models):
+    return models / "llama-mha-untied.gguf"
+
+
+@pytest.fixture
+def model(tiny):
+    import kvtide
+
+    with kvtide.Model.load(tiny) as model:
+        yield model
+
+
+@pytest.fixture
+def session(model):
+    with model.session() as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def text(models):
+    return (models / "tiny.txt").read_text()

@@ -1,0 +1,131 @@
+"""Models and tokenizers as Python sees them."""
+
+import os
+
+import numpy as np
+import pytest
+
+import kvtide
+from kvtide import _native  # noqa: F401  needs the extension
+from kvtide import errors
+
+NAMES = [
+    "gemma3-rope-linear",
+    "gemma3-window",
+    "llama-mha-untied",
+    "llama-rope-linear",
+    "llama-rope-llama3",
+    "llama-rope-yarn",
+    "mistral-wide-heads",
+    "qwen2-biases",
+    "qwen3-head-norms",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logits_of_every_architecture_are_those_of_the_reference(models, name):
+    expected = np.load(models / f"{name}.logits.npy")
+    with kvtide.Model.load(models / f"{name}.gguf") as model:
+        with model.session(exact=True, key_type="f32", value_type="f32") as session:
+            logits = session.read_logits(np.load(models / "tiny.ids.npy"))
+    assert logits.dtype == np.float32
+    np.testing.assert_allclose(logits, expected, atol=2e-4)
+
+
+def test_a_model_tells_what_it_is(model, tiny):
+    assert model.path == str(tiny)
+    assert model.name == "llama-mha-untied"
+    assert (model.architecture, model.layers, model.vocabulary, model.context_length) == ("llama", 2, 64, 256)
+    assert model.parameters == 18592
+    assert 0 < model.nbytes < tiny.stat().st_size
+    assert repr(model).startswith("<kvtide.Model 'llama-mha-untied': llama, 18,592 parameters, ")
+
+
+@pytest.mark.parametrize("kind", [str, os.fsencode, lambda path: path])
+def test_a_path_may_be_text_bytes_or_a_path(tiny, kind):
+    assert kvtide.Model.load(kind(tiny)).vocabulary == 64
+
+
+@pytest.mark.parametrize("options", [{"threads": 1}, {"threads": 3}, {"map_file": False}])
+def test_options_of_loading_change_no_logit(tiny, text, options):
+    with kvtide.Model.load(tiny).session() as plain, kvtide.Model.load(tiny, **options).session() as other:
+        np.testing.assert_array_equal(plain.read_logits(text), other.read_logits(text))
+
+
+def test_text_becomes_ids_and_text_again(model, models, text):
+    tokenizer = model.tokenizer
+    ids = tokenizer.encode(text)
+    assert ids == np.load(models / "tiny.ids.npy").tolist()
+    assert tokenizer.decode(ids) == text == tokenizer.decode(np.array(ids, np.uint16)).replace("\r", "")
+    assert b"".join(tokenizer.piece(token) for token in ids).decode() == text
+    assert tokenizer.decode([]) == "" and tokenizer.encode("") == []
+
+
+def test_special_tokens_are_markers_unless_told_otherwise(model):
+    tokenizer = model.tokenizer
+    assert (len(tokenizer), tokenizer.bos, tokenizer.eos, tokenizer.adds_bos) == (64, 1, 2, False)
+    assert tokenizer.encode("a", add_bos=True) == [1, tokenizer.find("a")]
+    assert tokenizer.encode("a", add_bos=True, continues=True)[-1] == tokenizer.find("a")
+    assert tokenizer.encode("</s>a") == [2, tokenizer.find("a")]
+    assert 2 not in tokenizer.encode("</s>a", special=False)
+    assert (tokenizer.decode([2]), tokenizer.decode([2], special=True)) == ("", "</s>")
+    assert (tokenizer.piece(2), tokenizer.piece(2, special=True)) == (b"", b"</s>")
+    assert tokenizer.ends_text(2) and not tokenizer.ends_text(tokenizer.find("a"))
+    assert tokenizer.find("no such token") is None
+
+
+def test_a_conversation_becomes_ids(model):
+    as_dicts = [{"role": "user", "content": "hi"}]
+    ids = model.encode_chat(as_dicts, template="chatml")
+    assert ids == model.encode_chat([("user", "hi")], template="chatml")
+    assert "hi" in model.tokenizer.decode(ids)
+    assert len(model.encode_chat(as_dicts, template="chatml", open_answer=False)) < len(ids)
+    assert "chatml" in kvtide.Model.chat_template_names()
+
+
+def test_what_a_user_typed_is_never_a_marker(model):
+    assert 2 not in model.encode_chat([("user", "</s>")], template="chatml")
+
+
+def test_a_model_without_a_template_needs_a_name(model):
+    assert model.chat_template == ""
+    with pytest.raises(errors.UnsupportedError):
+        model.encode_chat([("user", "hi")])
+    with pytest.raises(errors.UnsupportedError, match="chatml"):
+        model.encode_chat([("user", "hi")], template="no such template")
+
+
+def test_a_closed_model_lives_on_in_its_sessions(tiny, text):
+    model = kvtide.Model.load(tiny)
+    with model.session() as session:
+        session.read(text)
+        before = session.logits
+        model.close()
+        model.close()
+        assert model.closed and repr(model) == "<kvtide.Model, closed>"
+        assert repr(model.tokenizer) == "<kvtide.Tokenizer, model closed>"
+        session.clear()
+        session.read(np.array(kvtide.Model.load(tiny).tokenizer.encode(text)))
+        np.testing.assert_array_equal(session.logits, before)
+
+
+def test_the_error_of_a_missing_file_is_what_one_expects(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no-such-model") as error:
+        kvtide.Model.load(tmp_path / "no-such-model.gguf")
+    assert isinstance(error.value, kvtide.Error) and error.value.code == "not_found"
+
+
+def test_a_file_name_that_is_no_text_is_a_file_name_all_the_same(tmp_path, tiny):
+    odd = os.fsencode(tmp_path) + b"/\xff.gguf"
+    with pytest.raises(errors.NotFoundError):
+        kvtide.Model.load(odd)
+    with open(odd, "wb") as file:
+        file.write(tiny.read_bytes())
+    assert os.fsencode(kvtide.Model.load(odd).path) == odd
+
+
+def test_errors_have_a_class_for_each_code():
+    for code, kind in errors.BY_CODE.items():
+        assert kind.code == code and issubclass(kind, kvtide.Error)
+        assert getattr(errors, kind.__name__) is kind and kind.__doc__
+    assert len(errors.BY_CODE) == 12
