@@ -86,7 +86,7 @@ std::string count_text(std::int64_t count) {
 
 std::string time_text(double seconds) {
   if (!(seconds >= 0.0)) return "?";
-  if (seconds < 1.0) return number_text(seconds * 1e3, 0) + " ms";
+  if (seconds < 1.0) return number_text(seconds * 1e3, seconds < 0.01 ? 1 : 0) + " ms";
   if (seconds < 100.0) return number_text(seconds, 1) + " s";
   const auto whole = static_cast<std::int64_t>(std::lround(seconds));
   const std::string rest = std::to_string(whole % 60);
