@@ -1,0 +1,81 @@
+#include "eval/limits.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace kvtide {
+namespace {
+
+// 2 layers of width 32: 4 query and 4 KV heads of 8, feed-forward of 32; 64 tokens, an output matrix of its
+// own; f32.
+const std::string kTiny = std::string(KVTIDE_GOLDENS) + "/models/llama-mha-untied.gguf";
+
+constexpr double kLayer = 7 * 32 * 32;  // parameters of a layer's seven matrices
+constexpr double kHead = 64 * 32;
+constexpr double kKvRow =
+    2 * 4 * 8 * 2;  // bytes of a position of a layer: keys and values of 4 heads of 8 in f16
+
+SessionOptions options(std::int64_t chunk) {
+  SessionOptions o;
+  o.threads = 1;
+  o.prefill_chunk = chunk;
+  return o;
+}
+
+TEST(Limits, WorkOfOneToken_CountsEveryMatrixAndEveryRowThatItSees) {
+  const Model model(kTiny);
+  const Work work = work_of_pass(model, options(512), 10, 1, 1);
+  EXPECT_EQ(work.operations, 2 * (2 * kLayer + kHead));
+  EXPECT_EQ(work.bytes, 4 * (2 * kLayer + kHead) + 2 * 11 * kKvRow);
+}
+
+TEST(Limits, WorkOfReading_LeavesOutWhatOnlyLogitsNeed) {
+  const Model model(kTiny);
+  // One pass of five tokens: in the last layer four of them need no more than query, key and value.
+  const Work work = work_of_reading(model, options(512), 0, 5);
+  const double qkv = 3 * 32 * 32, rest = kLayer - qkv;
+  EXPECT_EQ(work.operations, 2 * (5 * kLayer + 5 * qkv + rest + kHead));
+  EXPECT_EQ(work.bytes, 4 * (2 * kLayer + kHead) + 2 * 5 * kKvRow);
+}
+
+TEST(Limits, WorkOfReadingInChunks_ReadsTheWeightsOncePerChunk) {
+  const Model model(kTiny);
+  const double qkv = 3 * 32 * 32;
+  // The first pass has no logits, so its last layer stops behind query, key and value and attends to nothing.
+  const Work first = work_of_pass(model, options(4), 0, 4, 0);
+  EXPECT_EQ(first.bytes, 4 * (kLayer + qkv) + 4 * kKvRow);
+  const Work both = work_of_reading(model, options(4), 0, 8);
+  EXPECT_EQ(both.bytes, first.bytes + 4 * (2 * kLayer + kHead) + 2 * 8 * kKvRow);
+}
+
+TEST(Limits, WorkOfOneToken_GrowsWithDepthInGlobalLayersOnly) {
+  const Model model(std::string(KVTIDE_GOLDENS) + "/models/gemma3-window.gguf");
+  const auto bytes = [&](Pos depth) { return work_of_pass(model, options(512), depth, 1, 1).bytes; };
+  const double every_layer = bytes(1) - bytes(0), global_layers = bytes(2001) - bytes(2000);
+  // Every sixth layer sees everything.
+  EXPECT_EQ(global_layers * model.layers(), every_layer * (model.layers() / 6));
+}
+
+TEST(Limits, MeasuredLimits_ArePositiveAndFaster_WithWiderRegisters) {
+  SessionOptions plain = options(512);
+  plain.kernels = "scalar";
+  const MachineLimits scalar = measure_limits(plain);
+  EXPECT_GT(scalar.read_gb_s, 0.1);
+  EXPECT_GT(scalar.f32_gflop_s, 0.01);
+  EXPECT_GT(scalar.int8_gop_s, 0.01);
+  if (best_kernels().isa == std::string("scalar")) GTEST_SKIP() << "this processor has plain kernels only";
+  const MachineLimits best = measure_limits(options(512));
+  EXPECT_GT(best.f32_gflop_s, scalar.f32_gflop_s);
+  EXPECT_GT(best.int8_gop_s, scalar.int8_gop_s);
+}
+
+TEST(Limits, ArithmeticLimit_IsThatOfTheProductsThatRun) {
+  const Model model(kTiny);
+  const MachineLimits limits{.read_gb_s = 1.0, .f32_gflop_s = 2.0, .int8_gop_s = 3.0};
+  // Weights of f32 never run on 8-bit products.
+  EXPECT_EQ(arithmetic_limit(limits, model, options(512)), 2e9);
+}
+
+}  // namespace
+}  // namespace kvtide
