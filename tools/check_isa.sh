@@ -62,7 +62,8 @@ for object in "${objects[@]}"; do
   case "$name" in
     cli/*) ;;
     *)
-      # Objects (O) of the writable sections, and anything thread-local; .data.rel.ro is written by the loader only, std:: belongs to the library.
+      # Objects (O) of the writable sections, and anything thread-local. .data.rel.ro is written by the loader only;
+      # what is in std:: belongs to the standard library.
       changing=$(objdump -t -C "$object" | grep -E '^[0-9a-f]+ (.{6}O \.(data|bss)|.{7} \.t(data|bss))[.[:space:]]' |
         grep -vE '\.data\.rel\.ro|DW\.ref\.|[[:space:]]std::' | sed -E 's/^.*\t[0-9a-f]+ +(\.hidden +)?//' || true)
       [ -z "$changing" ] || problem "src/$name: owns memory that changes: $(tr '\n' ';' <<<"$changing")"
