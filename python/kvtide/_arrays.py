@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+_native: Any
 try:
     from kvtide import _native
 except ImportError:  # not built: everything below is right without it, only slower
@@ -26,7 +27,7 @@ _NATIVE_FROM = 1 << 20  # bytes
 _FRESH_FROM = (32 << 20) + 1  # bytes
 
 
-def library_of(array: Any, what: str = "source_state") -> type:
+def library_of(array: Any, what: str = "source_state") -> Any:
     """NumpyArrays or TorchTensors. TypeError for anything else."""
     torch = sys.modules.get("torch")
     if isinstance(array, np.ma.MaskedArray):

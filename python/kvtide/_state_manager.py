@@ -67,7 +67,9 @@ class StateTransitionManager:
     def _length(self, role: str, model_name: str) -> int:
         if model_name not in self.models:
             raise ValueError(f"{role} model '{model_name}' not registered")
-        return self.models[model_name]["state_seq_length"]
+        length = self.models[model_name]["state_seq_length"]
+        assert length is not None
+        return length
 
     def _lengths(self, source_model: str, target_model: str, current_position: int) -> int:
         source = self._length("Source", source_model)

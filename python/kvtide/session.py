@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
@@ -97,7 +97,7 @@ class Session:
         prompt: Any = None,
         *,
         max_tokens: int = -1,
-        stop: str | list[str] = (),  # type: ignore[assignment]
+        stop: str | Sequence[str] = (),
         stop_tokens: Any = (),
         temperature: float = 0.0,
         top_k: int = 40,
@@ -130,7 +130,7 @@ class Session:
         prompt: Any = None,
         *,
         max_tokens: int = -1,
-        stop: str | list[str] = (),  # type: ignore[assignment]
+        stop: str | Sequence[str] = (),
         stop_tokens: Any = (),
         temperature: float = 0.0,
         top_k: int = 40,

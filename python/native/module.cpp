@@ -6,7 +6,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <utility>
 
@@ -27,8 +26,10 @@ using Bytes = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::c
 void move_dense(const ConstBytes& source, std::vector<std::int64_t> source_shape, const Bytes& target,
                 std::vector<std::int64_t> target_shape, Pos position, const nb::bytes& pad,
                 bool target_is_padded) {
-  TransitionOptions options{.pad = std::vector<std::byte>(pad.size()), .target_is_padded = target_is_padded};
-  std::memcpy(options.pad.data(), pad.data(), pad.size());
+  const auto* element = static_cast<const std::byte*>(pad.data());
+  TransitionOptions options;
+  options.pad.assign(element, element + pad.size());
+  options.target_is_padded = target_is_padded;
   const bool zeros =
       std::all_of(options.pad.begin(), options.pad.end(), [](std::byte b) { return b == std::byte{0}; });
   const DenseSource from{std::as_bytes(std::span(source.data(), source.size())), std::move(source_shape)};
