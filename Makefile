@@ -10,6 +10,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 MODELS ?= build/models
 TEXT ?= build/text/ruth.txt
+LONG_TEXT ?= build/text/genesis.txt
 # Seconds per fuzz target; the targets run side by side.
 FUZZ_SECONDS ?= 30
 
@@ -37,7 +38,7 @@ demo:  ## let a real model read a real text and go on writing
 	@tools/install.sh build demo
 	@$(MAKE) --no-print-directory build
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
-	@tools/fetch_text.sh $(TEXT)
+	@tools/fetch_text.sh ruth $(TEXT)
 	build/kvtide run -m $(SMOLLM2) -f $(TEXT) -c 4096 -n 96 --temp 0.7 --top-p 0.9 --repeat-penalty 1.1 --seed 2
 
 test: test-release test-python test-sanitized test-fuzz  ## every test: release, Python, sanitizers, fuzzing
@@ -69,16 +70,16 @@ test-fuzz:
 	@tools/fuzz_replay.sh $(FUZZ_SECONDS)
 
 test-references: build  ## compare with the Python references, on both real models
-	@tools/install.sh references
+	@tools/install.sh references demo
 	@tools/make_venv.sh build/venv-references tools/requirements-references.txt
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
-	@tools/fetch_text.sh $(TEXT)
-	build/venv-references/bin/python tools/references/compare.py --kvtide build/kvtide --models $(MODELS) --text $(TEXT)
+	@tools/fetch_text.sh genesis $(LONG_TEXT)
+	build/venv-references/bin/python tools/references/compare.py --kvtide build/kvtide --models $(MODELS) --text $(LONG_TEXT)
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(SMOLLM2)
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(GEMMA3)
 
 bench-peers: build  ## measure kvtide and llama.cpp in turn, on both real models (compiles llama.cpp: minutes)
-	@tools/install.sh references
+	@tools/install.sh references demo
 	@tools/make_venv.sh build/venv-peers tools/requirements-peers.txt
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
 	build/venv-peers/bin/python tools/bench_peers.py --kvtide build/kvtide $(SMOLLM2) $(GEMMA3)
