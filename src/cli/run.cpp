@@ -73,7 +73,7 @@ int run_command(const Arguments& arguments) {
     result = answer(session, guard, prompt, options);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::cancelled) throw;
-    say_what_was_kept(session, cat("Ctrl-C, ", error.message(), "; ", "nothing was written"));
+    say_what_was_kept(session, cat("Ctrl-C, ", error.message()));
     return exit_status(ErrorCode::cancelled);
   }
   if (!result.generated.text.empty() && ::isatty(STDOUT_FILENO) == 1) write_result("\n");

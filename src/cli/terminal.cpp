@@ -37,9 +37,7 @@ void write_result(std::string_view text) {
 }
 
 // Nobody could be told that stderr fails.
-void say(std::string_view line) {
-  static_cast<void>(write_all(STDERR_FILENO, cat(can_redraw() ? kWipe : "", line, "\n")));
-}
+void say(std::string_view line) { static_cast<void>(write_all(STDERR_FILENO, cat(line, "\n"))); }
 
 bool can_redraw() {
   const char* no_color = std::getenv("NO_COLOR");
