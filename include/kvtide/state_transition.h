@@ -38,6 +38,8 @@ struct TransitionOptions {
   // Change only speed.
   int threads = 0;  // 0: what the size of the arrays is worth, at most as many as the machine has
   bool target_is_padded = false;  // the caller promises that the target holds nothing but padding
+  bool target_is_fresh = false;   // pages that were never touched: they arrive in the caches with the first
+                                  // write, and writing past the caches would only throw them out
 };
 
 struct TransitionRecord {

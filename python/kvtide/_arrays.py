@@ -67,10 +67,11 @@ class NumpyArrays:
         shape = (*source.shape[:2], length, source.shape[3])
         size = math.prod(shape) * dtype.itemsize
         if _native is not None and size >= _NATIVE_FROM and dtype == source.dtype and source.flags.c_contiguous:
-            fresh = zero and size >= _FRESH_FROM
-            result = (np.zeros if fresh else np.empty)(shape, dtype)
+            fresh = size >= _FRESH_FROM
+            padded = fresh and zero
+            result = (np.zeros if padded else np.empty)(shape, dtype)
             _native.move_dense(
-                _bytes_of(source), source.shape, _bytes_of(result), shape, position, pad.tobytes(), fresh
+                _bytes_of(source), source.shape, _bytes_of(result), shape, position, pad.tobytes(), padded, fresh
             )
             return result
         if zero:
@@ -118,7 +119,7 @@ class TorchTensors:
         ):
             _native.move_dense(
                 _tensor_bytes(source), tuple(source.shape), _tensor_bytes(result), shape, position,
-                _tensor_bytes(pad).tobytes(), False,
+                _tensor_bytes(pad).tobytes(), False, size >= _FRESH_FROM,
             )  # fmt: skip
             return result
         result[:, :, position:] = pad.to(source.device)

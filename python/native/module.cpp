@@ -25,11 +25,12 @@ using Bytes = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::c
 
 void move_dense(const ConstBytes& source, std::vector<std::int64_t> source_shape, const Bytes& target,
                 std::vector<std::int64_t> target_shape, Pos position, const nb::bytes& pad,
-                bool target_is_padded) {
+                bool target_is_padded, bool target_is_fresh) {
   const auto* element = static_cast<const std::byte*>(pad.data());
   TransitionOptions options;
   options.pad.assign(element, element + pad.size());
   options.target_is_padded = target_is_padded;
+  options.target_is_fresh = target_is_fresh;
   const bool zeros =
       std::all_of(options.pad.begin(), options.pad.end(), [](std::byte b) { return b == std::byte{0}; });
   const DenseSource from{std::as_bytes(std::span(source.data(), source.size())), std::move(source_shape)};
@@ -57,5 +58,6 @@ NB_MODULE(_native, module) {
   bind_session(module);
   module.def("move_dense", &move_dense, nb::arg("source").noconvert(), nb::arg("source_shape"),
              nb::arg("target").noconvert(), nb::arg("target_shape"), nb::arg("position"), nb::arg("pad"),
-             nb::arg("target_is_padded"), "Fills a dense array from another; see kvtide/state_transition.h.");
+             nb::arg("target_is_padded"), nb::arg("target_is_fresh"),
+             "Fills a dense array from another; see kvtide/state_transition.h.");
 }

@@ -15,9 +15,10 @@ namespace {
 // Work is handed out in pieces of this many bytes of the target: long enough that handing out costs nothing,
 // short enough that threads finish together.
 constexpr std::int64_t kPiece = std::int64_t{1} << 19;
-// A target of this size and more is not expected to stay in a cache. Its bytes then go past the caches, which
-// saves the read of each line before it is written: two passes over memory instead of three.
-constexpr std::int64_t kStreamFrom = std::int64_t{8} << 20;
+// A move of this many bytes, read and written, is not expected to find or leave its target in a cache. The
+// bytes then go past the caches, which saves the read of each line before it is written: two passes over
+// memory instead of three. Smaller moves are up to 1.5 times faster through the caches.
+constexpr std::int64_t kStreamFrom = std::int64_t{16} << 20;
 // Shorter runs would write incomplete lines past the caches, which is slower than through them.
 constexpr std::size_t kShortestStream = 1024;
 constexpr std::size_t kLine = 64;
@@ -87,7 +88,7 @@ void run(const DenseMove& move, ThreadPool& pool) {
   }
   const std::int64_t total = m.blocks * m.target_block;
   if (total == 0) return;
-  const bool past_caches = bytes_moved(m) >= kStreamFrom;
+  const bool past_caches = !m.target_is_fresh && bytes_moved(m) >= kStreamFrom;
   const std::vector<std::byte> pattern = pattern_of(m.pad);
   const auto element = static_cast<std::int64_t>(m.pad.size());
   const std::int64_t piece = kPiece / element * element;

@@ -23,6 +23,7 @@ struct DenseMove {
   std::int64_t kept = 0;           // <= both
   std::span<const std::byte> pad;  // one element; divides the three sizes above
   bool target_is_padded = false;   // leave the padding out: it is there
+  bool target_is_fresh = false;    // pages come with the first write, in the caches
 };
 
 // Bytes that a move reads and writes, for deciding how many threads it is worth.

@@ -98,7 +98,8 @@ TransitionRecord apply(const DenseSource& source, const DenseTarget& target, Pos
                          .target_block = new_length * row,
                          .kept = position * row,
                          .pad = pad,
-                         .target_is_padded = options.target_is_padded};
+                         .target_is_padded = options.target_is_padded,
+                         .target_is_fresh = options.target_is_fresh};
     ThreadPool pool(threads_for(move, options.threads));
     run(move, pool);
   }

@@ -391,7 +391,7 @@ MOVES = [
 @pytest.mark.parametrize("args", MOVES, ids=range(len(MOVES)))
 def test_the_native_copy_checks_what_it_is_given(args):
     with pytest.raises((TypeError, ValueError)):
-        _native.move_dense(*args, False)
+        _native.move_dense(*args, False, False)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -86,21 +86,24 @@ TEST(Dense, EveryByteIsTheSourcesOrPadding_ForEveryPositionElementSizeAndThreadC
 
 // Above the size from which stores go past the caches, with blocks that start at every offset within a line.
 TEST(Dense, LargeArraysThatAreNotAligned_MoveBitForBit) {
-  for (const std::int64_t channels : {1, 33, 640}) {
-    const std::int64_t seq = 3'000'000 / channels;
-    const Shape from{1, 3, seq, channels}, to{1, 3, seq + 1001, channels};
-    const Bytes pad{std::byte{7}, std::byte{9}};
-    const std::int64_t size = bytes_of(to, 2);
-    const Bytes source = noise(bytes_of(from, 2) + 1, 6);
-    Bytes target = noise(size + 1, 7);
-    const Bytes inner(source.begin() + 1, source.end());
-    transition({std::span(source).subspan(1), from}, {std::span(target).subspan(1), to}, seq - 13,
-               {.pad = pad, .threads = 2});
-    EXPECT_EQ(target[0], noise(1, 7)[0]);
-    for (std::int64_t i = 0; i < size; ++i)
-      ASSERT_EQ(target[static_cast<std::size_t>(i + 1)], expected_byte(inner, from, to, pad, seq - 13, i))
-          << i;
-  }
+  const Bytes pad{std::byte{7}, std::byte{9}};
+  for (const bool fresh : {false, true})
+    for (const std::int64_t channels : {1, 33, 640}) {
+      const std::int64_t seq = 3'000'000 / channels, longer = seq + 1001, position = seq - 13;
+      const Shape from{1, 2, seq, channels}, to{1, 2, longer, channels};
+      const Bytes source = noise(bytes_of(from, 2) + 1, 6);
+      Bytes target = noise(bytes_of(to, 2) + 1, 7);
+      Bytes expected(target.begin(), target.begin() + 1);  // in front of the array: not to be touched
+      for (std::int64_t head = 0; head < 2; ++head) {
+        const auto begin = source.begin() + 1 + head * seq * channels * 2;
+        expected.insert(expected.end(), begin, begin + position * channels * 2);
+        for (std::int64_t i = 0; i < (longer - position) * channels; ++i)
+          expected.insert(expected.end(), pad.begin(), pad.end());
+      }
+      transition({std::span(source).subspan(1), from}, {std::span(target).subspan(1), to}, position,
+                 {.pad = pad, .threads = 2, .target_is_fresh = fresh});
+      EXPECT_TRUE(target == expected) << channels << " channels, fresh " << fresh;
+    }
 }
 
 TEST(Dense, CompactHasZerosBehindThePosition_WhateverThePaddingOfTheOptions) {
