@@ -31,6 +31,8 @@ std::vector<AttendOptions> cases() {
       {.first = 2100, .tokens = 70, .heads = 3, .kv_heads = 1, .head_dim = 8},
       {.first = 3000, .tokens = 20, .heads = 4, .kv_heads = 4, .head_dim = 20, .window = 2000, .compact = 70},
       {.first = 60, .tokens = 200, .heads = 9, .kv_heads = 1, .head_dim = 32, .window = 1},
+      // Several groups of 1,024 positions, and a window whose oldest tile moves on within the chunk.
+      {.first = 2480, .tokens = 150, .heads = 2, .kv_heads = 1, .head_dim = 16, .window = 1500},
   };
   out[1].key_type = out[1].value_type = DType::f16;
   out[2].key_type = DType::f16;
