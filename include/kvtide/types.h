@@ -1,4 +1,5 @@
-// types.h: the few scalar types that every floor shares. Positions, layers and tokens cannot be mixed up by accident.
+// types.h: the few scalar types that every floor shares. Positions, layers and tokens cannot be mixed up by
+// accident.
 #pragma once
 
 #include <compare>

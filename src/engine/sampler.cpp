@@ -54,8 +54,9 @@ TokenId Sampler::pick(std::span<const float> logits, std::span<const TokenId> re
     const auto newest = recent.subspan(recent.size() - last);
     for (const TokenId id : std::unordered_set<TokenId>(newest.begin(), newest.end())) {
       if (id < 0 || static_cast<std::size_t>(id) >= all.size())
-        throw Error(ErrorCode::invalid_argument,
-                    cat("token id ", id, " among the recent tokens is outside the vocabulary of ", all.size()));
+        throw Error(
+            ErrorCode::invalid_argument,
+            cat("token id ", id, " among the recent tokens is outside the vocabulary of ", all.size()));
       float& logit = all[static_cast<std::size_t>(id)].logit;
       logit = logit > 0.0f ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
     }

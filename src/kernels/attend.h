@@ -1,10 +1,10 @@
 // attend.h: attention of a chunk of tokens over the spans of one layer, spread over the threads.
 //
-// out[t][head] = softmax over visible rows of (q.k * scale + log mass), times values. A query at position p sees the
-// rows of [max(0, p - window + 1), p], and every row that has no position.
-// The fold is a fixed tree (idea 5): tiles of 64 positions, aligned to position 0 (to the row index for rows without a
-// position), fold into groups of 1,024 positions, groups into the result, in order. Chunking, threads and where rows
-// lie in memory change nothing.
+// out[t][head] = softmax over visible rows of (q.k * scale + log mass), times values. A query at position p
+// sees the rows of [max(0, p - window + 1), p], and every row that has no position. The fold is a fixed tree
+// (idea 5): tiles of 64 positions, aligned to position 0 (to the row index for rows without a position), fold
+// into groups of 1,024 positions, groups into the result, in order. Chunking, threads and where rows lie in
+// memory change nothing.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@
 namespace kvtide {
 
 struct AttendShape {
-  Pos first = 0;            // position of the first token of the chunk
+  Pos first = 0;  // position of the first token of the chunk
   std::int64_t tokens = 0;
-  int heads = 0;            // query heads
-  int kv_heads = 0;         // divides heads
-  int head_dim = 0;         // 1 .. kMaxHeadDim
+  int heads = 0;     // query heads
+  int kv_heads = 0;  // divides heads
+  int head_dim = 0;  // 1 .. kMaxHeadDim
   float scale = 0.0f;
   std::optional<std::int64_t> window;  // rows a query sees, its own included; nullopt: all
 };

@@ -1,8 +1,8 @@
 // attend_kernel.h: the inner step of attention, one row of function pointers per instruction set.
 //
-// fold_tile takes up to 64 cached rows and up to 32 queries and folds the rows' softmax partial (max, sum, out) into the
-// queries' running partials. A query's result depends on its own visible rows only: never on which other queries or
-// invisible rows travel in the call.
+// fold_tile takes up to 64 cached rows and up to 32 queries and folds the rows' softmax partial (max, sum,
+// out) into the queries' running partials. A query's result depends on its own visible rows only: never on
+// which other queries or invisible rows travel in the call.
 #pragma once
 
 #include <cstddef>
@@ -12,30 +12,31 @@
 
 namespace kvtide {
 
-inline constexpr int kTileRows = 64;      // rows of one tile, aligned to absolute positions
-inline constexpr int kQueryBlock = 32;    // queries of one call
-inline constexpr int kMaxHeadDim = 512;   // larger heads are refused when a model is loaded
+inline constexpr int kTileRows = 64;     // rows of one tile, aligned to absolute positions
+inline constexpr int kQueryBlock = 32;   // queries of one call
+inline constexpr int kMaxHeadDim = 512;  // larger heads are refused when a model is loaded
 
 struct AttendTile {
-  const std::byte* keys;    // first present row
+  const std::byte* keys;  // first present row
   const std::byte* values;
   DType key_type;
   DType value_type;
-  std::int64_t key_stride;    // bytes
+  std::int64_t key_stride;  // bytes
   std::int64_t value_stride;
-  int begin;                  // present rows are [begin, end) of the tile's 64 places
+  int begin;  // present rows are [begin, end) of the tile's 64 places
   int end;
-  const float* log_mass;      // of the first present row, or nullptr
+  const float* log_mass;  // of the first present row, or nullptr
 };
 
-// Queries and running partials; rows are padded_dim floats apart, padded with zeros beyond the head dimension.
+// Queries and running partials; rows are padded_dim floats apart, padded with zeros beyond the head
+// dimension.
 struct AttendQueries {
-  int count;            // 1 .. kQueryBlock
+  int count;  // 1 .. kQueryBlock
   int head_dim;
-  int padded_dim;       // head_dim rounded up to a multiple of 16
-  float scale;          // applied to q.k
-  const float* q;       // [count][padded_dim]
-  const int* lo;        // [count] visible places of this tile: [lo, hi)
+  int padded_dim;  // head_dim rounded up to a multiple of 16
+  float scale;     // applied to q.k
+  const float* q;  // [count][padded_dim]
+  const int* lo;   // [count] visible places of this tile: [lo, hi)
   const int* hi;
 };
 
@@ -47,7 +48,8 @@ struct AttendPartials {
 
 struct AttendRow {
   const char* isa;
-  void (*fold_tile)(const AttendTile& tile, const AttendQueries& queries, const AttendPartials& into) noexcept;
+  void (*fold_tile)(const AttendTile& tile, const AttendQueries& queries,
+                    const AttendPartials& into) noexcept;
   // Folds partials `from` into `into`, both of `count` queries, as if from's rows came after into's.
   void (*merge)(int count, int padded_dim, const AttendPartials& from, const AttendPartials& into) noexcept;
 };

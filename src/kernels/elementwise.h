@@ -1,7 +1,8 @@
 // elementwise.h: what happens to one row of activations between two matrix products.
 //
-// Every function works on one row (or on one row at a time), so chunking cannot change a result. Shapes in brackets.
-// Source of the formulas: RMSNorm (Zhang, Sennrich 2019), RoPE (Su et al. 2021), SwiGLU/GeGLU (Shazeer 2020).
+// Every function works on one row (or on one row at a time), so chunking cannot change a result. Shapes in
+// brackets. Source of the formulas: RMSNorm (Zhang, Sennrich 2019), RoPE (Su et al. 2021), SwiGLU/GeGLU
+// (Shazeer 2020).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@ struct ElementwiseRow {
   const char* isa;
   // y[n] = x / sqrt(mean(x^2) + epsilon) * weight
   void (*rms_norm)(const float* x, const float* weight, std::int64_t n, float epsilon, float* y) noexcept;
-  // Rotates pairs (i, i + half) of x[2 * half] in place by the angles with the given cosines and sines [half].
+  // Rotates pairs (i, i + half) of x[2 * half] in place by the angles with the given cosines and sines
+  // [half].
   void (*rope)(float* x, const float* cosine, const float* sine, std::int64_t half) noexcept;
   // gate[n] = silu(gate) * up
   void (*silu_mul)(float* gate, const float* up, std::int64_t n) noexcept;
@@ -25,8 +27,8 @@ struct ElementwiseRow {
   // f16 bits of x[n], rounded to nearest even; beyond 65504 infinity
   void (*to_f16)(const float* x, std::int64_t n, std::uint16_t* y) noexcept;
   // 8-bit activations in blocks of 32 (n a multiple of 32): q = round(x / d), d = max|x| / 127 of the block,
-  // sum16 = sums of 16 q, d_sum = d * (sum of the block's 32 q). A block with NaN or infinity gets d = NaN, so that it
-  // cannot vanish in the rounding; a block of numbers up to 2^-120 gets q = 0.
+  // sum16 = sums of 16 q, d_sum = d * (sum of the block's 32 q). A block with NaN or infinity gets d = NaN,
+  // so that it cannot vanish in the rounding; a block of numbers up to 2^-120 gets q = 0.
   void (*quantize)(const float* x, std::int64_t n, std::int8_t* q, float* d, float* d_sum,
                    std::int32_t* sum16) noexcept;
 };

@@ -1,4 +1,5 @@
-// elementwise.scalar.cpp: norms, rotations, activations and conversions for plain C++, the specification. The arithmetic is in elementwise.inl.
+// elementwise.scalar.cpp: norms, rotations, activations and conversions for plain C++, the specification. The
+// arithmetic is in elementwise.inl.
 #include "kernels/elementwise.h"
 #include "kernels/lanes.scalar.h"
 // After the lanes, on which it is written.
@@ -7,13 +8,13 @@
 namespace kvtide {
 
 extern const ElementwiseRow kElementwiseScalar{.isa = "scalar",
-                                          .rms_norm = &rms_norm,
-                                          .rope = &rope,
-                                          .silu_mul = &silu_mul,
-                                          .gelu_mul = &gelu_mul,
-                                          .add = &add,
-                                          .scale = &scale,
-                                          .to_f16 = &to_f16,
-                                          .quantize = &quantize};
+                                               .rms_norm = &rms_norm,
+                                               .rope = &rope,
+                                               .silu_mul = &silu_mul,
+                                               .gelu_mul = &gelu_mul,
+                                               .add = &add,
+                                               .scale = &scale,
+                                               .to_f16 = &to_f16,
+                                               .quantize = &quantize};
 
 }  // namespace kvtide

@@ -1,7 +1,7 @@
 // kernels.h: the kernel table: one row of functions per family, chosen once from what the processor has.
 //
-// Passed by reference to whoever computes; never a global. All tables give the same bits (tests/kernels), so the choice
-// changes speed only.
+// Passed by reference to whoever computes; never a global. All tables give the same bits (tests/kernels), so
+// the choice changes speed only.
 #pragma once
 
 #include <string_view>

@@ -1,7 +1,8 @@
-// matmul.avx2.cpp: matrix products with AVX2 and FMA. Two registers of eight lanes hold the sixteen rows of a panel.
+// matmul.avx2.cpp: matrix products with AVX2 and FMA. Two registers of eight lanes hold the sixteen rows of a
+// panel.
 //
-// Quants below 64 are multiplied as unsigned by signed bytes (pairs fit in 16 bits); 8-bit quants move their sign to the
-// activations first.
+// Quants below 64 are multiplied as unsigned by signed bytes (pairs fit in 16 bits); 8-bit quants move their
+// sign to the activations first.
 #include <immintrin.h>
 
 #include "kernels/matmul_kernel.h"
@@ -30,7 +31,9 @@ inline Float16 fma(Float16 a, Float16 b, Float16 c) {
   return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
 inline Int16 set1_int(int x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
-inline Int16 mullo(Int16 a, Int16 b) { return {_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)}; }
+inline Int16 mullo(Int16 a, Int16 b) {
+  return {_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)};
+}
 inline Int16 add(Int16 a, Int16 b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
 
 inline __m256i broadcast4(const std::int8_t* x) {
@@ -53,8 +56,8 @@ inline __m256i bit_to_16(const std::uint8_t* bits) {
   std::int32_t four = 0;
   __builtin_memcpy(&four, bits, 4);
   const __m256i spread = _mm256_shuffle_epi8(
-      _mm256_set1_epi32(four), _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2,
-                                                3, 3, 3, 3, 3, 3, 3, 3));
+      _mm256_set1_epi32(four), _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2,
+                                                2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3));
   const __m256i select = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ULL));
   const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, select), select);
   return _mm256_and_si256(set, _mm256_set1_epi8(16));
@@ -242,8 +245,12 @@ void dot_panel(const std::byte* panel, const QuantRows& rows, const PanelOut& ou
   const std::int64_t count = rows.k / 32;
   std::int64_t row = 0;
   const auto view = [&] {
-    return XView{rows.q + row * rows.k,           rows.d + row * count, rows.d_sum + row * count,
-                 rows.sum16 + row * count * 2, rows.k,             count};
+    return XView{rows.q + row * rows.k,
+                 rows.d + row * count,
+                 rows.d_sum + row * count,
+                 rows.sum16 + row * count * 2,
+                 rows.k,
+                 count};
   };
   for (; row + 2 <= rows.rows; row += 2) tile<Type, 2>(blocks, view(), out, row);
   if (row < rows.rows) tile<Type, 1>(blocks, view(), out, row);
@@ -267,13 +274,15 @@ inline void spread(Int16 group, int offset, float* out, Value value) {
 template <class Type, class Block>
 inline void decode(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out, Block block) {
   for (std::int64_t b = k0 / 32; b < k1 / 32; ++b, out += 32 * kPanelRows)
-    block(reinterpret_cast<const typename Type::Panel*>(panel)[b / Type::kSubs], static_cast<int>(b % Type::kSubs), out);
+    block(reinterpret_cast<const typename Type::Panel*>(panel)[b / Type::kSubs],
+          static_cast<int>(b % Type::kSubs), out);
 }
 
 void decode_q4_0(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
   decode<Q4_0>(panel, k0, k1, out, [](const PanelQ4_0& p, int, float* to) {
     const Float16 d = half16(p.d);
-    for (int g = 0; g < 8; ++g) spread(nibble_group(p.q, g), 8, to + 64 * g, [&](Float16 q) { return mul(d, q); });
+    for (int g = 0; g < 8; ++g)
+      spread(nibble_group(p.q, g), 8, to + 64 * g, [&](Float16 q) { return mul(d, q); });
   });
 }
 void decode_q4_1(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
@@ -289,7 +298,8 @@ void decode_q4_1(const std::byte* panel, std::int64_t k0, std::int64_t k1, float
 void decode_q5_0(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
   decode<Q5_0>(panel, k0, k1, out, [](const PanelQ5_0& p, int, float* to) {
     const Float16 d = half16(p.d);
-    for (int g = 0; g < 8; ++g) spread(five_bit_group(p, g), 16, to + 64 * g, [&](Float16 q) { return mul(d, q); });
+    for (int g = 0; g < 8; ++g)
+      spread(five_bit_group(p, g), 16, to + 64 * g, [&](Float16 q) { return mul(d, q); });
   });
 }
 void decode_q8_0(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
@@ -341,12 +351,13 @@ inline void gemm_tile(const float* w, std::int64_t k, const float* x, std::int64
   }
 }
 
-void gemm(const float* w, std::int64_t k, const float* x, std::int64_t x_stride, std::int64_t rows, float* acc,
-          std::int64_t acc_stride) noexcept {
+void gemm(const float* w, std::int64_t k, const float* x, std::int64_t x_stride, std::int64_t rows,
+          float* acc, std::int64_t acc_stride) noexcept {
   std::int64_t row = 0;
   for (; row + 5 <= rows; row += 5)
     gemm_tile<5>(w, k, x + row * x_stride, x_stride, acc + row * acc_stride, acc_stride);
-  for (; row < rows; ++row) gemm_tile<1>(w, k, x + row * x_stride, x_stride, acc + row * acc_stride, acc_stride);
+  for (; row < rows; ++row)
+    gemm_tile<1>(w, k, x + row * x_stride, x_stride, acc + row * acc_stride, acc_stride);
 }
 
 }  // namespace

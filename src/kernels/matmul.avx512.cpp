@@ -1,8 +1,9 @@
-// matmul.avx512.cpp: matrix products with AVX-512 VNNI. A lane of a register is a row of the panel, so that an output is
-// one lane of one accumulator from the first block to the last, whatever the number of rows in the call.
+// matmul.avx512.cpp: matrix products with AVX-512 VNNI. A lane of a register is a row of the panel, so that
+// an output is one lane of one accumulator from the first block to the last, whatever the number of rows in
+// the call.
 //
-// VNNI multiplies unsigned weights by signed activations: quants stay with their offset, and the offset times the sum of
-// the activations is taken off in integers, where it is exact.
+// VNNI multiplies unsigned weights by signed activations: quants stay with their offset, and the offset times
+// the sum of the activations is taken off in integers, where it is exact.
 #include <immintrin.h>
 
 #include "kernels/matmul_kernel.h"
@@ -121,7 +122,8 @@ struct Q8_0 {
     __m512i sum[M];
     start<M, 128>(x, b, sum);
     for (int g = 0; g < 8; ++g) {
-      const __m512i w = _mm512_xor_si512(bytes64(p.q[g]), _mm512_set1_epi8(static_cast<char>(0x80)));  // q + 128
+      const __m512i w =
+          _mm512_xor_si512(bytes64(p.q[g]), _mm512_set1_epi8(static_cast<char>(0x80)));  // q + 128
       for (int m = 0; m < M; ++m) sum[m] = dot(sum[m], w, x.quants(m, b) + 4 * g);
     }
     fold<M>(sum, half16(p.d), x, b, acc);
@@ -205,8 +207,12 @@ void dot_panel(const std::byte* panel, const QuantRows& rows, const PanelOut& ou
   const std::int64_t count = rows.k / 32;
   std::int64_t row = 0;
   const auto view = [&] {
-    return XView{rows.q + row * rows.k,           rows.d + row * count, rows.d_sum + row * count,
-                 rows.sum16 + row * count * 2, rows.k,             count};
+    return XView{rows.q + row * rows.k,
+                 rows.d + row * count,
+                 rows.d_sum + row * count,
+                 rows.sum16 + row * count * 2,
+                 rows.k,
+                 count};
   };
   for (; row + 8 <= rows.rows; row += 8) tile<Type, 8>(blocks, view(), out, row);
   if (row + 4 <= rows.rows) {
@@ -222,7 +228,8 @@ void dot_panel(const std::byte* panel, const QuantRows& rows, const PanelOut& ou
 
 // Byte c of every lane's four, as floats after the offset is taken off.
 inline __m512 element(__m512i group, int c, int offset) {
-  const __m512i value = _mm512_and_si512(_mm512_srl_epi32(group, _mm_cvtsi32_si128(8 * c)), _mm512_set1_epi32(255));
+  const __m512i value =
+      _mm512_and_si512(_mm512_srl_epi32(group, _mm_cvtsi32_si128(8 * c)), _mm512_set1_epi32(255));
   return _mm512_cvtepi32_ps(_mm512_sub_epi32(value, _mm512_set1_epi32(offset)));
 }
 
@@ -232,7 +239,8 @@ void decode_q4_0(const std::byte* panel, std::int64_t k0, std::int64_t k1, float
     __m512i w[8];
     nibbles(p.q, w);
     const __m512 d = half16(p.d);
-    for (int e = 0; e < 32; ++e, out += 16) _mm512_storeu_ps(out, _mm512_mul_ps(d, element(w[e / 4], e % 4, 8)));
+    for (int e = 0; e < 32; ++e, out += 16)
+      _mm512_storeu_ps(out, _mm512_mul_ps(d, element(w[e / 4], e % 4, 8)));
   }
 }
 
@@ -254,7 +262,8 @@ void decode_q5_0(const std::byte* panel, std::int64_t k0, std::int64_t k1, float
     nibbles(p.q, w);
     for (int g = 0; g < 8; ++g) w[g] = with_fifth_bit(w[g], p.high[g]);
     const __m512 d = half16(p.d);
-    for (int e = 0; e < 32; ++e, out += 16) _mm512_storeu_ps(out, _mm512_mul_ps(d, element(w[e / 4], e % 4, 16)));
+    for (int e = 0; e < 32; ++e, out += 16)
+      _mm512_storeu_ps(out, _mm512_mul_ps(d, element(w[e / 4], e % 4, 16)));
   }
 }
 
@@ -310,14 +319,15 @@ inline void gemm_tile(const float* w, std::int64_t k, const float* x, std::int64
   for (int m = 0; m < M; ++m) _mm512_storeu_ps(acc + m * acc_stride, sum[m]);
 }
 
-void gemm(const float* w, std::int64_t k, const float* x, std::int64_t x_stride, std::int64_t rows, float* acc,
-          std::int64_t acc_stride) noexcept {
+void gemm(const float* w, std::int64_t k, const float* x, std::int64_t x_stride, std::int64_t rows,
+          float* acc, std::int64_t acc_stride) noexcept {
   std::int64_t row = 0;
   for (; row + 12 <= rows; row += 12)
     gemm_tile<12>(w, k, x + row * x_stride, x_stride, acc + row * acc_stride, acc_stride);
   for (; row + 4 <= rows; row += 4)
     gemm_tile<4>(w, k, x + row * x_stride, x_stride, acc + row * acc_stride, acc_stride);
-  for (; row < rows; ++row) gemm_tile<1>(w, k, x + row * x_stride, x_stride, acc + row * acc_stride, acc_stride);
+  for (; row < rows; ++row)
+    gemm_tile<1>(w, k, x + row * x_stride, x_stride, acc + row * acc_stride, acc_stride);
 }
 
 }  // namespace

@@ -14,25 +14,39 @@ constexpr std::int64_t kSlice = 256;     // columns decoded at a time: one k-qua
 
 DotFn dot_of(const MatmulRow& kernels, DType dtype) {
   switch (dtype) {
-    case DType::q4_0: return kernels.q4_0;
-    case DType::q4_1: return kernels.q4_1;
-    case DType::q5_0: return kernels.q5_0;
-    case DType::q8_0: return kernels.q8_0;
-    case DType::q4_k: return kernels.q4_k;
-    case DType::q6_k: return kernels.q6_k;
-    default: return nullptr;
+    case DType::q4_0:
+      return kernels.q4_0;
+    case DType::q4_1:
+      return kernels.q4_1;
+    case DType::q5_0:
+      return kernels.q5_0;
+    case DType::q8_0:
+      return kernels.q8_0;
+    case DType::q4_k:
+      return kernels.q4_k;
+    case DType::q6_k:
+      return kernels.q6_k;
+    default:
+      return nullptr;
   }
 }
 
 DecodeFn decode_of(const MatmulRow& kernels, DType dtype) {
   switch (dtype) {
-    case DType::q4_0: return kernels.decode_q4_0;
-    case DType::q4_1: return kernels.decode_q4_1;
-    case DType::q5_0: return kernels.decode_q5_0;
-    case DType::q8_0: return kernels.decode_q8_0;
-    case DType::q4_k: return kernels.decode_q4_k;
-    case DType::q6_k: return kernels.decode_q6_k;
-    default: return nullptr;
+    case DType::q4_0:
+      return kernels.decode_q4_0;
+    case DType::q4_1:
+      return kernels.decode_q4_1;
+    case DType::q5_0:
+      return kernels.decode_q5_0;
+    case DType::q8_0:
+      return kernels.decode_q8_0;
+    case DType::q4_k:
+      return kernels.decode_q4_k;
+    case DType::q6_k:
+      return kernels.decode_q6_k;
+    default:
+      return nullptr;
   }
 }
 
@@ -43,9 +57,10 @@ void decode_file_row(const WeightMatrix& w, std::int64_t row, std::int64_t k0, s
   decode_row(w.dtype, blocks, k1 - k0, out);
 }
 
-// Sixteen rows from `panel * 16` on, columns [k0, k1), as out[(k - k0) * 16 + row]; rows that do not exist are zeros.
-void decode_slice(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t panel, std::int64_t k0, std::int64_t k1,
-                  float* out) {
+// Sixteen rows from `panel * 16` on, columns [k0, k1), as out[(k - k0) * 16 + row]; rows that do not exist
+// are zeros.
+void decode_slice(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t panel, std::int64_t k0,
+                  std::int64_t k1, float* out) {
   if (w.panels != nullptr)
     return decode_of(kernels, w.dtype)(w.panels + panel * panel_bytes(w.dtype, w.columns), k0, k1, out);
   float row_values[kSlice];
@@ -59,8 +74,8 @@ void decode_slice(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t 
   }
 }
 
-void gemm_panel(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t panel, const float* x, std::int64_t rows,
-                const PanelOut& out) {
+void gemm_panel(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t panel, const float* x,
+                std::int64_t rows, const PanelOut& out) {
   alignas(64) float decoded[kSlice * kPanelRows];
   alignas(64) float acc[kRowBlock * kPanelRows];
   std::memset(acc, 0, static_cast<std::size_t>(rows * kPanelRows) * sizeof(float));
@@ -70,7 +85,8 @@ void gemm_panel(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t pa
     kernels.gemm(decoded, k1 - k0, x + k0, w.columns, rows, acc, kPanelRows);
   }
   for (std::int64_t m = 0; m < rows; ++m)
-    std::memcpy(out.y + m * out.stride, acc + m * kPanelRows, static_cast<std::size_t>(out.columns) * sizeof(float));
+    std::memcpy(out.y + m * out.stride, acc + m * kPanelRows,
+                static_cast<std::size_t>(out.columns) * sizeof(float));
 }
 
 // The rows [first, first + count) of x.
@@ -90,8 +106,8 @@ void run_panel(const MatmulRow& kernels, const Activations& x, const MatmulJob& 
   const PanelOut out{job.y + first * job.stride + panel * kPanelRows, job.stride,
                      static_cast<int>(std::min<std::int64_t>(left, kPanelRows))};
   if (w.panels != nullptr && x.quant.q != nullptr)
-    dot_of(kernels, w.dtype)(w.panels + panel * panel_bytes(w.dtype, w.columns), quant_block(x.quant, first, count),
-                             out);
+    dot_of(kernels, w.dtype)(w.panels + panel * panel_bytes(w.dtype, w.columns),
+                             quant_block(x.quant, first, count), out);
   else
     gemm_panel(kernels, w, panel, x.f32 + first * x.k, count, out);
 }
@@ -100,7 +116,8 @@ std::int64_t panels_of(const WeightMatrix& w) { return (w.rows + kPanelRows - 1)
 
 }  // namespace
 
-void matmul(ThreadPool& pool, const MatmulRow& kernels, const Activations& x, std::span<const MatmulJob> jobs) {
+void matmul(ThreadPool& pool, const MatmulRow& kernels, const Activations& x,
+            std::span<const MatmulJob> jobs) {
   std::int64_t panels = 0;
   for (const auto& job : jobs) panels += panels_of(*job.weights);
   const std::int64_t row_blocks = (x.rows + kRowBlock - 1) / kRowBlock;

@@ -1,7 +1,7 @@
 // matmul.h: one or several matrix products of the same activations, spread over the threads.
 //
-// y[m][n] = sum over k of x[m][k] * w[n][k]. How the work is cut never changes a bit: an output is one accumulator from
-// k = 0 to the end (matmul_kernel.h). Nothing here allocates.
+// y[m][n] = sum over k of x[m][k] * w[n][k]. How the work is cut never changes a bit: an output is one
+// accumulator from k = 0 to the end (matmul_kernel.h). Nothing here allocates.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@
 
 namespace kvtide {
 
-// A weight matrix [rows][columns], not owning. Either panels (quantised types, pack.h) or the file's own rows, which are
-// decoded by tile.
+// A weight matrix [rows][columns], not owning. Either panels (quantised types, pack.h) or the file's own
+// rows, which are decoded by tile.
 struct WeightMatrix {
   DType dtype = DType::f32;
   std::int64_t rows = 0;     // n
   std::int64_t columns = 0;  // k
   const std::byte* panels = nullptr;
-  const std::byte* blocks = nullptr;               // when there are no panels: rows of blocks as in the file
-  const std::int32_t* row_order = nullptr;         // row i is row row_order[i] of `blocks`; nullptr: as they are
+  const std::byte* blocks = nullptr;        // when there are no panels: rows of blocks as in the file
+  const std::int32_t* row_order = nullptr;  // row i is row row_order[i] of `blocks`; nullptr: as they are
 };
 
 struct Activations {
@@ -38,7 +38,8 @@ struct MatmulJob {
   std::int64_t stride;  // >= weights->rows
 };
 
-void matmul(ThreadPool& pool, const MatmulRow& kernels, const Activations& x, std::span<const MatmulJob> jobs);
+void matmul(ThreadPool& pool, const MatmulRow& kernels, const Activations& x,
+            std::span<const MatmulJob> jobs);
 
 // One row of a weight matrix as f32 [columns]: an embedding.
 void decode_weight_row(const MatmulRow& kernels, const WeightMatrix& weights, std::int64_t row, float* out);

@@ -26,7 +26,8 @@ struct XBlock {
   const std::int32_t* sum16;
 };
 
-// Calls step(block of 16 rows, index of a 32-block inside it, activations, row, accumulator) along k for every output.
+// Calls step(block of 16 rows, index of a 32-block inside it, activations, row, accumulator) along k for
+// every output.
 template <class Panel, int kSubs, class Step>
 inline void walk(const std::byte* panel, const QuantRows& x, const PanelOut& out, Step step) {
   const auto* blocks = reinterpret_cast<const Panel*>(panel);
@@ -67,7 +68,8 @@ void q4_1(const std::byte* panel, const QuantRows& x, const PanelOut& out) noexc
 
 void q5_0(const std::byte* panel, const QuantRows& x, const PanelOut& out) noexcept {
   walk<PanelQ5_0, 1>(panel, x, out, [](const PanelQ5_0& w, int, const XBlock& xb, int r, float acc) {
-    const int sum = dot32(xb, 0, 32, [&](int e) { return nibble(w.q, r, e) + 16 * fifth_bit(w.high, r, e) - 16; });
+    const int sum =
+        dot32(xb, 0, 32, [&](int e) { return nibble(w.q, r, e) + 16 * fifth_bit(w.high, r, e) - 16; });
     return __builtin_fmaf(static_cast<float>(sum), f16_to_f32(w.d[r]) * xb.d, acc);
   });
 }
@@ -142,12 +144,13 @@ void decode_q6_k(const std::byte* panel, std::int64_t k0, std::int64_t k1, float
   });
 }
 
-void gemm(const float* w, std::int64_t k, const float* x, std::int64_t x_stride, std::int64_t rows, float* acc,
-          std::int64_t acc_stride) noexcept {
+void gemm(const float* w, std::int64_t k, const float* x, std::int64_t x_stride, std::int64_t rows,
+          float* acc, std::int64_t acc_stride) noexcept {
   for (std::int64_t m = 0; m < rows; ++m)
     for (int r = 0; r < kPanelRows; ++r) {
       float sum = acc[m * acc_stride + r];
-      for (std::int64_t i = 0; i < k; ++i) sum = __builtin_fmaf(w[i * kPanelRows + r], x[m * x_stride + i], sum);
+      for (std::int64_t i = 0; i < k; ++i)
+        sum = __builtin_fmaf(w[i * kPanelRows + r], x[m * x_stride + i], sum);
       acc[m * acc_stride + r] = sum;
     }
 }

@@ -8,9 +8,9 @@
 namespace kvtide {
 namespace {
 
-// Spreads the 32 four-bit quants of one row over the panel's groups. GGUF keeps element e in the low nibble of byte e
-// for e < 16 and in the high nibble of byte e - 16 otherwise; with groups of four elements, raw group i of the panel has
-// exactly the same pairing, so whole bytes move: no nibble is touched.
+// Spreads the 32 four-bit quants of one row over the panel's groups. GGUF keeps element e in the low nibble
+// of byte e for e < 16 and in the high nibble of byte e - 16 otherwise; with groups of four elements, raw
+// group i of the panel has exactly the same pairing, so whole bytes move: no nibble is touched.
 inline void place_nibbles(std::uint8_t (*q)[64], int row, const std::uint8_t* bytes) {
   for (int group = 0; group < 4; ++group) std::memcpy(&q[group][4 * row], bytes + 4 * group, 4);
 }
@@ -29,10 +29,12 @@ void pack(PanelQ4_1& out, int row, const BlockQ4_1& in) {
 void pack(PanelQ5_0& out, int row, const BlockQ5_0& in) {
   out.d[row] = in.d;
   place_nibbles(out.q, row, in.qs);
-  // Bit e of qh belongs to element e; group j of the panel holds the four bits of its elements at bits 4 row .. + 3.
+  // Bit e of qh belongs to element e; group j of the panel holds the four bits of its elements at bits 4 row
+  // .. + 3.
   for (int group = 0; group < 8; ++group) {
     const int bits = (in.qh[group / 2] >> (4 * (group % 2))) & 15;
-    out.high[group][row / 2] = static_cast<std::uint8_t>(out.high[group][row / 2] | (bits << (4 * (row % 2))));
+    out.high[group][row / 2] =
+        static_cast<std::uint8_t>(out.high[group][row / 2] | (bits << (4 * (row % 2))));
   }
 }
 
@@ -75,8 +77,8 @@ void pack(PanelQ6K& out, int row, const BlockQ6K& in) {
     auto& sub = out.sub[s];
     sub.scale[0][row] = in.scales[2 * s];
     sub.scale[1][row] = in.scales[2 * s + 1];
-    // Half h (128 elements) keeps four runs of 32: run t in the low (t < 2) or high nibbles of ql bytes 32 (t % 2) ..,
-    // and in bits 2 t .. 2 t + 1 of its 32 qh bytes.
+    // Half h (128 elements) keeps four runs of 32: run t in the low (t < 2) or high nibbles of ql bytes 32 (t
+    // % 2) .., and in bits 2 t .. 2 t + 1 of its 32 qh bytes.
     const int h = s / 4, t = s % 4;
     const std::uint8_t* ql = in.ql + 64 * h + 32 * (t % 2);
     const std::uint8_t* qh = in.qh + 32 * h;
@@ -116,13 +118,20 @@ std::int64_t panel_bytes(DType dtype, std::int64_t k) {
 void pack_panel(DType dtype, const std::byte* const rows[16], std::int64_t k, std::byte* panel) {
   const std::int64_t blocks = k / panel_shape(dtype)->block_elements;
   switch (dtype) {
-    case DType::q4_0: return pack_rows<PanelQ4_0, BlockQ4_0>(rows, blocks, panel);
-    case DType::q4_1: return pack_rows<PanelQ4_1, BlockQ4_1>(rows, blocks, panel);
-    case DType::q5_0: return pack_rows<PanelQ5_0, BlockQ5_0>(rows, blocks, panel);
-    case DType::q8_0: return pack_rows<PanelQ8_0, BlockQ8_0>(rows, blocks, panel);
-    case DType::q4_k: return pack_rows<PanelQ4K, BlockQ4K>(rows, blocks, panel);
-    case DType::q6_k: return pack_rows<PanelQ6K, BlockQ6K>(rows, blocks, panel);
-    default: return;
+    case DType::q4_0:
+      return pack_rows<PanelQ4_0, BlockQ4_0>(rows, blocks, panel);
+    case DType::q4_1:
+      return pack_rows<PanelQ4_1, BlockQ4_1>(rows, blocks, panel);
+    case DType::q5_0:
+      return pack_rows<PanelQ5_0, BlockQ5_0>(rows, blocks, panel);
+    case DType::q8_0:
+      return pack_rows<PanelQ8_0, BlockQ8_0>(rows, blocks, panel);
+    case DType::q4_k:
+      return pack_rows<PanelQ4K, BlockQ4K>(rows, blocks, panel);
+    case DType::q6_k:
+      return pack_rows<PanelQ6K, BlockQ6K>(rows, blocks, panel);
+    default:
+      return;
   }
 }
 

@@ -3,7 +3,8 @@
 // Invariants
 //   1. rows >= 1, and keys/values stay valid until the next change of the owning state.
 //   2. log_mass is added to the score before the softmax; nullptr means that every row stands for itself.
-//   3. Rows of a positioned span are consecutive: row i was written at position *first + i. A span without a position
+//   3. Rows of a positioned span are consecutive: row i was written at position *first + i. A span without a
+//   position
 //      is always visible.
 //   4. Spans of a list come in ascending order of position, those without a position first.
 #pragma once

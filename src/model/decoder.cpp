@@ -15,8 +15,9 @@ constexpr std::int64_t kRowsPerItem = 8;  // rows of elementwise work per thread
 void require_finite(std::span<const float> values, Pos first) {
   for (const float value : values)
     if (!(value - value == 0.0f))
-      throw Error(ErrorCode::numeric, cat("the activations at position ", first,
-                                          " or after are not finite: the model or its KV type cannot run this text"));
+      throw Error(ErrorCode::numeric,
+                  cat("the activations at position ", first,
+                      " or after are not finite: the model or its KV type cannot run this text"));
 }
 
 std::int64_t widest_row(const ModelConfig& c) {

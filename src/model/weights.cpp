@@ -155,13 +155,15 @@ class WeightLoader {
       }
       if (packs) pack_panel(tensor.dtype, sources, columns, target + panel * panel_size);
     };
-    // Slice by slice, letting go of the file's pages behind: the peak is one copy of the weights and one slice.
+    // Slice by slice, letting go of the file's pages behind: the peak is one copy of the weights and one
+    // slice.
     const std::int64_t slice = std::max<std::int64_t>(1, kSliceBytes / (row_bytes * kPanelRows));
     for (std::int64_t first = 0; first < panels; first += slice) {
       const std::int64_t count = std::min(slice, panels - first);
       pool_.run(count, [&](std::int64_t i) { pack_one(first + i); });
-      file_.release(tensor, static_cast<std::size_t>(first * kPanelRows * row_bytes),
-                    static_cast<std::size_t>(std::min(count * kPanelRows, rows - first * kPanelRows) * row_bytes));
+      file_.release(
+          tensor, static_cast<std::size_t>(first * kPanelRows * row_bytes),
+          static_cast<std::size_t>(std::min(count * kPanelRows, rows - first * kPanelRows) * row_bytes));
     }
     if (!finite.load()) refuse_numbers(name);
     if (packs) {

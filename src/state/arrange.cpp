@@ -23,6 +23,8 @@ std::vector<RowRun> arrange(Pos end, Pos reader, std::optional<std::int64_t> win
   return runs;
 }
 
-std::int64_t rows_used(Pos end, std::optional<std::int64_t> ring) { return ring ? std::min(end, *ring) : end; }
+std::int64_t rows_used(Pos end, std::optional<std::int64_t> ring) {
+  return ring ? std::min(end, *ring) : end;
+}
 
 }  // namespace kvtide

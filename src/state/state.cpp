@@ -14,17 +14,21 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kPage = 4096;
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;  // sums of a few token counts stay far from overflow
+constexpr std::int64_t kMostTokens = std::int64_t{1}
+                                     << 40;  // sums of a few token counts stay far from overflow
 
 std::int64_t pages(std::int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 void check(const StateSpec& spec) {
-  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::invalid_argument, "KV state: " + why); };
+  const auto refuse = [](const std::string& why) {
+    throw Error(ErrorCode::invalid_argument, "KV state: " + why);
+  };
   if (spec.layers.empty()) refuse("needs at least one layer");
   if (spec.capacity < 1) refuse(cat("capacity must be at least 1 token, not ", spec.capacity));
   if (spec.max_append < 1) refuse(cat("the largest step must be at least 1 token, not ", spec.max_append));
   for (const std::int64_t tokens : {spec.capacity, spec.max_append})
-    if (tokens > kMostTokens) refuse(cat("capacity and step may be at most ", kMostTokens, " tokens, not ", tokens));
+    if (tokens > kMostTokens)
+      refuse(cat("capacity and step may be at most ", kMostTokens, " tokens, not ", tokens));
   for (const DType dtype : {spec.key_type, spec.value_type})
     if (dtype != DType::f16 && dtype != DType::f32)
       refuse(cat("keys and values are kept as f16 or f32, not ", dtype_info(dtype).name));
@@ -40,7 +44,8 @@ void check(const StateSpec& spec) {
 std::optional<std::int64_t> ring_of(const StateSpec& spec, const LayerSpec& layer) {
   if (!layer.window) return std::nullopt;
   const std::int64_t rows = ring_rows(*layer.window, spec.max_append);
-  return rows < spec.capacity ? std::optional(rows) : std::nullopt;  // a ring that never turns is a plain run of rows
+  return rows < spec.capacity ? std::optional(rows)
+                              : std::nullopt;  // a ring that never turns is a plain run of rows
 }
 
 }  // namespace
@@ -73,7 +78,8 @@ KvState::KvState(StateSpec spec) : spec_(std::move(spec)) {
     const auto rows = static_cast<std::uint64_t>(out.ring.value_or(spec_.capacity));
     const auto widest = static_cast<std::uint64_t>(std::max(out.key_row, out.value_row));
     const auto region = checked_mul(rows, widest);
-    const auto total = region ? checked_mul(*region + kPage, 2 * static_cast<std::uint64_t>(layer.kv_heads)) : region;
+    const auto total =
+        region ? checked_mul(*region + kPage, 2 * static_cast<std::uint64_t>(layer.kv_heads)) : region;
     if (!total)
       throw Error(ErrorCode::invalid_argument,
                   cat("KV state: a capacity of ", spec_.capacity, " tokens is more than memory can address"));
@@ -89,14 +95,16 @@ std::byte* KvState::key_region(const Layer& layer, int kv_head) const {
 }
 
 std::byte* KvState::value_region(const Layer& layer, int layer_heads, int kv_head) const {
-  return const_cast<std::byte*>(layer.memory.data()) + layer_heads * layer.key_region + kv_head * layer.value_region;
+  return const_cast<std::byte*>(layer.memory.data()) + layer_heads * layer.key_region +
+         kv_head * layer.value_region;
 }
 
 std::int64_t KvState::held_bytes() const {
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const std::int64_t rows = rows_used(position_, layers_[i].ring);
-    bytes += spec_.layers[i].kv_heads * (pages(rows * layers_[i].key_row) + pages(rows * layers_[i].value_row));
+    bytes +=
+        spec_.layers[i].kv_heads * (pages(rows * layers_[i].key_row) + pages(rows * layers_[i].value_row));
   }
   return bytes;
 }
@@ -116,8 +124,8 @@ void KvState::clear() {
   for (auto& layer : layers_) layer.memory.give_back(0, layer.memory.size());
 }
 
-void KvState::Step::write(const ElementwiseRow& kernels, int layer, int kv_head, std::int64_t token, const float* key,
-                          const float* value) {
+void KvState::Step::write(const ElementwiseRow& kernels, int layer, int kv_head, std::int64_t token,
+                          const float* key, const float* value) {
   const auto index = static_cast<std::size_t>(layer);
   const LayerSpec& spec = state_.spec_.layers[index];
   const Layer& storage = state_.layers_[index];
@@ -129,7 +137,8 @@ void KvState::Step::write(const ElementwiseRow& kernels, int layer, int kv_head,
       std::memcpy(target, source, static_cast<std::size_t>(spec.head_dim) * sizeof(float));
   };
   put(state_.key_region(storage, kv_head) + row * storage.key_row, state_.spec_.key_type, key);
-  put(state_.value_region(storage, spec.kv_heads, kv_head) + row * storage.value_row, state_.spec_.value_type, value);
+  put(state_.value_region(storage, spec.kv_heads, kv_head) + row * storage.value_row, state_.spec_.value_type,
+      value);
 }
 
 std::vector<Span> KvState::Step::spans(int layer, int kv_head) const {

@@ -1,12 +1,10 @@
 // state.h: the KV memory of one text: what a model has read, as cached keys and values of every layer.
 //
-// A state stands alone: it is built from a plain StateSpec, with no model, file or tokenizer in sight. It owns its
-// position: the number of tokens appended.
-// Appending takes two steps: begin(T) opens rows for T tokens, each layer writes and attends to them, commit() advances
-// the position. A step that is dropped leaves the state as it was.
-// Ownership: owns its memory; movable. Thread rules: one writer at a time; different (layer, head, token) rows of a step
-// may be written from different threads.
-// Invariants
+// A state stands alone: it is built from a plain StateSpec, with no model, file or tokenizer in sight. It
+// owns its position: the number of tokens appended. Appending takes two steps: begin(T) opens rows for T
+// tokens, each layer writes and attends to them, commit() advances the position. A step that is dropped
+// leaves the state as it was. Ownership: owns its memory; movable. Thread rules: one writer at a time;
+// different (layer, head, token) rows of a step may be written from different threads. Invariants
 //   1. Keys and values of a committed position never change while it can still be seen.
 //   2. Rows that were never written are zeros.
 //   3. RAM follows use: address space is reserved for `capacity` rows, pages are taken when rows are written.
@@ -38,7 +36,8 @@ struct StateSpec {
   std::int64_t max_append = 1;  // tokens of the largest step
 };
 
-// The bytes that one more token costs in layers that keep everything, and the bytes of `tokens` tokens in all.
+// The bytes that one more token costs in layers that keep everything, and the bytes of `tokens` tokens in
+// all.
 std::int64_t bytes_per_token(const StateSpec& spec);
 std::int64_t bytes_for_tokens(const StateSpec& spec, std::int64_t tokens);
 
@@ -73,7 +72,8 @@ class KvState {
     std::int64_t tokens_;
   };
 
-  // Throws Error(context_full) when `tokens` more do not fit, Error(invalid_argument) outside [1, max_append].
+  // Throws Error(context_full) when `tokens` more do not fit, Error(invalid_argument) outside [1,
+  // max_append].
   Step begin(std::int64_t tokens);
 
   // Forgets everything; gives the memory back.
@@ -81,10 +81,10 @@ class KvState {
 
  private:
   struct Layer {
-    std::optional<std::int64_t> ring;  // rows of the ring; nullopt: full
-    std::int64_t key_row, value_row;   // bytes
+    std::optional<std::int64_t> ring;       // rows of the ring; nullopt: full
+    std::int64_t key_row, value_row;        // bytes
     std::int64_t key_region, value_region;  // bytes reserved per head, whole pages
-    Buffer memory;                     // [kv_heads] key regions, then [kv_heads] value regions
+    Buffer memory;                          // [kv_heads] key regions, then [kv_heads] value regions
   };
   std::byte* key_region(const Layer& layer, int kv_head) const;
   std::byte* value_region(const Layer& layer, int layer_heads, int kv_head) const;

@@ -1,4 +1,5 @@
-// blocks.h: the packed quantisation blocks of GGUF, byte for byte. Structs only; decoding is in kernels/codec.
+// blocks.h: the packed quantisation blocks of GGUF, byte for byte. Structs only; decoding is in
+// kernels/codec.
 //
 // Source: the GGUF/ggml format description; element order inside each block is documented at the decoder.
 #pragma once

@@ -1,7 +1,7 @@
 // dtype.h: element types of tensors and the size of their blocks. No maths here.
 //
-// Quantised types store `block_elements` consecutive elements of a row in `block_bytes` bytes; a row always holds whole
-// blocks. Layouts inside a block: tensor/blocks.h. The numbers are those of the GGUF file format.
+// Quantised types store `block_elements` consecutive elements of a row in `block_bytes` bytes; a row always
+// holds whole blocks. Layouts inside a block: tensor/blocks.h. The numbers are those of the GGUF file format.
 #pragma once
 
 #include <cstddef>
@@ -37,10 +37,10 @@ struct DTypeInfo {
 
 // All types that kvtide reads, in the order of their numbers.
 inline constexpr DTypeInfo kDTypes[] = {
-    {DType::f32, "f32", 1, 4},        {DType::f16, "f16", 1, 2},        {DType::q4_0, "q4_0", 32, 18},
-    {DType::q4_1, "q4_1", 32, 20},    {DType::q5_0, "q5_0", 32, 22},    {DType::q5_1, "q5_1", 32, 24},
-    {DType::q8_0, "q8_0", 32, 34},    {DType::q2_k, "q2_k", 256, 84},   {DType::q3_k, "q3_k", 256, 110},
-    {DType::q4_k, "q4_k", 256, 144},  {DType::q5_k, "q5_k", 256, 176},  {DType::q6_k, "q6_k", 256, 210},
+    {DType::f32, "f32", 1, 4},         {DType::f16, "f16", 1, 2},       {DType::q4_0, "q4_0", 32, 18},
+    {DType::q4_1, "q4_1", 32, 20},     {DType::q5_0, "q5_0", 32, 22},   {DType::q5_1, "q5_1", 32, 24},
+    {DType::q8_0, "q8_0", 32, 34},     {DType::q2_k, "q2_k", 256, 84},  {DType::q3_k, "q3_k", 256, 110},
+    {DType::q4_k, "q4_k", 256, 144},   {DType::q5_k, "q5_k", 256, 176}, {DType::q6_k, "q6_k", 256, 210},
     {DType::iq4_nl, "iq4_nl", 32, 18}, {DType::bf16, "bf16", 1, 2},
 };
 

@@ -1,10 +1,11 @@
 // panel.h: quantised weights regrouped for the processor: 16 rows of a matrix side by side. Structs only.
 //
-// A panel holds rows 16 p .. 16 p + 15 of a weight matrix (missing rows are zeros) as consecutive blocks along k. One
-// block covers 32 k (or 256 for the k-quants). Quants lie in groups of 64 bytes: byte 4 r + c of group j is row r,
-// element k = 4 j + c of the block: what a 4-byte dot product instruction wants. 4-bit quants: the low nibbles of raw
-// group i (0..3) are group i, the high nibbles are group i + 4. Sizes are those of the GGUF blocks, regrouped without
-// loss (the k-quants spend 3% more: their 6-bit scales become bytes).
+// A panel holds rows 16 p .. 16 p + 15 of a weight matrix (missing rows are zeros) as consecutive blocks
+// along k. One block covers 32 k (or 256 for the k-quants). Quants lie in groups of 64 bytes: byte 4 r + c of
+// group j is row r, element k = 4 j + c of the block: what a 4-byte dot product instruction wants. 4-bit
+// quants: the low nibbles of raw group i (0..3) are group i, the high nibbles are group i + 4. Sizes are
+// those of the GGUF blocks, regrouped without loss (the k-quants spend 3% more: their 6-bit scales become
+// bytes).
 #pragma once
 
 #include <cstdint>
@@ -58,13 +59,20 @@ struct PanelShape {
 // nullopt: this type has no panel form and is decoded by tile instead.
 inline std::optional<PanelShape> panel_shape(DType dtype) {
   switch (dtype) {
-    case DType::q4_0: return PanelShape{32, sizeof(PanelQ4_0)};
-    case DType::q4_1: return PanelShape{32, sizeof(PanelQ4_1)};
-    case DType::q5_0: return PanelShape{32, sizeof(PanelQ5_0)};
-    case DType::q8_0: return PanelShape{32, sizeof(PanelQ8_0)};
-    case DType::q4_k: return PanelShape{256, sizeof(PanelQ4K)};
-    case DType::q6_k: return PanelShape{256, sizeof(PanelQ6K)};
-    default: return std::nullopt;
+    case DType::q4_0:
+      return PanelShape{32, sizeof(PanelQ4_0)};
+    case DType::q4_1:
+      return PanelShape{32, sizeof(PanelQ4_1)};
+    case DType::q5_0:
+      return PanelShape{32, sizeof(PanelQ5_0)};
+    case DType::q8_0:
+      return PanelShape{32, sizeof(PanelQ8_0)};
+    case DType::q4_k:
+      return PanelShape{256, sizeof(PanelQ4K)};
+    case DType::q6_k:
+      return PanelShape{256, sizeof(PanelQ6K)};
+    default:
+      return std::nullopt;
   }
 }
 

@@ -1,4 +1,5 @@
-// unicode_tables.cpp: where the class of code points changes. Written by tools/make_unicode_tables.py; do not edit.
+// unicode_tables.cpp: where the class of code points changes. Written by tools/make_unicode_tables.py; do not
+// edit.
 //
 // Probed from tokenizers 0.23.3. Each entry is (first code point << 8 | class bits of unicode.h) and holds up
 // to the next entry; kClassPages[p] is the entry that holds at code point p * 256.
