@@ -25,12 +25,15 @@ if ! "${PYTHON:-python3}" -m venv "$folder"; then
   echo "make_venv.sh: cannot make a venv; install the package python3-venv" >&2
   exit 1
 fi
+log=$folder/pip.log
 for attempt in 1 2; do
-  if "$folder/bin/python" -m pip install --quiet --disable-pip-version-check -r "$requirements" </dev/null; then
+  if "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --retries 2 -r "$requirements" \
+    >"$log" 2>&1 </dev/null; then
     cp "$requirements" "$folder/.made-from"
     exit 0
   fi
   [ "$attempt" -eq 1 ] && echo "make_venv.sh: pip failed, trying once more" >&2
 done
-echo "make_venv.sh: could not get the packages of $requirements (pip's message is above); check the network" >&2
+grep -E '^ERROR' "$log" >&2 || tail -n 15 "$log" >&2
+echo "make_venv.sh: could not get the packages of $requirements; check the network (the whole log: $log)" >&2
 exit 1
