@@ -93,10 +93,14 @@ inline Lanes select_less(const Lanes& a, const Lanes& b, const Lanes& yes,
   for (int i = 0; i < kLanes; ++i) r.v[i] = a.v[i] < b.v[i] ? yes.v[i] : no.v[i];
   return r;
 }
-inline Lanes pow2(const Lanes& a) {  // 2^a for integral a in [-126, 127]
+inline Lanes pow2(const Lanes& a) {  // 2^a for integral a in [-126, 127]; anything for NaN
   Lanes r;
-  for (int i = 0; i < kLanes; ++i)
-    r.v[i] = std::bit_cast<float>(static_cast<std::uint32_t>(static_cast<std::int32_t>(a.v[i]) + 127) << 23);
+  for (int i = 0; i < kLanes; ++i) {
+    // The integer appears in the low bits of a + 1.5 * 2^23, without a conversion that NaN would make
+    // undefined.
+    const std::uint32_t biased = std::bit_cast<std::uint32_t>(a.v[i] + 0x1.8p23f) - 0x4b400000u + 127u;
+    r.v[i] = std::bit_cast<float>(biased << 23);
+  }
   return r;
 }
 inline void store_i8(std::int8_t* p, const Lanes& a) {  // integral values in [-128, 127]
