@@ -109,7 +109,7 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
     throw Error(ErrorCode::numeric,
                 "this session met numbers that are not finite and cannot go on; clear it first");
   const auto count = static_cast<std::int64_t>(tokens.size());
-  if (count > s.state.capacity() - s.state.position())
+  if (count > s.state.room())
     throw Error(ErrorCode::context_full,
                 cat("the context is full: it holds ", s.state.position(), " of ", s.state.capacity(),
                     " tokens and ", count, " more do not fit; use a larger context (-c) or a shorter text"));

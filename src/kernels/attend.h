@@ -1,12 +1,13 @@
 // attend.h: attention of a chunk of tokens over the spans of one layer, spread over the threads.
 //
-// out[t][head] = softmax over visible rows of (q.k * scale + log mass), times values. A query at position p sees the
-// rows of [max(0, p - window + 1), p], and every row that has no position.
-// The fold is a fixed tree (idea 5): tiles of 64 positions, aligned to position 0 (to the row index for rows without a
-// position), fold into groups of 1,024 positions, groups into the result, in order. Chunking, threads and where rows
-// lie in memory change nothing.
+// out[t][head] = softmax over visible rows of (q.k * scale + log mass), times values. A query at position p
+// sees the rows of [max(0, p - window + 1), p], and every row that has no position. The fold is a fixed tree
+// (idea 5): tiles of 64 positions, aligned to position 0 (to the row index for rows without a position), fold
+// into groups of 1,024 positions, groups into the result, in order. Chunking, threads and where rows lie in
+// memory change nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -19,17 +20,30 @@
 namespace kvtide {
 
 struct AttendShape {
-  Pos first = 0;            // position of the first token of the chunk
+  Pos first = 0;  // position of the first token of the chunk
   std::int64_t tokens = 0;
-  int heads = 0;            // query heads
-  int kv_heads = 0;         // divides heads
-  int head_dim = 0;         // 1 .. kMaxHeadDim
+  int heads = 0;     // query heads
+  int kv_heads = 0;  // divides heads
+  int head_dim = 0;  // 1 .. kMaxHeadDim
   float scale = 0.0f;
   std::optional<std::int64_t> window;  // rows a query sees, its own included; nullopt: all
 };
 
-// q, out: [tokens][heads * head_dim]. spans[h]: the rows of KV head h, the chunk's own included.
-void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape, const float* q,
+// Where a query is seen from, as spans ask for it; the plain view is {0, nullopt}.
+struct ViewPoint {
+  std::int64_t shift = 0;
+  std::optional<Pos> limit;
+  Pos seen_from(Pos position) const { return limit ? std::min(position - shift, *limit) : position - shift; }
+  friend bool operator==(const ViewPoint&, const ViewPoint&) = default;
+};
+
+// The view points that a list of spans needs, the plain one first.
+std::vector<ViewPoint> view_points(std::span<const std::vector<Span>> spans);
+
+// out: [tokens][heads * head_dim]. q[i]: the queries rotated for view point i, of the same shape. spans[h]:
+// the rows of KV head h, the chunk's own included.
+void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape,
+            std::span<const ViewPoint> view_points, std::span<const float* const> q,
             std::span<const std::vector<Span>> spans, float* out);
 
 }  // namespace kvtide

@@ -22,6 +22,12 @@ inline Lanes load(const std::uint16_t* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
           _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
 }
+inline Lanes load(const std::int8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+}
+inline float from_half(std::uint16_t bits) { return _cvtsh_ss(bits); }
 inline void store(float* p, Lanes a) {
   _mm256_storeu_ps(p, a.lo);
   _mm256_storeu_ps(p + 8, a.hi);
@@ -81,10 +87,12 @@ inline float reduce_max(Lanes a) {
 inline __m256 reduce_add8(const __m256 a[8]) {
   __m256 b[4], c[2];
   for (int i = 0; i < 4; ++i)
-    b[i] = _mm256_add_ps(_mm256_permute2f128_ps(a[i], a[i + 4], 0x20), _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
+    b[i] = _mm256_add_ps(_mm256_permute2f128_ps(a[i], a[i + 4], 0x20),
+                         _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
   for (int i = 0; i < 2; ++i) {
     const __m256d x = _mm256_castps_pd(b[i]), y = _mm256_castps_pd(b[i + 2]);
-    c[i] = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)), _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
+    c[i] =
+        _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)), _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
   }
   // Lanes of a 128-bit half: vectors 0, 2, 1, 3 (and 4, 6, 5, 7).
   const __m256 d = _mm256_add_ps(_mm256_shuffle_ps(c[0], c[1], 0x88), _mm256_shuffle_ps(c[0], c[1], 0xdd));

@@ -21,9 +21,14 @@ inline Lanes load(const float* p) { return {_mm512_loadu_ps(p)}; }
 inline Lanes load(const std::uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
+inline Lanes load(const std::int8_t* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
+inline float from_half(std::uint16_t bits) { return _cvtsh_ss(bits); }
 inline void store(float* p, Lanes a) { _mm512_storeu_ps(p, a.v); }
 inline void store(std::uint16_t* p, Lanes a) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 inline Lanes add(Lanes a, Lanes b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline Lanes sub(Lanes a, Lanes b) { return {_mm512_sub_ps(a.v, b.v)}; }
@@ -56,8 +61,8 @@ inline float reduce_add(Lanes a) {
 }
 inline float reduce_max(Lanes a) { return _mm512_reduce_max_ps(a.v); }
 
-// Sums of the lanes of sixteen vectors, one per lane of the result, each in the order of reduce_add: four rounds of
-// "put halves side by side and add".
+// Sums of the lanes of sixteen vectors, one per lane of the result, each in the order of reduce_add: four
+// rounds of "put halves side by side and add".
 inline __m512 reduce_add16(const __m512 a[16]) {
   __m512 b[8], c[4], d[2];
   for (int i = 0; i < 8; ++i)
@@ -68,7 +73,8 @@ inline __m512 reduce_add16(const __m512 a[16]) {
                          _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xdd));
   for (int i = 0; i < 2; ++i) {
     const __m512d x = _mm512_castps_pd(c[2 * i]), y = _mm512_castps_pd(c[2 * i + 1]);
-    d[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+    d[i] =
+        _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
   }
   const __m512 e = _mm512_add_ps(_mm512_shuffle_ps(d[0], d[1], 0x88), _mm512_shuffle_ps(d[0], d[1], 0xdd));
   // Lane 4 g + j now holds vector g + 4 j: 128-bit group g of every c[j].

@@ -1,9 +1,9 @@
 // lanes.scalar.h: sixteen f32 lanes as plain C++: the specification of lanes.avx2.h and lanes.avx512.h.
 //
-// A kernel family written on Lanes is compiled once per instruction set and gives the same bits on each: every
-// operation here is exactly rounded, and reductions follow one fixed tree. Everything sits in an anonymous namespace,
-// so that no object can lend its instructions to another through the linker (tools/check_isa.sh).
-// Included by kernel files only, never together with another lanes header.
+// A kernel family written on Lanes is compiled once per instruction set and gives the same bits on each:
+// every operation here is exactly rounded, and reductions follow one fixed tree. Everything sits in an
+// anonymous namespace, so that no object can lend its instructions to another through the linker
+// (tools/check_isa.sh). Included by kernel files only, never together with another lanes header.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,12 @@ inline Lanes load(const std::uint16_t* p) {  // f16 bits
   for (int i = 0; i < kLanes; ++i) r.v[i] = f16_to_f32(p[i]);
   return r;
 }
+inline Lanes load(const std::int8_t* p) {
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = static_cast<float>(p[i]);
+  return r;
+}
+inline float from_half(std::uint16_t bits) { return f16_to_f32(bits); }
 inline void store(float* p, const Lanes& a) {
   for (int i = 0; i < kLanes; ++i) p[i] = a.v[i];
 }
@@ -87,7 +93,8 @@ inline Lanes round(const Lanes& a) {  // to nearest, ties to even; |a| < 2^22
   for (int i = 0; i < kLanes; ++i) r.v[i] = (a.v[i] + 0x1.8p23f) - 0x1.8p23f;
   return r;
 }
-inline Lanes select_less(const Lanes& a, const Lanes& b, const Lanes& yes, const Lanes& no) {  // a < b ? yes : no
+inline Lanes select_less(const Lanes& a, const Lanes& b, const Lanes& yes,
+                         const Lanes& no) {  // a < b ? yes : no
   Lanes r;
   for (int i = 0; i < kLanes; ++i) r.v[i] = a.v[i] < b.v[i] ? yes.v[i] : no.v[i];
   return r;
@@ -115,7 +122,8 @@ inline float reduce_max(const Lanes& a) {
   return m;
 }
 
-// Dot products of one query with sixteen keys: keys[i] = row i of a [16][stride] f32 block, dim a multiple of 16.
+// Dot products of one query with sixteen keys: keys[i] = row i of a [16][stride] f32 block, dim a multiple
+// of 16.
 inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
   Lanes r;
   for (int key = 0; key < kLanes; ++key) {
