@@ -28,7 +28,7 @@ install:  ## install the Debian packages that building, testing and checking nee
 
 build:  ## build the program: build/kvtide
 	@tools/install.sh build
-	@test -f build/cmake/build.ninja || cmake --preset release -DKVTIDE_TESTS=OFF --log-level=WARNING
+	@test -f build/cmake/build.ninja || tools/configure.sh release -DKVTIDE_TESTS=OFF
 	@cmake --build build/cmake --target kvtide
 	@ln -sfn cmake/kvtide build/kvtide
 
@@ -43,19 +43,20 @@ test: test-release test-sanitized test-fuzz  ## every test: release, then saniti
 
 test-release:
 	@tools/install.sh build test
-	@cmake --preset release -DKVTIDE_TESTS=ON --log-level=WARNING
+	@tools/configure.sh release -DKVTIDE_TESTS=ON
 	@cmake --build build/cmake
 	@ln -sfn cmake/kvtide build/kvtide
 	@ctest --test-dir build/cmake --output-on-failure --no-tests=error -j 2 --timeout 600 | tee build/ctest.log
 
+# One instrumented build serves both the tests and the fuzz targets.
 test-sanitized:
-	@tools/install.sh build test
-	@cmake --preset asan --log-level=WARNING
-	@have=$$(ninja -C build/asan -t targets all | sed -n -E 's/^([a-z]+_tests): phony$$/\1/p') ; \
+	@tools/install.sh build test fuzz
+	@tools/configure.sh fuzz
+	@have=$$(ninja -C build/fuzz -t targets all | sed -n -E 's/^([a-z]+_tests): phony$$/\1/p') ; \
 	 wanted=$$(for floor in $(SANITIZED); do grep -x "$${floor}_tests" <<<"$$have" || true; done) ; \
-	 cmake --build build/asan --target $$wanted ; \
+	 cmake --build build/fuzz --target $$wanted ; \
 	 names=$$(sed 's/_tests$$//' <<<"$$wanted" | paste -sd '|') ; \
-	 ctest --test-dir build/asan --output-on-failure --no-tests=error -j 2 --timeout 600 -R "^($$names)$$" \
+	 ctest --test-dir build/fuzz --output-on-failure --no-tests=error -j 2 --timeout 600 -R "^($$names)$$" \
 	   | tee build/ctest-sanitized.log
 
 test-fuzz:
@@ -74,7 +75,7 @@ test-references: build  ## compare with the Python references, on both real mode
 check: check-clang  ## the rules of the house: floors, symbols, format, both compilers
 	@tools/install.sh build test check
 	@$(PYTHON) tools/check_floors.py --self-test
-	@test -f build/cmake/build.ninja || cmake --preset release --log-level=WARNING
+	@test -f build/cmake/build.ninja || tools/configure.sh release
 	@cmake --build build/cmake
 	@$(PYTHON) tools/check_floors.py --commands build/cmake/compile_commands.json --graph build/floors.svg
 	@tools/check_isa.sh build/cmake
@@ -83,7 +84,7 @@ check: check-clang  ## the rules of the house: floors, symbols, format, both com
 
 check-clang:
 	@tools/install.sh build test check
-	@cmake --preset clang --log-level=WARNING
+	@tools/configure.sh clang
 	@cmake --build build/clang
 
 format:  ## rewrite the C++ files as clang-format wants them

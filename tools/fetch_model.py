@@ -120,11 +120,15 @@ def download(pip: list[str], package: str, folder: Path) -> Path:
         command.append("--quiet")
     before = set(folder.glob("*.whl"))
     for attempt in (1, 2):
-        if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode == 0:
+        # Progress goes to stdout; warnings about places that were tried without luck are of no use to a reader.
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, stderr=subprocess.PIPE,
+                                text=True, check=False)
+        if result.returncode == 0:
             break
         if attempt == 2:
-            raise FetchError(f"could not get the Python package {package}: pip failed twice (its message is above); "
-                             "check the network")
+            lines = result.stderr.strip().splitlines()
+            said = "\n".join([line for line in lines if line.startswith("ERROR")] or lines[-3:])
+            raise FetchError(f"could not get the Python package {package}; check the network. pip said:\n{said}")
         say(f"{package}: pip failed, trying once more")
     wheels = set(folder.glob("*.whl")) - before
     if len(wheels) != 1:

@@ -16,7 +16,7 @@ if [ ${#names[@]} -eq 0 ]; then
   echo "fuzz: there are no targets in fuzz/"
   exit 0
 fi
-cmake --preset fuzz --log-level=WARNING
+tools/configure.sh fuzz
 have=$(ninja -C build/fuzz -t targets all | sed -n -E 's/^([A-Za-z0-9_]+): phony$/\1/p')
 targets=()
 for name in "${names[@]}"; do

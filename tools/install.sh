@@ -73,7 +73,7 @@ apt() {
 # A stale package list can still be good enough: only the install itself decides.
 apt update || true
 if ! apt install "${missing[@]}"; then
-  tail -n 15 "$log" >&2
+  grep -E '^E: ' "$log" >&2 || tail -n 15 "$log" >&2
   echo "install.sh: could not get the packages: ${missing[*]}" >&2
   echo "install.sh: check the network, or install them by hand and run the command again" >&2
   exit 1

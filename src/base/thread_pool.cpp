@@ -23,51 +23,59 @@ inline void relax() {
 #endif
 }
 
-// Returns when `value` no longer equals `old`.
-std::uint32_t wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
-  for (int spin = 0; spin < kSpins; ++spin) {
-    const std::uint32_t now = value.load(std::memory_order_acquire);
-    if (now != old) return now;
-    relax();
-  }
-  value.wait(old, std::memory_order_acquire);
-  return value.load(std::memory_order_acquire);
-}
+// A loop is a ticket: its number in the upper bits, the indices not yet handed out in the lower ones.
+// Claiming an index is one compare-and-swap, so nobody can claim from a loop that has ended, and the caller
+// waits only for indices that were claimed: a worker that the system has put to sleep delays nothing.
+constexpr int kCountBits = 40;
+constexpr std::uint64_t kCountMask = (std::uint64_t{1} << kCountBits) - 1;
 
 }  // namespace
 
 struct ThreadPool::Shared {
   std::vector<std::thread> workers;
-  const FunctionRef<void(std::int64_t)>* body = nullptr;
-  std::int64_t n = 0;
-  alignas(64) std::atomic<std::uint32_t> generation{0};  // bumped once per loop
-  alignas(64) std::atomic<std::int64_t> next{0};         // next index to hand out
-  alignas(64) std::atomic<std::uint32_t> busy{0};        // workers that have not finished this loop
+  const FunctionRef<void(std::int64_t)>* body = nullptr;  // of the loop whose ticket has indices left
+  alignas(64) std::atomic<std::uint64_t> ticket{0};
+  alignas(64) std::atomic<std::int64_t> unfinished{0};   // indices of this loop whose body has not returned
+  alignas(64) std::atomic<std::uint32_t> generation{0};  // what sleeping workers watch
   std::atomic<bool> stop{false};
+  std::atomic<bool> failed{false};
   std::mutex failure_mutex;
   std::exception_ptr failure;
 
+  // Runs indices until none is left to claim.
   void work() {
-    try {
-      for (;;) {
-        const std::int64_t i = next.fetch_add(1, std::memory_order_relaxed);
-        if (i >= n) return;
-        (*body)(i);
-      }
-    } catch (...) {
-      next.store(n, std::memory_order_relaxed);
-      const std::lock_guard lock(failure_mutex);
-      if (!failure) failure = std::current_exception();
+    std::uint64_t seen = ticket.load(std::memory_order_acquire);
+    while ((seen & kCountMask) != 0) {
+      if (!ticket.compare_exchange_weak(seen, seen - 1, std::memory_order_acq_rel, std::memory_order_acquire))
+        continue;
+      run_index(static_cast<std::int64_t>((seen & kCountMask) - 1));
+      seen = ticket.load(std::memory_order_acquire);
     }
   }
 
+  void run_index(std::int64_t index) {
+    if (!failed.load(std::memory_order_relaxed)) {
+      try {
+        (*body)(index);
+      } catch (...) {
+        const std::lock_guard lock(failure_mutex);
+        if (!failure) failure = std::current_exception();
+        failed.store(true, std::memory_order_relaxed);
+      }
+    }
+    unfinished.fetch_sub(1, std::memory_order_acq_rel);
+  }
+
   void serve() {
-    std::uint32_t seen = 0;
-    for (;;) {
-      seen = wait_for_change(generation, seen);
-      if (stop.load(std::memory_order_relaxed)) return;
+    while (!stop.load(std::memory_order_relaxed)) {
+      const std::uint32_t before = generation.load(std::memory_order_acquire);
       work();
-      if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) busy.notify_one();
+      bool changed = false;
+      for (int spin = 0; spin < kSpins && !changed; ++spin) {
+        changed = generation.load(std::memory_order_acquire) != before;
+        relax();
+      }
+      if (!changed) generation.wait(before, std::memory_order_acquire);
     }
   }
 
@@ -102,15 +110,20 @@ void ThreadPool::run(std::int64_t n, FunctionRef<void(std::int64_t)> body) {
     return;
   }
   s.body = &body;
-  s.n = n;
-  s.next.store(0, std::memory_order_relaxed);
-  s.busy.store(static_cast<std::uint32_t>(s.workers.size()), std::memory_order_relaxed);
+  s.unfinished.store(n, std::memory_order_relaxed);
+  const std::uint64_t loop = (s.ticket.load(std::memory_order_relaxed) >> kCountBits) + 1;
+  s.ticket.store((loop << kCountBits) | static_cast<std::uint64_t>(n), std::memory_order_release);
   s.generation.fetch_add(1, std::memory_order_release);
   s.generation.notify_all();
   s.work();
-  for (std::uint32_t left = s.busy.load(std::memory_order_acquire); left != 0;)
-    left = wait_for_change(s.busy, left);
-  if (s.failure) std::rethrow_exception(std::exchange(s.failure, nullptr));
+  for (int spin = 0; s.unfinished.load(std::memory_order_acquire) != 0; ++spin) {
+    relax();
+    if (spin > kSpins) std::this_thread::yield();  // a worker was put to sleep in the middle of its index
+  }
+  if (s.failed.load(std::memory_order_relaxed)) {
+    s.failed.store(false, std::memory_order_relaxed);
+    std::rethrow_exception(std::exchange(s.failure, nullptr));
+  }
 }
 
 }  // namespace kvtide

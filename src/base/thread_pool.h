@@ -1,6 +1,6 @@
 // thread_pool.h: a fixed set of threads that run one loop at a time.
 //
-// run(n, body) calls body(i) exactly once for every i in [0, n), on any thread in any order, and returns when
+// run(n, body) calls body(i) exactly once for every i in [0, n), on any thread, high indices first, and returns when
 // all are done. Results must therefore not depend on which thread ran what: bodies write to places of their
 // own. When a body throws, no further index is started, and run() throws the first exception once every
 // thread has stopped; the pool stays usable. Ownership: one pool belongs to one caller at a time; run() is

@@ -1,6 +1,7 @@
 // The typed getters of GgufFile: the one place where metadata turns into numbers that other floors use.
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -135,10 +136,12 @@ std::optional<std::vector<float>> GgufFile::get_floats(std::string_view key) con
   if (value->type != GgufType::array || !is_float(value->element))
     wrong_type(key, *value, "an array of floats");
   std::vector<float> floats(value->count);
-  for_each_element(*value, [&](std::size_t i, auto element) {
-    floats[i] = static_cast<float>(element);
-    if (!std::isfinite(floats[i]))
+  for_each_element(*value, [&](std::size_t i, auto number) {
+    const auto element = static_cast<double>(number);
+    // Written so that NaN fails, too; a double beyond f32 must not even be converted.
+    if (!(std::fabs(element) <= std::numeric_limits<float>::max()))
       wrong(key, cat("element ", i, " is ", element, "; it must be a finite f32"));
+    floats[i] = static_cast<float>(element);
   });
   return floats;
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/byte_reader.h"
 #include "formats/gguf.h"
 
 namespace kvtide {
@@ -34,6 +35,13 @@ struct GgufPart {
 
 // `file` is the name for messages. Throws Error: bad_format, unsupported.
 GgufPart parse_gguf(std::span<const std::byte> bytes, std::string_view file);
+
+// The steps of parse_gguf that have a file of their own. `in` stands at the start of the table.
+std::vector<GgufTensor> read_tensor_table(ByteReader& in, std::span<const std::byte> bytes,
+                                          std::uint64_t count, std::uint64_t alignment);
+
+// Refuses a key or a tensor name that is empty or holds control characters.
+void check_gguf_name(const ByteReader& in, std::string_view text, std::string_view what);
 
 // Bytes of one element of a numeric or bool type; 0 for strings and arrays.
 std::size_t gguf_type_bytes(GgufType type);

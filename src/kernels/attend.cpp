@@ -176,9 +176,10 @@ void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape
   };
 
   if (items >= 2 * pool.threads() || most_groups < 2 || pool.threads() == 1) {
-    // Late blocks of a chunk see more rows than early ones: taking them first evens out the threads.
-    pool.run(items, [&](std::int64_t reversed) {
-      const Block block = block_of(items - 1 - reversed);
+    // Late blocks of a chunk see more rows than early ones; the pool hands out high indices first, which
+    // evens out the threads.
+    pool.run(items, [&](std::int64_t item) {
+      const Block block = block_of(item);
       const Plan& plan = plans[static_cast<std::size_t>(block.kv_head)];
       Partials total, part;
       total.clear(block.queries(), block.padded_dim);

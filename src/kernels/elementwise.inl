@@ -95,7 +95,8 @@ void quantize(const float* x, std::int64_t n, std::int8_t* q, float* d, float* d
     // x - x is 0 for numbers and NaN for NaN and infinities; their sum keeps the NaN.
     const float fault = reduce_add(add(sub(a, a), sub(b, b)));
     const float step = highest / 127.0f + fault;
-    const Lanes inverse = set1(highest > 0.0f && fault == 0.0f ? 127.0f / highest : 0.0f);
+    // Below 2^-120 the inverse of the step would leave f32 and turn the block's zeros into 127: such numbers become 0.
+    const Lanes inverse = set1(highest > 0x1p-120f && fault == 0.0f ? 127.0f / highest : 0.0f);
     Lanes part[2] = {mul(a, inverse), mul(b, inverse)};
     std::int32_t total = 0;
     for (int half = 0; half < 2; ++half) {

@@ -1,35 +1,33 @@
-// resident.h: how much of a mapping is in memory, as the operating system counts it. For tests.
+// resident.h: how much of a range of memory is in RAM, as the page table has it. For tests.
 #pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
-#include <sstream>
-#include <string>
+#include <optional>
 
 namespace kvtide {
 
-// Resident bytes of the mapping that starts at `address`. Neighbouring anonymous mappings may have been
-// merged by the kernel, so the one that holds the address counts. SIZE_MAX when there is none.
-inline std::size_t resident_bytes(const void* address) {
-  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
-  std::ifstream maps("/proc/self/smaps");
-  bool inside = false;
-  for (std::string line; std::getline(maps, line);) {
-    std::istringstream words(line);
-    std::string first;
-    words >> first;
-    const std::size_t dash = first.find('-');
-    if (dash != std::string::npos) {
-      inside = std::stoull(first.substr(0, dash), nullptr, 16) <= wanted &&
-               wanted < std::stoull(first.substr(dash + 1), nullptr, 16);
-    } else if (inside && first == "Rss:") {
-      std::size_t kib = 0;
-      words >> kib;
-      return kib * 1024;
+// Bytes of the present pages of [start, start + size); nullopt where the system does not tell.
+inline std::optional<std::size_t> resident_bytes(const void* start, std::size_t size) {
+  const int fd = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  constexpr std::uintptr_t kPage = 4096;
+  constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;
+  const auto address = reinterpret_cast<std::uintptr_t>(start);
+  std::optional<std::size_t> resident = 0;
+  for (std::uintptr_t page = address / kPage; page * kPage < address + size; ++page) {
+    std::uint64_t entry = 0;
+    if (::pread(fd, &entry, sizeof entry, static_cast<off_t>(page * sizeof entry)) != sizeof entry) {
+      resident = std::nullopt;
+      break;
     }
+    if ((entry & kPresent) != 0) *resident += kPage;
   }
-  return SIZE_MAX;
+  ::close(fd);
+  return resident;
 }
 
 }  // namespace kvtide

@@ -53,7 +53,8 @@ def report(name: str, want: np.ndarray, got: np.ndarray) -> None:
     span = want.max() - want.min()
     same = (want.argmax(1) == got.argmax(1)).mean()
     rms = np.sqrt(np.mean((want - got) ** 2))
-    print(f"{name:22} max |diff| {off:.2e} ({off / span:.1e} of the range, rms {rms / span:.1e})  same argmax {same:.1%}")
+    shares = f"{off / span:.1e} of the range, rms {rms / span:.1e}"
+    print(f"{name:22} max |diff| {off:.2e} ({shares})  same argmax {same:.1%}")
 
 
 def main() -> None:

@@ -11,12 +11,11 @@ import argparse
 import json
 import pathlib
 from dataclasses import dataclass, field
+from importlib.metadata import version
 
-import gguf  # noqa: F401  (its version is recorded)
 import numpy as np
 import torch
 import transformers
-from importlib.metadata import version
 
 import gguf_export
 import toy_vocab
@@ -75,8 +74,7 @@ CASES = [
               rope_parameters=rope(theta=1000000.0))),
     Case("gemma3-window", "gemma3", "Gemma3", 108, "window of 16 in a text of 80; local, global and local layers",
          dict(num_attention_heads=4, num_key_value_heads=1, head_dim=8, query_pre_attn_scalar=8, num_hidden_layers=7,
-              intermediate_size=24,
-              rms_norm_eps=1e-6, sliding_window=16,
+              intermediate_size=24, rms_norm_eps=1e-6, sliding_window=16,
               rope_parameters=dict(sliding_attention=rope(), full_attention=rope(theta=1000000.0)))),
     Case("gemma3-rope-linear", "gemma3", "Gemma3", 109, "linear rope scaling of global layers only; odd window of 11",
          dict(num_attention_heads=2, num_key_value_heads=1, head_dim=8, query_pre_attn_scalar=8, num_hidden_layers=6,

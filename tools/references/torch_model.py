@@ -38,7 +38,7 @@ class TorchModel:
         self.width: int = get("attention.key_length", self.hidden // self.heads)
         self.eps: float = get("attention.layer_norm_rms_epsilon")
         self.window: int = get("attention.sliding_window") if self.arch == "gemma3" else 0
-        if get("attention.value_length", self.width) != self.width or get("rope.dimension_count", self.width) != self.width:
+        if any(get(key, self.width) != self.width for key in ("attention.value_length", "rope.dimension_count")):
             raise ValueError(f"{path}: keys, values and rotation of different widths; this reference wants one width")
 
         self.weights = {t.name: self._dequantised(t) for t in reader.tensors}
@@ -61,7 +61,7 @@ class TorchModel:
         if self.arch == "gemma3":
             x = x * math.sqrt(self.hidden)
         whole = self._rotation(len(ids), self.global_rope), _mask(len(ids), len(ids), self.dtype)
-        near = (self._rotation(len(ids), self.local_rope), _mask(len(ids), self.window, self.dtype)) if self.window else whole
+        near = self._rotation(len(ids), self.local_rope), _mask(len(ids), self.window, self.dtype)  # gemma3 only
         for layer in range(self.layers):
             is_local = self.window and (layer + 1) % GEMMA_PATTERN != 0
             x = self._block(layer, x, *(near if is_local else whole))

@@ -1,0 +1,56 @@
+"""kvtide: language models on a CPU, with a KV memory that can be held, resized and carried.
+
+    import kvtide
+
+    with kvtide.Model.load("model.gguf") as model, model.session() as session:
+        for piece in session.generate("Once upon a time", max_tokens=64):
+            print(piece, end="", flush=True)
+
+``kvtide.state_transition`` grows and shrinks KV states in NumPy arrays and PyTorch tensors; it needs neither a model
+nor the native extension, which is why nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from kvtide._alias import install_as
+
+if TYPE_CHECKING:
+    from kvtide import errors as errors
+    from kvtide import state_transition as state_transition
+    from kvtide.errors import Error as Error
+    from kvtide.generation import Generation as Generation
+    from kvtide.generation import Piece as Piece
+    from kvtide.model import Model as Model
+    from kvtide.session import MemoryUse as MemoryUse
+    from kvtide.session import Session as Session
+    from kvtide.tokenizer import Tokenizer as Tokenizer
+
+__version__ = "0.1.0"
+
+_MODULES = ("errors", "state_transition")
+_HOMES = {
+    "Error": "errors",
+    "Generation": "generation",
+    "MemoryUse": "session",
+    "Model": "model",
+    "Piece": "generation",
+    "Session": "session",
+    "Tokenizer": "tokenizer",
+}
+
+__all__ = ["__version__", "install_as", *_MODULES, *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"kvtide.{name}")
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"kvtide.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'kvtide' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

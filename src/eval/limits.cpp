@@ -1,0 +1,129 @@
+#include "eval/limits.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <vector>
+
+#include "base/buffer.h"
+#include "kernels/pack.h"
+#include "model/loaded_model.h"
+
+namespace kvtide {
+namespace {
+
+constexpr std::size_t kReadBytes = std::size_t{256} << 20;  // several times the caches of current machines
+constexpr std::size_t kPart = std::size_t{1} << 20;         // what one thread reads at a time
+constexpr int kRepeats = 5;
+constexpr double kTarget = 0.02;  // seconds that one measurement of arithmetic should take
+
+double seconds_of(FunctionRef<void()> body) {
+  const auto start = std::chrono::steady_clock::now();
+  body();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double best_of(FunctionRef<void()> body) {
+  double best = seconds_of(body);
+  for (int i = 1; i < kRepeats; ++i) best = std::min(best, seconds_of(body));
+  return best;
+}
+
+// Billions of operations per second of `burst(rounds)`, which does `operations` per round, on all threads at
+// once.
+double rate_of(ThreadPool& pool, double operations, FunctionRef<void(std::int64_t)> burst) {
+  std::int64_t rounds = 1000;
+  while (seconds_of([&] { burst(rounds); }) < kTarget && rounds < (std::int64_t{1} << 40)) rounds *= 2;
+  const double seconds = best_of([&] { pool.run(pool.threads(), [&](std::int64_t) { burst(rounds); }); });
+  return operations * static_cast<double>(rounds) * pool.threads() / seconds * 1e-9;
+}
+
+double matrix_bytes(const WeightMatrix& w) {
+  if (w.panels == nullptr)
+    return static_cast<double>(w.rows) * static_cast<double>(dtype_bytes(w.dtype, w.columns));
+  return static_cast<double>((w.rows + kPanelRows - 1) / kPanelRows) *
+         static_cast<double>(panel_bytes(w.dtype, w.columns));
+}
+
+void add_product(Work& work, const WeightMatrix& w, std::int64_t rows) {
+  if (rows == 0) return;
+  work.operations +=
+      2.0 * static_cast<double>(w.rows) * static_cast<double>(w.columns) * static_cast<double>(rows);
+  work.bytes += matrix_bytes(w);
+}
+
+}  // namespace
+
+MachineLimits measure_limits(ThreadPool& pool, const ProbeRow& probe) {
+  MachineLimits limits;
+  std::atomic<std::uint64_t> sink{0};  // keeps the results, and with them the work
+  {
+    Buffer memory(kReadBytes);
+    const auto parts = static_cast<std::int64_t>(kReadBytes / kPart);
+    // Written first: pages that nobody wrote are all the same page of zeros.
+    pool.run(parts, [&](std::int64_t i) {
+      std::fill_n(memory.data() + static_cast<std::size_t>(i) * kPart, kPart, std::byte{1});
+    });
+    const double seconds = best_of([&] {
+      pool.run(parts, [&](std::int64_t i) {
+        sink.fetch_xor(probe.read(memory.data() + static_cast<std::size_t>(i) * kPart, kPart),
+                       std::memory_order_relaxed);
+      });
+    });
+    limits.read_gb_s = static_cast<double>(kReadBytes) / seconds * 1e-9;
+  }
+  limits.f32_gflop_s = rate_of(pool, static_cast<double>(probe.fma_flop), [&](std::int64_t rounds) {
+    sink.fetch_xor(probe.fma(rounds) > 0.0f ? 1 : 0, std::memory_order_relaxed);
+  });
+  limits.int8_gop_s = rate_of(pool, static_cast<double>(probe.dot_op), [&](std::int64_t rounds) {
+    sink.fetch_xor(static_cast<std::uint64_t>(probe.dot(rounds)), std::memory_order_relaxed);
+  });
+  return limits;
+}
+
+MachineLimits measure_limits(const SessionOptions& options) {
+  ThreadPool pool(options.threads);
+  return measure_limits(pool,
+                        (options.kernels.empty() ? best_kernels() : kernels_by_name(options.kernels)).probe);
+}
+
+Work& Work::operator+=(const Work& other) {
+  operations += other.operations;
+  bytes += other.bytes;
+  return *this;
+}
+
+Work work_of_pass(const Model& model, const SessionOptions& options, Pos depth, std::int64_t tokens,
+                  std::int64_t logit_rows) {
+  const ModelConfig& config = model.internals().config;
+  const Weights& weights = *model.internals().weights;
+  const auto element = [](KvType type) { return type == KvType::f16 ? 2.0 : 4.0; };
+  const double kv_row = static_cast<double>(config.kv_heads) * config.head_dim *
+                        (element(options.key_type) + element(options.value_type));
+  Work work;
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    const LayerWeights& w = weights.layer(static_cast<int>(i));
+    // In the last layer only rows that become logits go beyond their key and value.
+    const std::int64_t rows = i + 1 == config.layers.size() ? logit_rows : tokens;
+    for (const WeightMatrix* matrix : {&w.query, &w.key, &w.value}) add_product(work, *matrix, tokens);
+    for (const WeightMatrix* matrix : {&w.output, &w.gate, &w.up, &w.down}) add_product(work, *matrix, rows);
+    if (rows == 0) continue;
+    const std::int64_t earlier =
+        config.layers[i].window ? std::min(depth, *config.layers[i].window - 1) : depth;
+    work.bytes += kv_row * static_cast<double>(earlier + tokens);
+  }
+  add_product(work, weights.head(), logit_rows);
+  return work;
+}
+
+Work work_of_reading(const Model& model, const SessionOptions& options, Pos depth, std::int64_t tokens) {
+  Work work;
+  for (std::int64_t done = 0; done < tokens;) {
+    const std::int64_t pass = std::min(options.prefill_chunk, tokens - done);
+    work += work_of_pass(model, options, depth + done, pass, done + pass == tokens ? 1 : 0);
+    done += pass;
+  }
+  return work;
+}
+
+}  // namespace kvtide

@@ -1,0 +1,182 @@
+// attend_case.h: a made-up attention problem, its rows laid out as spans in several ways, and its answer in
+// double.
+//
+// Ownership: the case owns every row; spans point into the Rows they were made from, which must outlive them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "base/half.h"
+#include "kernels/attend.h"
+#include "tests/kernels/samples.h"
+
+namespace kvtide::testing {
+
+// Cached rows of one kind (keys or values) of one KV head: [rows][dim], as numbers and as stored.
+struct Rows {
+  DType dtype = DType::f32;
+  int dim = 0;
+  std::vector<float> numbers;  // what the stored bytes stand for, exactly
+  std::vector<std::byte> stored;
+
+  Rows() = default;
+  Rows(DType type, int d, std::vector<float> wished) : dtype(type), dim(d), numbers(std::move(wished)) {
+    store_all();
+  }
+
+  std::int64_t stride() const { return dtype_bytes(dtype, dim); }
+  const std::byte* row(std::int64_t i) const { return stored.data() + i * stride(); }
+  void store_all() {
+    stored.resize(static_cast<std::size_t>(dtype_bytes(dtype, static_cast<std::int64_t>(numbers.size()))));
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      if (dtype == DType::f16) {
+        const std::uint16_t half = f32_to_f16(numbers[i]);
+        std::memcpy(stored.data() + 2 * i, &half, 2);
+        numbers[i] = f16_to_f32(half);
+      } else {
+        std::memcpy(stored.data() + 4 * i, &numbers[i], 4);
+      }
+    }
+  }
+};
+
+struct Head {
+  Rows keys, values;                  // of positions 0, 1, 2 ...
+  Rows compact_keys, compact_values;  // rows without a position, in front
+  std::vector<float> log_mass;        // of the compact rows
+};
+
+struct AttendCase {
+  AttendShape shape;
+  std::vector<float> q;     // [tokens][heads][head_dim]
+  std::vector<Head> heads;  // of the KV heads
+};
+
+struct AttendOptions {
+  Pos first = 0;
+  std::int64_t tokens = 1;
+  int heads = 2, kv_heads = 1, head_dim = 16;
+  std::optional<std::int64_t> window = std::nullopt;
+  std::int64_t compact = 0;
+  DType key_type = DType::f32, value_type = DType::f32;
+  std::uint64_t seed = 1;
+};
+
+inline AttendCase make_case(const AttendOptions& o) {
+  AttendCase c;
+  c.shape = {.first = o.first,
+             .tokens = o.tokens,
+             .heads = o.heads,
+             .kv_heads = o.kv_heads,
+             .head_dim = o.head_dim,
+             .scale = 1.0f / std::sqrt(static_cast<float>(o.head_dim)),
+             .window = o.window};
+  c.q = normals(static_cast<std::size_t>(o.tokens * o.heads * o.head_dim), o.seed);
+  const auto rows = static_cast<std::size_t>(o.first + o.tokens), dim = static_cast<std::size_t>(o.head_dim);
+  const auto compact = static_cast<std::size_t>(o.compact);
+  for (int h = 0; h < o.kv_heads; ++h) {
+    const auto seed = o.seed * 1000 + static_cast<std::uint64_t>(h) * 10;
+    Head head;
+    head.keys = Rows(o.key_type, o.head_dim, normals(rows * dim, seed + 1, 1.5f));
+    head.values = Rows(o.value_type, o.head_dim, normals(rows * dim, seed + 2));
+    head.compact_keys = Rows(o.key_type, o.head_dim, normals(compact * dim, seed + 3, 1.5f));
+    head.compact_values = Rows(o.value_type, o.head_dim, normals(compact * dim, seed + 4));
+    head.log_mass = normals(compact, seed + 5, 2.0f);
+    c.heads.push_back(std::move(head));
+  }
+  return c;
+}
+
+inline Span span_of(const Rows& keys, const Rows& values, std::int64_t row, std::int64_t rows) {
+  Span span;
+  span.keys = keys.row(row);
+  span.values = values.row(row);
+  span.key_type = keys.dtype;
+  span.value_type = values.dtype;
+  span.key_stride = keys.stride();
+  span.value_stride = values.stride();
+  span.rows = rows;
+  return span;
+}
+
+using SpanLists = std::vector<std::vector<Span>>;
+
+// The compact rows of every head as one span, where there are any.
+inline SpanLists compact_spans(const AttendCase& c) {
+  SpanLists lists(c.heads.size());
+  for (std::size_t h = 0; h < c.heads.size(); ++h) {
+    const Head& head = c.heads[h];
+    if (head.log_mass.empty()) continue;
+    lists[h].push_back(
+        span_of(head.compact_keys, head.compact_values, 0, static_cast<std::int64_t>(head.log_mass.size())));
+    lists[h].back().log_mass = head.log_mass.data();
+  }
+  return lists;
+}
+
+// All positions as one span, cut at `cuts` (ascending positions), from position `from` on.
+inline SpanLists full_spans(const AttendCase& c, Pos from = 0, std::vector<Pos> cuts = {}) {
+  SpanLists lists = compact_spans(c);
+  const Pos end = c.shape.first + c.shape.tokens;
+  std::erase_if(cuts, [end](Pos cut) { return cut >= end; });
+  cuts.push_back(end);
+  for (std::size_t h = 0; h < c.heads.size(); ++h) {
+    Pos begin = from;
+    for (const Pos cut : cuts) {
+      if (cut <= begin) continue;
+      lists[h].push_back(span_of(c.heads[h].keys, c.heads[h].values, begin, cut - begin));
+      lists[h].back().first = begin;
+      begin = cut;
+    }
+  }
+  return lists;
+}
+
+// The answer by the definition of attention, in double.
+inline std::vector<double> direct_attention(const AttendCase& c) {
+  const AttendShape& s = c.shape;
+  const auto dim = static_cast<std::size_t>(s.head_dim);
+  std::vector<double> out(c.q.size(), 0.0);
+  for (std::int64_t t = 0; t < s.tokens; ++t)
+    for (int h = 0; h < s.heads; ++h) {
+      const Head& head = c.heads[static_cast<std::size_t>(h / (s.heads / s.kv_heads))];
+      const std::size_t at = static_cast<std::size_t>(t * s.heads + h) * dim;
+      std::vector<double> score;
+      std::vector<const float*> value;
+      const auto see = [&](const Rows& keys, const Rows& values, std::size_t row, double mass) {
+        double sum = 0.0;
+        for (std::size_t d = 0; d < dim; ++d)
+          sum += static_cast<double>(c.q[at + d]) * static_cast<double>(keys.numbers[row * dim + d]);
+        score.push_back(sum * static_cast<double>(s.scale) + mass);
+        value.push_back(values.numbers.data() + row * dim);
+      };
+      for (std::size_t i = 0; i < head.log_mass.size(); ++i)
+        see(head.compact_keys, head.compact_values, i, static_cast<double>(head.log_mass[i]));
+      const Pos position = s.first + t;
+      for (Pos p = s.window ? std::max<Pos>(0, position - *s.window + 1) : 0; p <= position; ++p)
+        see(head.keys, head.values, static_cast<std::size_t>(p), 0.0);
+      const double highest = *std::max_element(score.begin(), score.end());
+      double total = 0.0;
+      for (std::size_t i = 0; i < score.size(); ++i) {
+        const double weight = std::exp(score[i] - highest);
+        total += weight;
+        for (std::size_t d = 0; d < dim; ++d) out[at + d] += weight * static_cast<double>(value[i][d]);
+      }
+      for (std::size_t d = 0; d < dim; ++d) out[at + d] /= total;
+    }
+  return out;
+}
+
+inline std::vector<float> run_attend(const AttendCase& c, const AttendRow& kernels, int threads,
+                                     const SpanLists& spans) {
+  ThreadPool pool(threads);
+  std::vector<float> out(c.q.size(), std::numeric_limits<float>::quiet_NaN());
+  attend(pool, kernels, c.shape, c.q.data(), spans, out.data());
+  return out;
+}
+
+}  // namespace kvtide::testing

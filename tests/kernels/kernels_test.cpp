@@ -1,0 +1,41 @@
+#include "kernels/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+TEST(Kernels, EndWithTheScalarTable_WhichEveryProcessorRuns) {
+  const auto tables = available_kernels();
+  ASSERT_FALSE(tables.empty());
+  EXPECT_STREQ(tables.back()->isa, "scalar");
+  EXPECT_EQ(&best_kernels(), tables.front());
+}
+
+TEST(Kernels, AreFoundByName_WithAllFamiliesOfTheSameInstructionSet) {
+  for (const Kernels* table : available_kernels()) {
+    EXPECT_EQ(&kernels_by_name(table->isa), table);
+    EXPECT_STREQ(table->matmul.isa, table->isa);
+    EXPECT_STREQ(table->attend.isa, table->isa);
+    EXPECT_STREQ(table->elementwise.isa, table->isa);
+  }
+}
+
+TEST(Kernels, RefuseAnUnknownName_AndListWhatTheProcessorRuns) {
+  for (const char* name : {"sse9", "", "AVX2", "scalar "}) try {
+      kernels_by_name(name);
+      ADD_FAILURE() << "accepted '" << name << "'";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_NE(error.message().find("it can run: "), std::string::npos) << error.message();
+      for (const Kernels* table : available_kernels())
+        EXPECT_NE(error.message().find(table->isa), std::string::npos) << error.message();
+    }
+}
+
+}  // namespace
+}  // namespace kvtide

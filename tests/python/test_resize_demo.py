@@ -1,0 +1,11 @@
+import subprocess
+import sys
+
+
+def test_the_demo_shows_sizes_an_equal_prefix_and_a_zero_tail():
+    command = [sys.executable, "-W", "error", "-m", "kvtide.state_transition"]
+    text = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    for words in ("[36, 1, 256, 256]", "4.50 MB", "[36, 1, 512, 256]", "9.00 MB", "200 positions"):
+        assert words in text
+    assert text.count("prefix equal: yes") == text.count("tail zero: yes") == 2
+    assert "NO" not in text
