@@ -50,7 +50,10 @@ void LayerRows::open(std::int64_t first, std::int64_t last) {
   const std::int64_t start = tile_floor(first);
   auto extent =
       std::make_shared<Extent>(format_, start, std::max(reserve_, tile_floor(last - start + kTile - 1)));
-  for (const Run& run : runs(start, first))
+  std::int64_t held_from = first;
+  for (const Run& run : runs(start, first)) {
+    if (run.last != first) continue;  // rows before a gap are seen apart anyway
+    held_from = run.first;
     for (int head = 0; head < format_.kv_heads; ++head) {
       const std::int64_t rows = run.last - run.first;
       std::memcpy(extent->key(head, run.first), run.extent->key(head, run.first),
@@ -58,8 +61,7 @@ void LayerRows::open(std::int64_t first, std::int64_t last) {
       std::memcpy(extent->value(head, run.first), run.extent->value(head, run.first),
                   static_cast<std::size_t>(rows * format_.value_bytes));
     }
-  std::int64_t held_from = first;
-  if (const auto copied = runs(start, first); !copied.empty()) held_from = copied.front().first;
+  }
   extents_.push_back(std::move(extent));
   ours_.push_back(true);
   for (Piece& piece : pieces_) piece.last = std::min(piece.last, held_from);

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "kernels/elementwise.h"
@@ -23,14 +24,27 @@
 #include "state/arrange.h"
 #include "state/layer_rows.h"
 #include "state/spec.h"
-#include "state/transition.h"
+#include "kvtide/transition.h"
 
 namespace kvtide {
+
+// Everything about a state but the bytes of its rows: what a snapshot's header says.
+struct StateImage {
+  StateSpec spec;
+  Pos position = 0;
+  std::optional<std::int64_t> attention_size;
+  std::vector<Segment> segments;
+  std::vector<Pos> released;
+  std::vector<std::vector<PosRange>> runs;  // per layer: rows held, ascending, each run in one piece of memory
+};
 
 class KvState {
  public:
   // Throws Error: invalid_argument (a spec that makes no sense), out_of_memory.
   explicit KvState(const StateSpec& spec);
+  // A state with the rows of `image` held but zero, to be filled through key_bytes and value_bytes.
+  // Throws Error(invalid_argument) when the image contradicts itself.
+  explicit KvState(const StateImage& image);
   KvState(KvState&&) = default;
   KvState& operator=(KvState&&) = default;
 
@@ -92,11 +106,16 @@ class KvState {
   // Forgets everything; gives the memory back.
   void clear();
 
+  StateImage image() const;
+  // The bytes of one run of image().runs[layer] of one head.
+  std::span<std::byte> key_bytes(int layer, int kv_head, const PosRange& run);
+  std::span<std::byte> value_bytes(int layer, int kv_head, const PosRange& run);
+
  private:
   KvState(const KvState&) = default;
   void release_unseen();
   std::int64_t rows_up_to(Pos end) const;
-  std::string refuse(const Transition& transition) const;
+  std::string why_not(const Transition& transition) const;  // "" when it can be made
   void perform(const Transition& transition);
 
   StateSpec spec_;

@@ -26,7 +26,7 @@ const char* transition_name(const Transition& transition) noexcept {
 }
 
 // Why the transition cannot be made; "" when it can.
-std::string KvState::refuse(const Transition& transition) const {
+std::string KvState::why_not(const Transition& transition) const {
   const auto expand = [&](const Expand& t) -> std::string {
     if (t.capacity < spec_.capacity)
       return cat("cannot expand to ", t.capacity, " rows: the capacity is ", spec_.capacity,
@@ -91,7 +91,7 @@ std::string KvState::refuse(const Transition& transition) const {
 TransitionPlan KvState::plan(const Transition& transition) const {
   TransitionPlan plan(transition);
   plan.generation_ = generation_;
-  plan.refusal_ = refuse(transition);
+  plan.refusal_ = why_not(transition);
   TransitionRecord& record = plan.expected_;
   record.name = transition_name(transition);
   record.position = position_;

@@ -1,4 +1,4 @@
-// transition.h: what can be done to a KV state, as plain values.
+// transition.h: what can be done to a KV memory, as plain values.
 //
 //   auto plan = state.plan(Compact{.capacity = 256});
 //   if (!plan) return report(plan.refusal());   // "cannot compact to 256 rows: 300 are in use"
