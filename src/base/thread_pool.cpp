@@ -61,9 +61,20 @@ struct ThreadPool::Shared {
         const std::lock_guard lock(failure_mutex);
         if (!failure) failure = std::current_exception();
         failed.store(true, std::memory_order_relaxed);
+        give_up_the_rest();
       }
     }
     unfinished.fetch_sub(1, std::memory_order_acq_rel);
+  }
+
+  // Takes all indices that nobody has claimed, without running them: a loop may have far more than are worth
+  // claiming one by one. The caller's own index is unfinished, so the ticket is still that of this loop.
+  void give_up_the_rest() {
+    std::uint64_t seen = ticket.load(std::memory_order_acquire);
+    while (!ticket.compare_exchange_weak(seen, seen & ~kCountMask, std::memory_order_acq_rel,
+                                         std::memory_order_acquire)) {
+    }
+    unfinished.fetch_sub(static_cast<std::int64_t>(seen & kCountMask), std::memory_order_acq_rel);
   }
 
   void serve() {

@@ -1,1 +1,68 @@
-int main() { return 0; }
+// The program: arguments in, one command, one exit status out. Everything that can go wrong arrives here as
+// an Error.
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/arguments.h"
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+#include "cli/help.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+int dispatch(const Arguments& arguments) {
+  switch (arguments.command) {
+    case Command::run:
+      return run_command(arguments);
+    case Command::chat:
+      return chat_command(arguments);
+    case Command::ppl:
+      return ppl_command(arguments);
+    case Command::bench:
+      return bench_command(arguments);
+    case Command::inspect:
+      return inspect_command(arguments);
+    case Command::tokenize:
+      return tokenize_command(arguments);
+    case Command::logits:
+      return logits_command(arguments);
+  }
+  return kExitBug;
+}
+
+int program(const std::vector<std::string>& words) {
+  try {
+    install_interrupt_handler();
+    const Arguments arguments = parse_arguments(words);
+    if (arguments.version || arguments.help) {
+      write_result(arguments.version       ? version_text()
+                   : arguments.has_command ? command_help(arguments.command)
+                                           : program_help());
+      return words.empty() ? exit_status(ErrorCode::invalid_argument) : kExitFine;
+    }
+    return dispatch(arguments);
+  } catch (const Error& error) {
+    say(cat("kvtide: ", error.message()));
+    return exit_status(error.code());
+  } catch (const std::bad_alloc&) {
+    say("kvtide: out of memory: a smaller context (-c), chunk (--prefill-chunk) or model needs less");
+    return exit_status(ErrorCode::out_of_memory);
+  } catch (const std::exception& bug) {
+    say(cat("kvtide: a bug: ", bug.what()));
+    return kExitBug;
+  }
+}
+
+}  // namespace
+}  // namespace kvtide
+
+int main(int argc, char** argv) {
+  return kvtide::program(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+}

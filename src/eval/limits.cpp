@@ -126,4 +126,9 @@ Work work_of_reading(const Model& model, const SessionOptions& options, Pos dept
   return work;
 }
 
+double arithmetic_limit(const MachineLimits& limits, const Model& model, const SessionOptions& options) {
+  const bool quantised = model.internals().weights->layer(0).gate.panels != nullptr;
+  return (quantised && !options.exact ? limits.int8_gop_s : limits.f32_gflop_s) * 1e9;
+}
+
 }  // namespace kvtide

@@ -41,4 +41,8 @@ Work work_of_pass(const Model& model, const SessionOptions& options, Pos depth, 
 // Session::read of `tokens` tokens: passes of options.prefill_chunk tokens, logits after the last.
 Work work_of_reading(const Model& model, const SessionOptions& options, Pos depth, std::int64_t tokens);
 
+// The limit of `limits` that the matrix products of this session run into, in operations per second: of 8-bit
+// dot products, or of f32 in exact mode and for weights that are not quantised.
+double arithmetic_limit(const MachineLimits& limits, const Model& model, const SessionOptions& options);
+
 }  // namespace kvtide

@@ -9,6 +9,8 @@
 namespace kvtide {
 namespace {
 
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;  // sums of a few token counts stay far from overflow
+
 std::int64_t row_bytes(const StateSpec& spec, const LayerSpec& layer) {
   return layer.kv_heads *
          (dtype_bytes(spec.key_type, layer.head_dim) + dtype_bytes(spec.value_type, layer.head_dim));
@@ -31,6 +33,8 @@ void check(const StateSpec& spec) {
   if (spec.capacity < 1) refuse(cat("capacity must be at least 1 token, not ", spec.capacity));
   if (spec.max_append < 1) refuse(cat("the largest step must be at least 1 token, not ", spec.max_append));
   if (spec.slack < 0) refuse(cat("the slack cannot be ", spec.slack, " tokens"));
+  for (const std::int64_t tokens : {spec.capacity, spec.max_append, spec.slack})
+    if (tokens > kMostTokens) refuse(cat("capacity and step may be at most ", kMostTokens, " tokens, not ", tokens));
   for (const DType dtype : {spec.key_type, spec.value_type})
     if (dtype != DType::f16 && dtype != DType::f32 && dtype != DType::q8_0)
       refuse(cat("keys and values are kept as f32, f16 or q8_0, not ", dtype_info(dtype).name));
@@ -41,7 +45,8 @@ void check(const StateSpec& spec) {
     for (const DType dtype : {spec.key_type, spec.value_type})
       if (layer.head_dim % dtype_info(dtype).block_elements != 0)
         refuse(cat("q8_0 needs heads of a multiple of 32 elements, not ", layer.head_dim, "; use f16"));
-    if (layer.window && *layer.window < 1) refuse("a window must be at least 1 position");
+    if (layer.window && (*layer.window < 1 || *layer.window > kMostTokens))
+      refuse(cat("a window must be at least 1 and at most ", kMostTokens, " positions, not ", *layer.window));
   }
   if (!spec.rolling) return;
   if (!spec.rotary)

@@ -16,14 +16,6 @@ struct LayerSpec {
   std::optional<std::int64_t> window;  // positions a query sees, its own included; nullopt: all
 };
 
-// A bounded memory: the first `sinks` positions and the newest `window` ones. Layers with a window of their
-// own keep that instead.
-struct Rolling {
-  std::int64_t sinks = 4;
-  std::int64_t window = 1024;
-  friend bool operator==(const Rolling&, const Rolling&) = default;
-};
-
 struct StateSpec {
   std::vector<LayerSpec> layers;
   DType key_type = DType::f16;  // f32, f16 or q8_0 (head_dim a multiple of 32)
@@ -31,7 +23,7 @@ struct StateSpec {
   std::int64_t capacity = 0;    // rows the state may hold
   std::int64_t max_append = 1;  // tokens of the largest step
   std::int64_t slack = 0;  // positions that truncate can always take back, also where a window has moved on
-  std::optional<Rolling> rolling;
+  std::optional<Rolling> rolling;  // layers with a window of their own keep that instead
   bool rotary = true;  // keys are rotated by position: only then can rows be seen from another distance
 };
 

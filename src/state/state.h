@@ -103,6 +103,9 @@ class KvState {
   // A second state with the same contents. Rows are shared until one of the two writes.
   KvState fork() const { return KvState(*this); }
 
+  // Tokens of the largest step from now on: changes no result.
+  void set_max_append(std::int64_t tokens) { spec_.max_append = tokens; }
+
   // Forgets everything; gives the memory back.
   void clear();
 

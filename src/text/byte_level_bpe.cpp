@@ -57,21 +57,20 @@ void ByteLevelBpe::encode_word(std::string_view word, MergeRun& run, std::vector
       return;
     }
   }
-  run.reserve(word.size());
   char before = 0;
   for (const char byte : word) {
     const TokenId id = byte_tokens_[static_cast<unsigned char>(byte)];
     if (id < 0) continue;
-    if (run.size() != 0 && !joined_.contains(before, byte)) finish_run(run, out);
-    run.add(0, 0, id);
+    if (!run.empty() && !joined_.contains(before, byte)) finish_run(run, out);
+    run.add(1, id);
     before = byte;
   }
   finish_run(run, out);
 }
 
 void ByteLevelBpe::finish_run(MergeRun& run, std::vector<TokenId>& out) const {
-  run.merge([&](const Symbol& left, const Symbol& right) { return merges_.find(left.id, right.id); });
-  run.visit([&](const Symbol& symbol) { out.push_back(symbol.id); });
+  run.merge([&](const SymbolPair& pair) { return merges_.find(pair.left, pair.right); });
+  run.visit([&](std::uint32_t, std::uint32_t, TokenId id) { out.push_back(id); });
   run.clear();
 }
 

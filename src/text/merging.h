@@ -32,94 +32,104 @@ class BytePairs {
   std::bitset<65536> seen_;
 };
 
-struct Symbol {
-  std::uint32_t begin = 0, end = 0;  // bytes of the text that it covers
-  TokenId id = -1;                   // its token, or -1: no token has this text
-  bool frozen = false;               // never merges
-  std::uint32_t prev = kNone, next = kNone;
-  Merge merge;  // of this symbol with `next`; kNoRank: none, or the symbol is gone
-  static constexpr std::uint32_t kNone = 0xffffffff;
+// Two neighbours: the units [begin, middle) and [middle, end) of a run, and their tokens.
+struct SymbolPair {
+  std::uint32_t begin, middle, end;
+  TokenId left, right;
 };
 
+// One piece of text to merge. It is counted in units, one per byte, and a symbol covers one unit or more.
+//
+// A symbol that starts at unit b and ends before e has its length at b and at e - 1, so that both neighbours
+// are found without links; all else about it is at b. That is 16 bytes per byte of text, which is what a long
+// run costs.
 class MergeRun {
  public:
-  void clear() { symbols_.clear(); }
-  void reserve(std::size_t symbols) { symbols_.reserve(symbols); }
-  std::size_t size() const { return symbols_.size(); }
+  static constexpr std::size_t kMaxUnits = 0x7fffffff;
 
-  void add(std::uint32_t begin, std::uint32_t end, TokenId id, bool frozen = false) {
-    if (symbols_.size() >= Symbol::kNone)
-      throw Error(ErrorCode::bad_text, "text: longer than 4 GiB without a break");
-    Symbol symbol;
-    symbol.begin = begin;
-    symbol.end = end;
-    symbol.id = id;
-    symbol.frozen = frozen;
-    symbols_.push_back(symbol);
+  std::uint32_t size() const { return static_cast<std::uint32_t>(length_.size()); }  // in units
+  bool empty() const { return length_.empty(); }
+  void clear() {
+    length_.clear();
+    id_.clear();
   }
 
-  // find(left, right) -> Merge says what two symbols become.
+  // Adds a symbol at the end. id -1: no token has this text. A frozen symbol never merges; it has to have an
+  // id.
+  void add(std::uint32_t units, TokenId id, bool frozen = false) {
+    if (units > kMaxUnits - length_.size())
+      throw Error(ErrorCode::bad_text, "text: more than 2 GiB without a break");
+    const std::size_t begin = length_.size();
+    length_.resize(begin + units);
+    id_.resize(begin + units);
+    length_[begin] = length_[begin + units - 1] = units;
+    id_[begin] = frozen ? kFrozen - id : id;
+  }
+
+  // find(SymbolPair) -> Merge says what two symbols become.
   template <class Find>
   void merge(const Find& find) {
-    const auto count = static_cast<std::uint32_t>(symbols_.size());
-    for (std::uint32_t i = 0; i < count; ++i) {
-      symbols_[i].prev = i == 0 ? Symbol::kNone : i - 1;
-      symbols_[i].next = i + 1 == count ? Symbol::kNone : i + 1;
-      if (i + 1 < count) rank(i, find);
-    }
-    if (count <= kShort) {
+    rank_.assign(size(), Merge::kNoRank);
+    merged_.resize(size());
+    std::uint32_t symbols = 0;
+    for (std::uint32_t at = 0; at < size(); at += length_[at], ++symbols) rank(at, find);
+    if (symbols <= kShort) {
       merge_short(find);
     } else {
       merge_long(find);
     }
   }
 
-  // What is left, from left to right.
+  // visit(begin, end, id) for what is left, from left to right.
   template <class Visit>
   void visit(const Visit& visit) const {
-    if (symbols_.empty()) return;
-    for (std::uint32_t i = 0; i != Symbol::kNone; i = symbols_[i].next) visit(symbols_[i]);
+    for (std::uint32_t at = 0; at < size(); at += length_[at]) {
+      visit(at, at + length_[at], id_[at] <= kFrozen ? kFrozen - id_[at] : id_[at]);
+    }
   }
 
  private:
-  static constexpr std::uint32_t kShort = 64;
+  static constexpr std::uint32_t kShort = 64;  // symbols
+  static constexpr TokenId kFrozen = -2;       // kFrozen - id stands for a frozen symbol
 
+  // Finds what the symbol at `left` and the one behind it make.
   template <class Find>
-  void rank(std::uint32_t i, const Find& find) {
-    const Symbol& right = symbols_[symbols_[i].next];
-    symbols_[i].merge = symbols_[i].frozen || right.frozen ? Merge{} : find(symbols_[i], right);
+  void rank(std::uint32_t left, const Find& find) {
+    const std::uint32_t right = left + length_[left];
+    Merge merge;
+    if (right < size() && id_[left] > kFrozen && id_[right] > kFrozen) {
+      merge = find(SymbolPair{left, right, right + length_[right], id_[left], id_[right]});
+    }
+    rank_[left] = merge.rank;
+    merged_[left] = merge.id;
   }
 
-  // Merges symbol i with its neighbour and ranks the two pairs that this made, the left one first.
+  // Merges the symbol at `left` with the one behind it and ranks the two pairs that this makes, the left one
+  // first.
   template <class Find, class Ranked>
-  void apply(std::uint32_t i, const Find& find, const Ranked& ranked) {
-    Symbol& left = symbols_[i];
-    Symbol& right = symbols_[left.next];
-    left.end = right.end;
-    left.id = left.merge.id;
-    left.merge = {};
-    left.next = right.next;
-    right.merge = {};
-    if (left.next != Symbol::kNone) symbols_[left.next].prev = i;
-    if (left.prev != Symbol::kNone) {
-      rank(left.prev, find);
-      ranked(left.prev);
+  void apply(std::uint32_t left, const Find& find, const Ranked& ranked) {
+    const std::uint32_t right = left + length_[left];
+    const std::uint32_t units = length_[left] + length_[right];
+    length_[left] = length_[left + units - 1] = units;
+    id_[left] = merged_[left];
+    rank_[right] = Merge::kNoRank;
+    if (left > 0) {
+      const std::uint32_t before = left - length_[left - 1];
+      rank(before, find);
+      ranked(before);
     }
-    if (left.next != Symbol::kNone) {
-      rank(i, find);
-      ranked(i);
-    }
+    rank(left, find);
+    ranked(left);
   }
 
   template <class Find>
   void merge_short(const Find& find) {
-    if (symbols_.empty()) return;
     while (true) {
       std::uint32_t best = 0;
-      for (std::uint32_t i = symbols_[0].next; i != Symbol::kNone; i = symbols_[i].next) {
-        if (symbols_[i].merge.rank < symbols_[best].merge.rank) best = i;
+      for (std::uint32_t at = 0; at < size(); at += length_[at]) {
+        if (rank_[at] < rank_[best]) best = at;
       }
-      if (symbols_[best].merge.rank == Merge::kNoRank) return;
+      if (empty() || rank_[best] == Merge::kNoRank) return;
       apply(best, find, [](std::uint32_t) {});
     }
   }
@@ -128,17 +138,20 @@ class MergeRun {
   template <class Find>
   void merge_long(const Find& find) {
     RankQueue queue;
-    const auto wait = [&](std::uint32_t i) {
-      if (symbols_[i].merge.rank != Merge::kNoRank) queue.push({symbols_[i].merge.rank, i});
+    const auto wait = [&](std::uint32_t at) {
+      if (rank_[at] != Merge::kNoRank) queue.push({rank_[at], at});
     };
-    for (std::uint32_t i = 0; i < symbols_.size(); ++i) wait(i);
+    for (std::uint32_t at = 0; at < size(); at += length_[at]) wait(at);
     while (!queue.empty()) {
       const RankQueue::Entry entry = queue.pop();
-      if (symbols_[entry.position].merge.rank == entry.rank) apply(entry.position, find, wait);
+      if (rank_[entry.position] == entry.rank) apply(entry.position, find, wait);
     }
   }
 
-  std::vector<Symbol> symbols_;
+  std::vector<std::uint32_t> length_;
+  std::vector<TokenId> id_;
+  std::vector<std::uint32_t> rank_;  // of the pair that starts here; kNoRank: none, or no symbol starts here
+  std::vector<TokenId> merged_;      // what that pair becomes
 };
 
 }  // namespace kvtide

@@ -64,8 +64,10 @@ std::optional<unsigned char> parse_byte_token(std::string_view text) {
 // What one call of encode carries along.
 struct SentencePiece::Work {
   struct Halves {
-    std::uint32_t begin, middle, end;
+    std::string_view left, right;
   };
+  std::string_view text;  // the fragment with spaces marked
+  std::size_t begin = 0;  // of the run within it
   MergeRun run;
   std::unordered_map<TokenId, Halves> parts;  // of unused tokens: the pair that last could have become one
   bool after_unknown = false;
@@ -118,9 +120,9 @@ SentencePiece::SentencePiece(const VocabSpec& spec, const TokenTexts& texts, con
   }
 }
 
-TokenId SentencePiece::token_of(std::string_view text, std::uint32_t begin, std::uint32_t end) const {
-  if (end - begin == 1) return ascii_[static_cast<unsigned char>(text[begin])];
-  return pieces_.find(texts_, text.substr(begin, end - begin)).value_or(-1);
+TokenId SentencePiece::token_of(std::string_view piece) const {
+  if (piece.size() == 1) return ascii_[static_cast<unsigned char>(piece[0])];
+  return pieces_.find(texts_, piece).value_or(-1);
 }
 
 // Whether no token reaches across text[at], the start of a character. With unused tokens a run stays whole,
@@ -134,87 +136,70 @@ bool SentencePiece::may_cut(std::string_view text, std::size_t at) const {
 
 void SentencePiece::encode(std::string_view fragment, bool prefix, std::vector<TokenId>& out) const {
   if (fragment.empty()) return;
-  if (fragment.size() > (Symbol::kNone - kSpaceMark.size()) / kSpaceMark.size()) {
-    throw Error(ErrorCode::bad_text, "text: longer than 1.4 GB without a marker");
-  }
   const std::string text = (prefix ? std::string(kSpaceMark) : std::string()) + with_space_marks(fragment);
   Work work;
-  for (std::uint32_t at = 0; at < text.size();) {
-    if (user_defined_.may_start(text[at])) {
-      if (const Marker* marker = user_defined_.longest_at(text, at, text.size())) {
-        const auto end = static_cast<std::uint32_t>(at + marker->text.size());
-        if (!has_unused_) finish_run(text, work, out);
-        work.run.add(at, end, marker->id, true);
-        at = end;
-        continue;
-      }
-    }
-    if (may_cut(text, at)) finish_run(text, work, out);
-    const auto end = static_cast<std::uint32_t>(at + utf8_length(text[at]));
-    work.run.add(at, end, token_of(text, at, end));
-    at = end;
+  work.text = text;
+  for (std::size_t at = 0; at < text.size();) {
+    const Marker* marker =
+        user_defined_.may_start(text[at]) ? user_defined_.longest_at(text, at, text.size()) : nullptr;
+    if (!has_unused_ && (marker || may_cut(text, at))) finish_run(at, work, out);
+    const std::size_t size = marker ? marker->text.size() : utf8_length(text[at]);
+    const TokenId id = marker ? marker->id : token_of(work.text.substr(at, size));
+    work.run.add(static_cast<std::uint32_t>(size), id, marker != nullptr);
+    at += size;
   }
-  finish_run(text, work, out);
+  finish_run(text.size(), work, out);
 }
 
-void SentencePiece::finish_run(std::string_view text, Work& work, std::vector<TokenId>& out) const {
-  work.run.merge([&](const Symbol& left, const Symbol& right) -> Merge {
-    const auto id = pieces_.find(texts_, text.substr(left.begin, right.end - left.begin));
+void SentencePiece::finish_run(std::size_t end, Work& work, std::vector<TokenId>& out) const {
+  const std::string_view run = work.text.substr(work.begin, end - work.begin);
+  work.run.merge([&](const SymbolPair& pair) -> Merge {
+    const auto id = pieces_.find(texts_, run.substr(pair.begin, pair.end - pair.begin));
     if (!id) return {};
-    if (has_unused_ && types_[static_cast<std::size_t>(*id)] == TokenType::unused) {
-      work.parts[*id] = {left.begin, left.end, right.end};
+    const auto index = static_cast<std::size_t>(*id);
+    if (types_[index] == TokenType::unused) {
+      work.parts[*id] = {run.substr(pair.begin, pair.middle - pair.begin),
+                         run.substr(pair.middle, pair.end - pair.middle)};
     }
-    return {ranks_[static_cast<std::size_t>(*id)], *id};
+    return {ranks_[index], *id};
   });
-  work.run.visit([&](const Symbol& symbol) { emit(text, symbol, work, out); });
+  work.run.visit([&](std::uint32_t from, std::uint32_t to, TokenId id) {
+    emit(run.substr(from, to - from), id, work, out);
+  });
   work.run.clear();
+  work.begin = end;
 }
 
-void SentencePiece::emit(std::string_view text, const Symbol& symbol, Work& work,
-                         std::vector<TokenId>& out) const {
-  if (symbol.id >= 0) {
-    if (has_unused_ && types_[static_cast<std::size_t>(symbol.id)] == TokenType::unused) {
-      take_apart(text, symbol, work, out);
+void SentencePiece::emit(std::string_view piece, TokenId id, Work& work, std::vector<TokenId>& out) const {
+  if (id >= 0) {
+    if (has_unused_ && work.parts.contains(id)) {
+      take_apart(id, work, out);
       return;
     }
-    out.push_back(symbol.id);
+    out.push_back(id);
   } else if (has_bytes_) {
-    for (std::uint32_t i = symbol.begin; i < symbol.end; ++i) {
-      out.push_back(byte_tokens_[static_cast<unsigned char>(text[i])]);
-    }
+    for (const char byte : piece) out.push_back(byte_tokens_[static_cast<unsigned char>(byte)]);
   } else if (!work.after_unknown) {
     out.push_back(*unknown_);
   }
-  work.after_unknown = symbol.id < 0 && !has_bytes_;
+  work.after_unknown = id < 0 && !has_bytes_;
 }
 
-void SentencePiece::take_apart(std::string_view text, const Symbol& symbol, Work& work,
-                               std::vector<TokenId>& out) const {
-  std::vector<Symbol> pending = {
-      symbol};  // an explicit stack, because how deep this goes is up to the vocabulary
+void SentencePiece::take_apart(TokenId unused, Work& work, std::vector<TokenId>& out) const {
+  std::vector<Work::Halves> pending = {
+      work.parts.at(unused)};  // a stack of ours: how deep this goes is up to the file
   while (!pending.empty()) {
-    const Symbol part = pending.back();
-    pending.pop_back();
-    const auto found = part.id < 0 ? work.parts.end() : work.parts.find(part.id);
-    if (found == work.parts.end()) {
-      // An unused token of one character has nothing to come apart into.
-      if (part.id >= 0) {
-        out.push_back(part.id);
-        work.after_unknown = false;
-      } else {
-        emit(text, part, work, out);
-      }
-      continue;
+    Work::Halves& halves = pending.back();
+    const std::string_view piece = halves.left;
+    halves.left = halves.right;
+    halves.right = {};
+    if (halves.left.empty()) pending.pop_back();
+    const TokenId id = token_of(piece);
+    if (const auto found = work.parts.find(id); found != work.parts.end()) {
+      pending.push_back(found->second);
+    } else {
+      emit(piece, id, work, out);
     }
-    const auto [begin, middle, end] = found->second;
-    Symbol left, right;
-    left.begin = begin;
-    left.end = right.begin = middle;
-    right.end = end;
-    left.id = token_of(text, begin, middle);
-    right.id = token_of(text, middle, end);
-    pending.push_back(right);
-    pending.push_back(left);
   }
 }
 

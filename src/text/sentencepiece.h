@@ -40,11 +40,11 @@ class SentencePiece {
 
  private:
   struct Work;
-  TokenId token_of(std::string_view text, std::uint32_t begin, std::uint32_t end) const;
+  TokenId token_of(std::string_view piece) const;  // -1: none has this text
   bool may_cut(std::string_view text, std::size_t at) const;
-  void finish_run(std::string_view text, Work& work, std::vector<TokenId>& out) const;
-  void emit(std::string_view text, const Symbol& symbol, Work& work, std::vector<TokenId>& out) const;
-  void take_apart(std::string_view text, const Symbol& symbol, Work& work, std::vector<TokenId>& out) const;
+  void finish_run(std::size_t end, Work& work, std::vector<TokenId>& out) const;
+  void emit(std::string_view piece, TokenId id, Work& work, std::vector<TokenId>& out) const;
+  void take_apart(TokenId unused, Work& work, std::vector<TokenId>& out) const;
 
   const TokenTexts& texts_;
   const TextIndex& pieces_;

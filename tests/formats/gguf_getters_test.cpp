@@ -128,32 +128,38 @@ TEST_F(GgufGetters, RefuseEveryWrongTypeAndNameIt) {
       if (type == one) return true;
     return false;
   };
-  for (const std::string& type : scalars) {
-    const std::string key = "a." + type;
-    const std::string says = "m.gguf: key 'a." + type + "': is of type " + type + "; ";
-    const bool real = is(type, {"f32", "f64"}), other = is(type, {"bool", "string"});
-    if (type != "string") EXPECT_EQ(refusal([&] { file.get_string(key); }), says + "a string is needed");
-    if (type != "bool") EXPECT_EQ(refusal([&] { file.get_bool(key); }), says + "a bool is needed");
-    if (real || other) EXPECT_EQ(refusal([&] { file.get_uint(key); }), says + "an integer is needed");
-    if (other) EXPECT_EQ(refusal([&] { file.get_number(key); }), says + "a number is needed");
-    EXPECT_EQ(refusal([&] { file.get_strings(key); }), says + "an array of strings is needed");
-    EXPECT_EQ(refusal([&] { file.get_numbers(key); }), says + "an array of numbers is needed");
-    EXPECT_EQ(refusal([&] { file.get_floats(key); }), says + "an array of floats is needed");
-    EXPECT_EQ(refusal([&] { file.get_ints(key); }), says + "an array of integers is needed");
-  }
-  for (const std::string& type : scalars) {
-    const std::string key = type == "string" ? "b.strings" : "b." + type;
-    const std::string says = "m.gguf: key '" + key + "': is of type array of " + type + "; ";
-    const bool real = is(type, {"f32", "f64"}), text = type == "string";
-    EXPECT_EQ(refusal([&] { file.get_string(key); }), says + "a string is needed");
-    EXPECT_EQ(refusal([&] { file.get_bool(key); }), says + "a bool is needed");
-    EXPECT_EQ(refusal([&] { file.get_uint(key); }), says + "an integer is needed");
-    EXPECT_EQ(refusal([&] { file.get_number(key); }), says + "a number is needed");
-    if (!text) EXPECT_EQ(refusal([&] { file.get_strings(key); }), says + "an array of strings is needed");
-    if (text) EXPECT_EQ(refusal([&] { file.get_numbers(key); }), says + "an array of numbers is needed");
-    if (!real) EXPECT_EQ(refusal([&] { file.get_floats(key); }), says + "an array of floats is needed");
-    if (real || text)
-      EXPECT_EQ(refusal([&] { file.get_ints(key); }), says + "an array of integers is needed");
+  // Each getter is asked where the type is wrong for it; `wants` ends the message.
+  const auto expect_refused = [&](bool wrong, const std::string& key, const std::string& is_type, auto get,
+                                  const char* wants) {
+    if (!wrong) return;
+    EXPECT_EQ(refusal([&] { get(key); }),
+              "m.gguf: key '" + key + "': is of type " + is_type + "; " + wants + " is needed");
+  };
+  for (const bool array : {false, true}) {
+    for (const std::string& type : scalars) {
+      const bool text = type == "string", real = is(type, {"f32", "f64"}), boolean = type == "bool";
+      const std::string key = array ? (text ? "b.strings" : "b." + type) : "a." + type;
+      const std::string of = array ? "array of " + type : type;
+      const auto expect = [&](bool wrong, auto get, const char* wants) {
+        expect_refused(wrong, key, of, get, wants);
+      };
+      expect(
+          array || !text, [&](const auto& k) { file.get_string(k); }, "a string");
+      expect(
+          array || !boolean, [&](const auto& k) { file.get_bool(k); }, "a bool");
+      expect(
+          array || real || boolean || text, [&](const auto& k) { file.get_uint(k); }, "an integer");
+      expect(
+          array || boolean || text, [&](const auto& k) { file.get_number(k); }, "a number");
+      expect(
+          !array || !text, [&](const auto& k) { file.get_strings(k); }, "an array of strings");
+      expect(
+          !array || text, [&](const auto& k) { file.get_numbers(k); }, "an array of numbers");
+      expect(
+          !array || !real, [&](const auto& k) { file.get_floats(k); }, "an array of floats");
+      expect(
+          !array || real || text, [&](const auto& k) { file.get_ints(k); }, "an array of integers");
+    }
   }
 }
 

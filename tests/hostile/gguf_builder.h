@@ -24,16 +24,16 @@ namespace kvtide::testing {
 
 using Bytes = std::vector<std::byte>;
 
-template <class T>
-requires(std::is_arithmetic_v<T>) void append(Bytes& out, T value) {
-  const auto* first = reinterpret_cast<const std::byte*>(&value);
-  out.insert(out.end(), first, first + sizeof(T));
+inline void append(Bytes& out, const void* bytes, std::size_t size) {
+  const std::size_t before = out.size();
+  out.resize(before + size);
+  if (size > 0) std::memcpy(out.data() + before, bytes, size);
 }
 
-inline void append(Bytes& out, std::string_view text) {
-  const auto* first = reinterpret_cast<const std::byte*>(text.data());
-  out.insert(out.end(), first, first + text.size());
-}
+template <class T>
+requires(std::is_arithmetic_v<T>) void append(Bytes& out, T value) { append(out, &value, sizeof(T)); }
+
+inline void append(Bytes& out, std::string_view text) { append(out, text.data(), text.size()); }
 
 enum class GgufFieldKind {
   magic,          // 4 bytes
@@ -228,7 +228,7 @@ class GgufBuilder {
   }
   static void add_bytes(GgufImage& out, GgufFieldKind kind, const std::string& of, const Bytes& bytes) {
     out.fields.push_back({kind, of, out.bytes.size(), bytes.size()});
-    out.bytes.insert(out.bytes.end(), bytes.begin(), bytes.end());
+    append(out.bytes, bytes.data(), bytes.size());
   }
 
   // Small finite weights. No byte exceeds 0x20, so that no f16 in it, wherever it lies, is NaN or infinite.

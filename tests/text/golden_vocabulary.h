@@ -94,7 +94,8 @@ inline GoldenVocabulary read_golden_vocabulary(const std::string& name) {
       for (TokenId id = 0; fields >> id;) entry.ids.push_back(id);
       (key == "plain" ? golden.plain : golden.special).push_back(std::move(entry));
     } else if (key == "hashes") {
-      while (fields >> word) golden.hashes.push_back(static_cast<std::uint32_t>(std::stoul(word, nullptr, 16)));
+      while (fields >> word)
+        golden.hashes.push_back(static_cast<std::uint32_t>(std::stoul(word, nullptr, 16)));
     }
   }
   return golden;

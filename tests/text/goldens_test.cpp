@@ -1,4 +1,5 @@
-// goldens_test.cpp: ids equal to those of the packages `tokenizers` and `sentencepiece`, as stored in tests/goldens/text.
+// goldens_test.cpp: ids equal to those of the packages `tokenizers` and `sentencepiece`, as stored in
+// tests/goldens/text.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +14,8 @@ constexpr std::string_view kSpaceMarkText = "\xe2\x96\x81";
 
 class Goldens : public testing::TestWithParam<const char*> {
  protected:
-  Goldens() : texts(read_golden_texts()), golden(read_golden_vocabulary(GetParam())), tokenizer(golden.build()) {}
+  Goldens()
+      : texts(read_golden_texts()), golden(read_golden_vocabulary(GetParam())), tokenizer(golden.build()) {}
   std::vector<std::string> texts;
   GoldenVocabulary golden;
   Tokenizer tokenizer;
@@ -28,7 +30,8 @@ TEST_P(Goldens, TheFilesHoldWhatTheTestsCountOn) {
 
 TEST_P(Goldens, MarkersAsTokens_GivesTheReferenceIds) {
   for (const GoldenIds& entry : golden.special) {
-    EXPECT_EQ(tokenizer.encode(texts[entry.text]), entry.ids) << "text " << entry.text << ": " << texts[entry.text];
+    EXPECT_EQ(tokenizer.encode(texts[entry.text]), entry.ids)
+        << "text " << entry.text << ": " << texts[entry.text];
   }
 }
 
@@ -46,11 +49,13 @@ TEST_P(Goldens, EveryTextHasTheReferenceHash) {
 }
 
 TEST_P(Goldens, DecodingGivesTheTextBack) {
-  const bool has_unknown = std::string_view(GetParam()) == "spm-unused";  // has no byte tokens: unknown text is lost
+  const bool has_unknown =
+      std::string_view(GetParam()) == "spm-unused";  // has no byte tokens: unknown text is lost
   const std::string missing = tokenizer.missing_bytes();
   std::size_t compared = 0;
   for (const std::string& text : texts) {
-    if (golden.spec.kind == VocabSpec::Kind::sentencepiece && text.find(kSpaceMarkText) != text.npos) continue;
+    if (golden.spec.kind == VocabSpec::Kind::sentencepiece && text.find(kSpaceMarkText) != text.npos)
+      continue;
     if (text.find_first_of(missing) != text.npos) continue;
     const auto ids = tokenizer.encode(text, {.add_bos = {}, .parse_special = false});
     if (has_unknown && std::find(ids.begin(), ids.end(), *golden.spec.unk) != ids.end()) continue;
@@ -65,7 +70,8 @@ TEST_P(Goldens, DecodingWithMarkersGivesTheTextBack) {
   for (const GoldenIds& entry : golden.special) {
     const std::string& text = texts[entry.text];
     if (std::string_view(GetParam()) == "spm-unused" || text.find_first_of(missing) != text.npos) continue;
-    if (golden.spec.kind == VocabSpec::Kind::sentencepiece && text.find(kSpaceMarkText) != text.npos) continue;
+    if (golden.spec.kind == VocabSpec::Kind::sentencepiece && text.find(kSpaceMarkText) != text.npos)
+      continue;
     EXPECT_EQ(tokenizer.decode(entry.ids, true), text);
   }
 }
@@ -77,8 +83,8 @@ std::string vocabulary_name(const testing::TestParamInfo<const char*>& parameter
 }
 
 INSTANTIATE_TEST_SUITE_P(Vocabularies, Goldens,
-                         testing::Values("bpe-gpt-2", "bpe-smollm", "bpe-llama-bpe", "bpe-qwen2", "bpe-default",
-                                         "spm-prefix", "spm-runs", "spm-unused"),
+                         testing::Values("bpe-gpt-2", "bpe-smollm", "bpe-llama-bpe", "bpe-qwen2",
+                                         "bpe-default", "spm-prefix", "spm-runs", "spm-unused"),
                          vocabulary_name);
 
 }  // namespace

@@ -1,0 +1,59 @@
+// arguments.h: what the user asked for: the command line as checked values. Nothing after this file reads
+// argv.
+//
+// Flags are described once, in flags.cpp; parsing, --help and the hints for misspelt flags all use that
+// table.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "kvtide/generate.h"
+#include "kvtide/model.h"
+#include "kvtide/session.h"
+
+namespace kvtide {
+
+struct Arguments {
+  Command command = Command::run;
+  bool help = false;     // of the command, or of the program when there is no command
+  bool version = false;  // of the program
+  bool has_command = false;
+
+  std::string model;
+  ModelOptions loading;
+  SessionOptions session;  // context 0: the command's default
+  SamplerOptions sampler;
+  std::optional<std::string> prompt;       // -p
+  std::optional<std::string> file;         // -f; "-" is stdin
+  std::optional<std::int64_t> max_tokens;  // -n; -1: until the end of the text
+  std::vector<std::string> stop;
+  bool chat = false;
+  std::string chat_template;  // empty: as the model says
+  std::optional<std::string> system;
+  bool no_bos = false;
+  bool no_special = false;
+  bool logits_hash = false;
+  bool json = false;
+  std::string report;  // empty: none
+  // ppl
+  std::int64_t chunks = 0;  // 0: all
+  bool stream = false;
+  std::int64_t bucket = 1024;
+  // bench
+  std::int64_t bench_prompt = 512;
+  std::int64_t bench_tokens = 64;
+  std::vector<std::int64_t> depths = {0};
+  int repetitions = 3;
+  // logits
+  std::string out;
+  bool all_positions = false;
+};
+
+// Throws Error(invalid_argument) that names the flag, what is wrong and what would be right.
+Arguments parse_arguments(const std::vector<std::string>& words);
+
+}  // namespace kvtide

@@ -1,0 +1,234 @@
+// kvtide chat: a conversation over several turns. The KV memory of earlier turns is kept: a turn reads only
+// what is new.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/answer.h"
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+#include "cli/interrupt.h"
+#include "cli/nearest.h"
+#include "cli/opening.h"
+#include "cli/output_file.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+// Lines of stdin, one after another.
+class Lines {
+ public:
+  // nullopt at the end. Throws Error: io, cancelled (Ctrl-C).
+  std::optional<std::string> next() {
+    for (;;) {
+      const std::size_t end = pending_.find('\n');
+      if (end != pending_.npos || (at_end_ && !pending_.empty())) {
+        std::string line = pending_.substr(0, end);
+        pending_.erase(0, end == pending_.npos ? end : end + 1);
+        if (line.ends_with('\r')) line.pop_back();
+        return line;
+      }
+      if (at_end_) return std::nullopt;
+      char piece[4096];
+      const ssize_t got = ::read(STDIN_FILENO, piece, sizeof piece);
+      stop_if_interrupted("stopped; the conversation ends here");
+      if (got < 0 && errno != EINTR)
+        throw Error(ErrorCode::io, cat("stdin: read failed: ", std::strerror(errno)));
+      if (got == 0) at_end_ = true;
+      if (got > 0) pending_.append(piece, static_cast<std::size_t>(got));
+    }
+  }
+
+ private:
+  std::string pending_;
+  bool at_end_ = false;
+};
+
+class Conversation {
+ public:
+  Conversation(const Arguments& arguments, OpenModel& open)
+      : arguments_(arguments),
+        open_(open),
+        template_(choose_template(open.model, arguments)),
+        options_(answer_options(arguments, -1)),
+        guard_(open.session) {
+    end_answers_as(template_, open.model.tokenizer(), options_);
+    clear();
+  }
+
+  // Forgets all turns, and with them their memory.
+  void clear() {
+    messages_.clear();
+    if (arguments_.system) messages_.push_back({"system", *arguments_.system});
+    forget_memory();
+  }
+
+  // One turn. Failures that leave the conversation usable are said, and remembered as the exit status.
+  void turn(const std::string& text) {
+    messages_.push_back({"user", text});
+    try {
+      answer_last();
+    } catch (const Error& error) {
+      messages_.pop_back();
+      if (error.code() == ErrorCode::cancelled) {
+        // The memory may hold half a message now, which no template can go on from.
+        forget_memory();
+        forget_interrupt();
+        say(cat("Ctrl-C, ", error.message(),
+                " of your message; it was dropped, and what came before will be read again"));
+      } else if (error.code() == ErrorCode::context_full || error.code() == ErrorCode::bad_text) {
+        say(cat(
+            "kvtide: ", error.message(),
+            error.code() == ErrorCode::context_full ? "; /clear starts anew" : "; the message was dropped"));
+        if (status_ == kExitFine) status_ = exit_status(error.code());
+      } else {
+        throw;
+      }
+    }
+  }
+
+  RunReport& report() { return report_; }
+  int status() const { return status_; }
+
+ private:
+  void forget_memory() {
+    open_.session.clear();
+    read_ = 0;
+    history_.clear();
+  }
+
+  std::vector<TokenId> new_tokens() const {
+    const RenderOptions render{.first = read_};
+    EncodeOptions encode;
+    encode.continues = read_ > 0;
+    const std::vector<TextSegment> segments = template_.render(messages_, render);
+    return open_.model.tokenizer().encode(segments, encode);
+  }
+
+  void answer_last() {
+    options_.start = std::chrono::steady_clock::now();
+    options_.history = history_;
+    const std::vector<TokenId> prompt = new_tokens();
+    const Answer result = answer(open_.session, guard_, prompt, options_);
+    write_result("\n");
+    const Generated& generated = result.generated;
+    messages_.push_back({"assistant", generated.text});
+    read_ = messages_.size();
+    history_.insert(history_.end(), prompt.begin(), prompt.end());
+    history_.insert(history_.end(), generated.tokens.begin(), generated.tokens.end());
+    if (result.hash) report_.logits_hash = options_.hash_seed = *result.hash;
+    add_to_report(result);
+    say_figures(result.figures);
+    if (generated.reason == StopReason::cancelled) {
+      forget_interrupt();
+      say("Ctrl-C, the answer was cut short; what was written of it is kept");
+    }
+    if (generated.reason == StopReason::context_full) {
+      say(cat("kvtide: the context of ", count_text(open_.session.context()),
+              " tokens is full and the answer ends here; /clear starts anew, -c gives more room"));
+      if (status_ == kExitFine) status_ = exit_status(ErrorCode::context_full);
+    }
+  }
+
+  void add_to_report(const Answer& result) {
+    const TurnFigures& turn = result.figures;
+    TurnFigures& sum = report_.figures;
+    sum.prefill_tokens += turn.prefill_tokens;
+    sum.prefill_seconds += turn.prefill_seconds;
+    sum.decode_tokens += turn.decode_tokens;
+    sum.decode_seconds += turn.decode_seconds;
+    if (!sum.ttft_seconds) sum.ttft_seconds = turn.ttft_seconds;
+    sum.stop_reason = turn.stop_reason;
+    report_.turns.push_back(turn);
+    report_.tokens.insert(report_.tokens.end(), result.generated.tokens.begin(),
+                          result.generated.tokens.end());
+    report_.text += cat(report_.text.empty() ? "" : "\n", result.generated.text);
+  }
+
+  void say_figures(const TurnFigures& turn) const {
+    say(cat("[read ", count_text(turn.prefill_tokens), " new tokens at ", number_text(turn.prefill_rate(), 1),
+            " tok/s, wrote ", count_text(turn.decode_tokens), " at ", number_text(turn.decode_rate(), 1),
+            " tok/s; holds ", count_text(open_.session.position()), " of ",
+            count_text(open_.session.context()), ", KV ", bytes_text(open_.session.memory().kv), "]"));
+  }
+
+  const Arguments& arguments_;
+  OpenModel& open_;
+  ChatTemplate template_;
+  AnswerOptions options_;
+  ContextGuard guard_;
+  std::vector<ChatMessage> messages_;
+  std::size_t read_ = 0;          // messages whose text is in the memory
+  std::vector<TokenId> history_;  // what the session holds
+  RunReport report_;
+  int status_ = kExitFine;
+};
+
+// True when the line was a command; `done` when it was the last.
+bool obey(const std::string& line, Conversation& conversation, bool& done) {
+  if (!line.starts_with('/')) return false;
+  static constexpr std::string_view kKnown[] = {"/exit", "/clear", "/help"};
+  if (line == "/exit") {
+    done = true;
+  } else if (line == "/clear") {
+    conversation.clear();
+    say("the conversation starts anew");
+  } else if (line == "/help") {
+    say("/clear forgets the conversation, /exit or Ctrl-D ends it; Ctrl-C cuts an answer short");
+  } else {
+    const std::string_view meant = nearest(line, kKnown);
+    say(cat("there is no ", quoted(line),
+            meant.empty() ? "; there are /exit, /clear and /help" : "; did you mean ", meant,
+            meant.empty() ? "" : "?"));
+  }
+  return true;
+}
+
+}  // namespace
+
+int chat_command(const Arguments& arguments) {
+  if (!arguments.report.empty()) OutputFile::check(arguments.report);
+  OpenModel open(arguments, arguments.session.context);
+  Conversation conversation(arguments, open);
+  say(cat(open.headline(), stdin_is_terminal() ? "; /help lists commands" : ""));
+  const bool shows_prompt = stdin_is_terminal() && ::isatty(STDERR_FILENO) == 1;
+
+  int status = kExitFine;
+  try {
+    Lines lines;
+    for (bool done = false; !done;) {
+      if (shows_prompt) prompt_on_terminal("> ");
+      const auto line = lines.next();
+      if (!line) break;
+      if (line->find_first_not_of(" \t") == line->npos || obey(*line, conversation, done)) continue;
+      conversation.turn(*line);
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::cancelled) throw;
+    say(cat("kvtide: Ctrl-C, ", error.message()));
+    status = exit_status(error.code());
+  }
+  if (status == kExitFine) status = conversation.status();
+
+  RunReport& report = conversation.report();
+  report.load_seconds = open.load_seconds;
+  if (report.turns.empty()) report.figures.stop_reason = "not_started";
+  read_session(report, open.session);
+  print_report(report, open.session, false);
+  if (!arguments.report.empty()) {
+    OutputFile file(arguments.report);
+    file.write(report_json(report, open.session).text() + "\n");
+    file.commit();
+  }
+  return status;
+}
+
+}  // namespace kvtide

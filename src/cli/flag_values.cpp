@@ -1,0 +1,62 @@
+#include "cli/flag_values.h"
+
+#include <charconv>
+#include <system_error>
+
+#include "base/text.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+// True when the whole text is a number in [low, high]; NaN never is.
+template <class T>
+bool read_number(std::string_view text, T low, T high, T& value) {
+  const char* end = text.data() + text.size();
+  const auto [stopped, failure] = std::from_chars(text.data(), end, value);
+  return failure == std::errc() && stopped == end && value >= low && value <= high;
+}
+
+[[noreturn]] void refuse(const Given& given, std::string_view what, std::string_view wanted) {
+  throw Error(ErrorCode::invalid_argument,
+              cat(given.flag, ": ", what, " must be ", wanted, ", not ", quoted(given.value)));
+}
+
+}  // namespace
+
+std::int64_t whole(const Given& given, std::string_view what, std::int64_t low, std::int64_t high) {
+  std::int64_t value = 0;
+  if (!read_number(given.value, low, high, value))
+    refuse(given, what, cat("a whole number from ", low, " to ", high));
+  return value;
+}
+
+float real(const Given& given, std::string_view what, float low, float high) {
+  float value = 0.0f;
+  if (!read_number(given.value, low, high, value))
+    refuse(given, what, cat("a number from ", low, " to ", high));
+  return value;
+}
+
+std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, std::int64_t low,
+                                     std::int64_t high) {
+  std::vector<std::int64_t> values;
+  std::string_view rest = given.value;
+  for (;;) {
+    const std::size_t comma = rest.find(',');
+    std::int64_t value = 0;
+    if (!read_number(rest.substr(0, comma), low, high, value))
+      refuse(given, what, cat("whole numbers from ", low, " to ", high, " with commas between them"));
+    values.push_back(value);
+    if (comma == rest.npos) return values;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+KvType kv_type(const Given& given) {
+  if (given.value == "f16") return KvType::f16;
+  if (given.value == "f32") return KvType::f32;
+  refuse(given, "the type of the KV memory", "f16 or f32");
+}
+
+}  // namespace kvtide

@@ -1,0 +1,18 @@
+// flag_values.h: values of flags as numbers, with a message that says what would be right.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cli/flags.h"
+
+namespace kvtide {
+
+// Throw Error(invalid_argument): "-t: the number of threads must be a whole number from 1 to 256, not '0'".
+std::int64_t whole(const Given& given, std::string_view what, std::int64_t low, std::int64_t high);
+float real(const Given& given, std::string_view what, float low, float high);
+std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, std::int64_t low,
+                                     std::int64_t high);
+KvType kv_type(const Given& given);
+
+}  // namespace kvtide

@@ -1,0 +1,116 @@
+#include "cli/flags.h"
+
+#include <random>
+
+#include "cli/flag_values.h"
+
+namespace kvtide {
+namespace {
+
+using A = Arguments;
+using G = Given;
+
+constexpr unsigned kRun = in(Command::run), kChat = in(Command::chat), kPpl = in(Command::ppl),
+                   kBench = in(Command::bench), kInspect = in(Command::inspect),
+                   kTokenize = in(Command::tokenize), kLogits = in(Command::logits);
+constexpr unsigned kAnswers = kRun | kChat;
+constexpr unsigned kComputes = kAnswers | kPpl | kBench | kLogits;
+constexpr unsigned kEncodes = kRun | kTokenize | kLogits;
+constexpr unsigned kAny = kComputes | kInspect | kTokenize;
+
+constexpr std::int64_t kMany = std::int64_t{1} << 31;
+
+std::uint64_t seed_of(const Given& given) {
+  const std::int64_t seed = whole(given, "the seed", -1, INT64_MAX);
+  return seed >= 0 ? static_cast<std::uint64_t>(seed) : std::random_device()();
+}
+
+constexpr Flag kFlags[] = {
+    {"-m", "--model", "FILE", "the model, a GGUF file; of a split model the first part", kAny,
+     [](A& a, const G& g) { a.model = g.value; }},
+    {"-p", "--prompt", "TEXT", "the prompt; with -f the question about that document", kEncodes,
+     [](A& a, const G& g) { a.prompt = g.value; }},
+    {"-f", "--file", "FILE", "read the text from a file; - is stdin, also used without -p and -f",
+     kEncodes | kPpl | kBench, [](A& a, const G& g) { a.file = g.value; }},
+    {"-p", "--system", "TEXT", "the system message", kChat, [](A& a, const G& g) { a.system = g.value; }},
+    {"", "--system", "TEXT", "the system message, with --chat", kRun,
+     [](A& a, const G& g) { a.system = g.value; }},
+    {"-n", "--predict", "N", "tokens to write at most [run 256, chat -1]; -1: until the end of the text",
+     kAnswers, [](A& a, const G& g) { a.max_tokens = whole(g, "the number of tokens to write", -1, kMany); }},
+    {"-c", "--ctx-size", "N", "tokens of context [as the model was trained]; for ppl: of a chunk [512]",
+     kComputes & ~kBench, [](A& a, const G& g) { a.session.context = whole(g, "the context", 1, kMany); }},
+    {"", "--chat", "", "put the prompt into the model's chat template, as one user turn", kRun,
+     [](A& a, const G&) { a.chat = true; }},
+    {"", "--chat-template", "NAME", "chatml, llama-3, gemma or mistral-instruct [as the model says]",
+     kAnswers, [](A& a, const G& g) { a.chat_template = g.value; }},
+    {"", "--stop", "TEXT", "end the answer before this text; may be repeated", kAnswers,
+     [](A& a, const G& g) { a.stop.push_back(g.value); }},
+    {"", "--temp", "X", "temperature [0]; 0: always the most likely token", kAnswers,
+     [](A& a, const G& g) { a.sampler.temperature = real(g, "the temperature", 0.0f, 1e6f); }},
+    {"", "--top-k", "N", "choose among the N most likely tokens [40]; 0: all", kAnswers,
+     [](A& a, const G& g) { a.sampler.top_k = static_cast<int>(whole(g, "top-k", 0, INT32_MAX)); }},
+    {"", "--top-p", "X", "choose among the tokens that share this much probability [0.95]; 1: all", kAnswers,
+     [](A& a, const G& g) { a.sampler.top_p = real(g, "top-p", 1e-6f, 1.0f); }},
+    {"", "--min-p", "X", "drop tokens below this share of the most likely one's probability [0.05]", kAnswers,
+     [](A& a, const G& g) { a.sampler.min_p = real(g, "min-p", 0.0f, 1.0f); }},
+    {"", "--repeat-penalty", "X", "make recent tokens less likely [1: off]", kAnswers,
+     [](A& a, const G& g) { a.sampler.repeat_penalty = real(g, "the repeat penalty", 0.01f, 1000.0f); }},
+    {"", "--repeat-last-n", "N", "how many tokens the penalty looks back at [64]", kAnswers,
+     [](A& a, const G& g) {
+       a.sampler.repeat_last = static_cast<int>(whole(g, "the reach of the repeat penalty", 0, INT32_MAX));
+     }},
+    {"-s", "--seed", "N", "of the random choices [0]; -1: another one each time", kAnswers,
+     [](A& a, const G& g) { a.sampler.seed = seed_of(g); }},
+    {"", "--exact", "", "f32 activations instead of 8-bit ones: slower, nearer to the ideal", kComputes,
+     [](A& a, const G&) { a.session.exact = true; }},
+    {"-ctk", "--cache-type-k", "TYPE", "keys of the KV memory: f16 or f32 [f16]", kComputes,
+     [](A& a, const G& g) { a.session.key_type = kv_type(g); }},
+    {"-ctv", "--cache-type-v", "TYPE", "values of the KV memory: f16 or f32 [f16]", kComputes,
+     [](A& a, const G& g) { a.session.value_type = kv_type(g); }},
+    {"", "--no-bos", "", "do not begin with the vocabulary's start token", kEncodes,
+     [](A& a, const G&) { a.no_bos = true; }},
+    {"", "--no-special", "", "markers such as <|im_end|> in the text are plain text", kEncodes,
+     [](A& a, const G&) { a.no_special = true; }},
+    {"", "--chunks", "N", "chunks to read at most [all]", kPpl,
+     [](A& a, const G& g) { a.chunks = whole(g, "the number of chunks", 1, kMany); }},
+    {"", "--stream", "", "one pass through the live memory, every token scored; -c: how many", kPpl,
+     [](A& a, const G&) { a.stream = true; }},
+    {"", "--bucket", "N", "positions per line of --stream [1024]", kPpl,
+     [](A& a, const G& g) { a.bucket = whole(g, "the size of a bucket", 1, kMany); }},
+    {"-p", "--n-prompt", "N", "tokens to read at once [512]; 0: do not measure reading", kBench,
+     [](A& a, const G& g) { a.bench_prompt = whole(g, "the number of tokens to read", 0, kMany); }},
+    {"-n", "--n-gen", "N", "tokens to write one by one [64]; 0: do not measure writing", kBench,
+     [](A& a, const G& g) { a.bench_tokens = whole(g, "the number of tokens to write", 0, kMany); }},
+    {"-d", "--n-depth", "LIST", "tokens held before measuring, for instance 0,4096 [0]", kBench,
+     [](A& a, const G& g) { a.depths = whole_list(g, "depths", 0, kMany); }},
+    {"-r", "--repetitions", "N", "the median of so many runs [3]", kBench,
+     [](A& a, const G& g) {
+       a.repetitions = static_cast<int>(whole(g, "the number of repetitions", 1, 1000));
+     }},
+    {"", "--all", "", "logits of every position [last only]", kLogits,
+     [](A& a, const G&) { a.all_positions = true; }},
+    {"-o", "--out", "FILE", "the .npy file to write", kLogits, [](A& a, const G& g) { a.out = g.value; }},
+    {"", "--json", "", "print JSON", kPpl | kBench | kInspect | kTokenize,
+     [](A& a, const G&) { a.json = true; }},
+    {"", "--report", "FILE", "write the figures of the run as JSON", kAnswers,
+     [](A& a, const G& g) { a.report = g.value; }},
+    {"", "--logits-hash", "", "print a hash of all logits used, to compare runs bit for bit", kRun,
+     [](A& a, const G&) { a.logits_hash = true; }},
+    {"-t", "--threads", "N", "changes speed only [as many as the machine has]", kComputes,
+     [](A& a, const G& g) {
+       a.session.threads = a.loading.threads = static_cast<int>(whole(g, "the number of threads", 1, 256));
+     }},
+    {"", "--prefill-chunk", "N", "tokens per forward pass while reading, changes speed only [512]", kComputes,
+     [](A& a, const G& g) { a.session.prefill_chunk = whole(g, "the prefill chunk", 1, 65536); }},
+    {"", "--kernels", "NAME", "avx512, avx2 or scalar [the best there is], changes speed only", kComputes,
+     [](A& a, const G& g) { a.session.kernels = g.value; }},
+    {"", "--no-mmap", "", "copy the file into memory instead of mapping it", kAny,
+     [](A& a, const G&) { a.loading.map_file = false; }},
+    {"-h", "--help", "", "show this", kAny, [](A& a, const G&) { a.help = true; }},
+};
+
+}  // namespace
+
+std::span<const Flag> all_flags() { return kFlags; }
+
+}  // namespace kvtide

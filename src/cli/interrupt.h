@@ -1,0 +1,20 @@
+// interrupt.h: Ctrl-C. The first asks the program to stop at the next safe point, the second ends it at once.
+//
+// Thread rules: install once, from main; interrupted() from any thread. The flag is the one mutable global of
+// the program: a signal handler has no other way to speak.
+#pragma once
+
+namespace kvtide {
+
+// Reading from a terminal is interrupted too (no SA_RESTART). A closed stdout becomes a write error, not a
+// signal.
+void install_interrupt_handler();
+
+bool interrupted() noexcept;
+// Takes the request back, and makes Ctrl-C ask again: a chat goes on after an answer that was cut short.
+void forget_interrupt() noexcept;
+
+// Throws Error(cancelled) with `what` when Ctrl-C was pressed.
+void stop_if_interrupted(const char* what);
+
+}  // namespace kvtide

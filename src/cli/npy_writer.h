@@ -1,0 +1,26 @@
+// npy_writer.h: an array of float32 as a NumPy file (format version 1.0, little endian, C order), row after
+// row.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/output_file.h"
+
+namespace kvtide {
+
+class NpyWriter {
+ public:
+  NpyWriter(const std::string& path, const std::vector<std::int64_t>& shape);
+  void add(std::span<const float> values);
+  // Throws Error(io). All elements of the shape must have been added.
+  void commit();
+
+ private:
+  OutputFile file_;
+  std::int64_t missing_ = 1;  // elements that the shape promises and nobody has added
+};
+
+}  // namespace kvtide

@@ -1,0 +1,109 @@
+// kvtide ppl: how well a model predicts a text, in chunks (llama-perplexity's rule) or in one stream.
+#include <chrono>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+#include "cli/input_text.h"
+#include "cli/interrupt.h"
+#include "cli/json.h"
+#include "cli/opening.h"
+#include "cli/progress.h"
+#include "cli/terminal.h"
+#include "eval/perplexity.h"
+
+namespace kvtide {
+namespace {
+
+constexpr std::int64_t kDefaultChunk = 512;
+
+std::string score_text(const Perplexity& score) {
+  return cat("ppl ", number_text(score.ppl, 4), " +/- ", number_text(score.standard_error, 4), " over ",
+             count_text(score.tokens_scored), " tokens\n");
+}
+
+Json score_json(const Perplexity& score, double seconds) {
+  Json json = Json::object();
+  json.set("ppl", score.ppl)
+      .set("ppl_se", score.standard_error)
+      .set("tokens_scored", score.tokens_scored)
+      .set("chunks", Json::array(score.running))
+      .set("seconds", seconds);
+  return json;
+}
+
+void print_chunks(const Arguments& arguments, const Perplexity& score, double seconds) {
+  if (arguments.json) return write_result(score_json(score, seconds).text() + "\n");
+  std::string text;
+  for (std::size_t i = 0; i < score.running.size(); ++i)
+    text += cat("[", i + 1, "] ", number_text(score.running[i], 4), "\n");
+  write_result(text + score_text(score));
+}
+
+void print_stream(const Arguments& arguments, const StreamedPerplexity& score, double seconds) {
+  if (arguments.json) {
+    Json buckets = Json::array();
+    for (const DepthBucket& bucket : score.buckets) {
+      Json item = Json::object();
+      item.set("first", bucket.first)
+          .set("last", bucket.last)
+          .set("ppl", bucket.ppl)
+          .set("ppl_se", bucket.standard_error)
+          .set("tokens_scored", bucket.tokens);
+      buckets.push(std::move(item));
+    }
+    return write_result(score_json(score.overall, seconds).set("buckets", std::move(buckets)).text() + "\n");
+  }
+  std::string text;
+  for (const DepthBucket& bucket : score.buckets)
+    text += cat("positions ", count_text(bucket.first), " to ", count_text(bucket.last - 1), ": ppl ",
+                number_text(bucket.ppl, 4), " +/- ", number_text(bucket.standard_error, 4), "\n");
+  write_result(text + score_text(score.overall));
+}
+
+}  // namespace
+
+int ppl_command(const Arguments& arguments) {
+  const InputText input = read_text_file(*arguments.file);
+  const std::int64_t context = arguments.session.context != 0 ? arguments.session.context
+                               : arguments.stream             ? 0
+                                                              : kDefaultChunk;
+  OpenModel open(arguments, context);
+  Session& session = open.session;
+
+  Arguments plain = arguments;
+  plain.no_special = true;  // markers in a text that is measured are text
+  std::vector<TokenId> tokens = encode_text(open.model.tokenizer(), input, plain);
+  const auto all = static_cast<std::int64_t>(tokens.size());
+  if (arguments.stream && all > session.context()) tokens.resize(static_cast<std::size_t>(session.context()));
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  ContextGuard(session).before_reading(std::min(count, session.context()));
+  const auto announce = [&] {
+    say(open.headline());
+    if (count < all)
+      say(cat("scoring the first ", count_text(count), " of ", count_text(all), " tokens (-c)"));
+  };
+
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  Progress progress("scoring", session);
+  bool announced = false;
+  const auto show = [&](const PerplexityProgress& at) {
+    if (!announced) announce();  // after the first chunk: the text was not refused
+    announced = true;
+    progress.update(at.done, at.total, cat("ppl ", number_text(at.ppl, 3)));
+    return !interrupted() || at.done == at.total;
+  };
+  if (arguments.stream) {
+    const StreamedPerplexity score = perplexity_by_depth(session, tokens, arguments.bucket, show);
+    print_stream(arguments, score, seconds());
+  } else {
+    const Perplexity score = perplexity_by_chunks(session, tokens, session.context(), arguments.chunks, show);
+    print_chunks(arguments, score, seconds());
+  }
+  return kExitFine;
+}
+
+}  // namespace kvtide

@@ -1,0 +1,35 @@
+// progress.h: how far a long computation is: one line that is redrawn on a terminal, a plain line now and
+// then elsewhere.
+//
+// Ownership: wipes its line when it is destroyed. Thread rules: one at a time, from one thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "kvtide/session.h"
+
+namespace kvtide {
+
+class Progress {
+ public:
+  // `label` says what is done, in one word; the session's memory is shown.
+  Progress(std::string label, const Session& session);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // At most ten times per second on a terminal and every three seconds elsewhere; other calls cost nothing.
+  void update(std::int64_t done, std::int64_t total, std::string_view more = {});
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string label_;
+  const Session& session_;
+  bool redraws_;
+  bool drawn_ = false;
+  Clock::time_point start_, next_;
+};
+
+}  // namespace kvtide

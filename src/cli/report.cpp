@@ -1,0 +1,94 @@
+#include "cli/report.h"
+
+#include "base/text.h"
+#include "cli/terminal.h"
+
+namespace kvtide {
+namespace {
+
+Json rate_or_null(double rate) { return rate > 0.0 ? Json(rate) : Json(); }
+
+void set_figures(Json& json, const TurnFigures& figures) {
+  json.set("prefill_tokens", figures.prefill_tokens)
+      .set("prefill_tok_s", rate_or_null(figures.prefill_rate()))
+      .set("decode_tokens", figures.decode_tokens)
+      .set("decode_tok_s", rate_or_null(figures.decode_rate()))
+      .set("ttft_ms", figures.ttft_seconds ? Json(*figures.ttft_seconds * 1e3) : Json());
+}
+
+const char* name_of(KvType type) { return type == KvType::f16 ? "f16" : "f32"; }
+
+}  // namespace
+
+std::string hash_text(std::uint64_t hash) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text(16, '0');
+  for (std::size_t i = 16; i-- > 0; hash >>= 4) text[i] = kDigits[hash & 15];
+  return text;
+}
+
+void read_session(RunReport& report, const Session& session) {
+  report.context_tokens = session.position();
+  report.context_limit = session.context();
+  report.stated = session.memory();
+  report.measured = read_memory();
+}
+
+void print_report(const RunReport& report, const Session& session, bool with_hash) {
+  const TurnFigures& f = report.figures;
+  const auto line = [](std::string_view what, std::int64_t tokens, double seconds, double rate) {
+    return cat(what, count_text(tokens), " tokens in ", time_text(seconds), ", ", number_text(rate, 1),
+               " tok/s");
+  };
+  say(line("read     ", f.prefill_tokens, f.prefill_seconds, f.prefill_rate()));
+  say(line("wrote    ", f.decode_tokens, f.decode_seconds, f.decode_rate()) +
+      (f.ttft_seconds ? cat("; the first after ", time_text(*f.ttft_seconds)) : ""));
+  say(cat("holds    ", count_text(report.context_tokens), " of ", count_text(report.context_limit),
+          " tokens: KV ", bytes_text(report.stated.kv), " stated (", name_of(session.options().key_type),
+          " keys, ", name_of(session.options().value_type), " values)"));
+  say(cat("memory   weights ", bytes_text(report.stated.weights), " + KV + scratch ",
+          bytes_text(report.stated.scratch), " + program ", bytes_text(kRuntimeBytes), "; RSS ",
+          bytes_text(report.measured.rss), " measured, ", bytes_text(report.measured.anonymous),
+          " of it anonymous, peak ", bytes_text(report.measured.peak)));
+  std::string events;
+  for (const std::string& event : report.events) events += cat(events.empty() ? "" : "; ", event);
+  say(cat("events   ", events.empty() ? "none: every token that was read is still held" : events));
+  say(cat("stopped  ", f.stop_reason));
+  if (with_hash && report.logits_hash) say(cat("logits   hash ", hash_text(*report.logits_hash)));
+}
+
+Json report_json(const RunReport& report, const Session& session) {
+  Json json = Json::object();
+  set_figures(json, report.figures);
+  json.set("context_tokens", report.context_tokens)
+      .set("weights_bytes", report.stated.weights)
+      .set("kv_bytes", report.stated.kv)
+      .set("scratch_bytes", report.stated.scratch)
+      .set("runtime_bytes", kRuntimeBytes)
+      .set("rss_bytes", report.measured.rss)
+      .set("rss_anon_bytes", report.measured.anonymous)
+      .set("rss_peak_bytes", report.measured.peak)
+      .set("logits_hash", report.logits_hash ? Json(hash_text(*report.logits_hash)) : Json())
+      .set("tokens", Json::array(report.tokens))
+      .set("text", report.text)
+      .set("events", Json::array(report.events))
+      .set("stop_reason", report.figures.stop_reason)
+      .set("context_limit", report.context_limit)
+      .set("load_ms", report.load_seconds * 1e3)
+      .set("model", session.model().name())
+      .set("threads", session.options().threads)
+      .set("exact", session.options().exact);
+  if (!report.turns.empty()) {
+    Json turns = Json::array();
+    for (const TurnFigures& turn : report.turns) {
+      Json item = Json::object();
+      set_figures(item, turn);
+      item.set("stop_reason", turn.stop_reason);
+      turns.push(std::move(item));
+    }
+    json.set("turns", std::move(turns));
+  }
+  return json;
+}
+
+}  // namespace kvtide
