@@ -18,7 +18,8 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
 SANITIZED := base tensor formats hostile kernels text state
 
-.PHONY: help install build demo test test-release test-sanitized test-fuzz test-references check check-clang format clean
+.PHONY: help install build demo test test-release test-python test-sanitized test-fuzz test-references check \
+  check-clang format clean
 
 help:  ## show this list
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' Makefile | expand -t 26
@@ -39,7 +40,7 @@ demo:  ## let a real model read a real text and go on writing
 	@tools/fetch_text.sh $(TEXT)
 	build/kvtide run -m $(SMOLLM2) -f $(TEXT) -c 4096 -n 96
 
-test: test-release test-sanitized test-fuzz  ## every test: release, then sanitizers, then fuzzing
+test: test-release test-python test-sanitized test-fuzz  ## every test: release, Python, sanitizers, fuzzing
 
 test-release:
 	@tools/install.sh build test
@@ -47,6 +48,10 @@ test-release:
 	@cmake --build build/cmake
 	@ln -sfn cmake/kvtide build/kvtide
 	@ctest --test-dir build/cmake --output-on-failure --no-tests=error -j 2 --timeout 600 | tee build/ctest.log
+
+test-python:
+	@tools/install.sh build python
+	@tools/test_python.sh build/venv-python
 
 # One instrumented build serves both the tests and the fuzz targets.
 test-sanitized:

@@ -159,6 +159,16 @@ class House:
         if path.suffix != ".cpp":
             self.problem(path, line, f"<{target}>: third-party types stay inside a .cpp")
 
+    def check_bindings(self) -> None:
+        """The Python module is one user of the library among others: it sees the public headers and its own files."""
+        for path in sources(self.root, "python"):
+            code = without_comments(path.read_text(encoding="utf-8"), keep_strings=True)
+            for match in INCLUDE.finditer(code):
+                target = match.group(1)
+                if target and not target.startswith("kvtide/") and not (path.parent / target).is_file():
+                    line = code.count("\n", 0, match.start(1)) + 1
+                    self.problem(path, line, f'#include "{target}": python/ sees include/kvtide/ and its own files only')
+
     def check_cycles(self, graph: dict[Path, list[Path]]) -> None:
         done: set[Path] = set()
         for start in graph:
@@ -273,6 +283,7 @@ def main() -> int:
         return check_floors_test.main()
     house = House(options.root.resolve())
     house.check_includes()
+    house.check_bindings()
     house.check_words()
     house.check_lengths()
     house.check_public_headers(options.compiler)

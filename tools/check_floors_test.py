@@ -70,6 +70,14 @@ class Rules(unittest.TestCase):
         self.write("src/base/a.cpp", '#include "a.h"\n#include "base/b.h"\n')
         self.assertEqual(len(self.problems("includes")), 2)
 
+    def test_the_bindings_see_public_headers_and_their_own_files_only(self):
+        self.write("include/kvtide/types.h", "// types.h: x\n")
+        self.write("src/base/text.h", "// text.h: x\n")
+        self.write("python/native/own.h", "// own.h: x\n")
+        self.write("python/native/a.cpp", '#include "own.h"\n#include "kvtide/types.h"\n#include "base/text.h"\n')
+        (problem,) = self.problems("bindings")
+        self.assertTrue(problem.startswith("python/native/a.cpp:3: "), problem)
+
     def test_a_cycle_is_named_once_with_its_way_round(self):
         self.write("src/base/a.h", '// a.h: x\n#include "base/b.h"\n')
         self.write("src/base/b.h", '// b.h: x\n#include "base/a.h"\n')

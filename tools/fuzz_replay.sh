@@ -38,7 +38,7 @@ for i in "${!targets[@]}"; do
   mkdir -p "$corpus"
   folders=("$corpus")
   [ -d "fuzz/seeds/${names[$i]}" ] && folders+=("fuzz/seeds/${names[$i]}")
-  "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 \
+  "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 -max_len=65536 -print_final_stats=1 \
     -artifact_prefix="build/fuzz/${names[$i]}-" "${folders[@]}" >"build/fuzz/${names[$i]}.log" 2>&1 </dev/null &
   pids+=($!)
 done

@@ -28,7 +28,7 @@ class Sampler {
   // Throws Error(invalid_argument) for a value out of range (NaN included).
   explicit Sampler(const SamplerOptions& options);
   // The next token. Greedy ties go to the lower id. Throws Error(numeric) when the logits hold NaN or
-  // +infinity, or nothing but -infinity.
+  // +infinity, or nothing but -infinity; Error(invalid_argument) for a recent token that has no logit.
   TokenId pick(std::span<const float> logits, std::span<const TokenId> recent);
 
  private:

@@ -53,6 +53,9 @@ TokenId Sampler::pick(std::span<const float> logits, std::span<const TokenId> re
     const std::size_t last = std::min(recent.size(), static_cast<std::size_t>(options_.repeat_last));
     const auto newest = recent.subspan(recent.size() - last);
     for (const TokenId id : std::unordered_set<TokenId>(newest.begin(), newest.end())) {
+      if (id < 0 || static_cast<std::size_t>(id) >= all.size())
+        throw Error(ErrorCode::invalid_argument,
+                    cat("token id ", id, " among the recent tokens is outside the vocabulary of ", all.size()));
       float& logit = all[static_cast<std::size_t>(id)].logit;
       logit = logit > 0.0f ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
     }

@@ -1,5 +1,7 @@
 #include "kernels/kernels.h"
 
+#include <cpuid.h>
+
 #include "base/text.h"
 #include "kvtide/error.h"
 
@@ -10,9 +12,15 @@ const Kernels kScalar{"scalar", kMatmulScalar, kAttendScalar, kElementwiseScalar
 const Kernels kAvx2{"avx2", kMatmulAvx2, kAttendAvx2, kElementwiseAvx2, kProbeAvx2};
 const Kernels kAvx512{"avx512", kMatmulAvx512, kAttendAvx512, kElementwiseAvx512, kProbeAvx512};
 
+// clang 14 does not know "f16c" by name: bit 29 of ECX of leaf 1.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && ((c >> 29) & 1u) != 0;
+}
+
 bool has_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
-         __builtin_cpu_supports("bmi2");
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
+         has_f16c();
 }
 
 bool has_avx512() {
@@ -39,7 +47,8 @@ const Kernels& kernels_by_name(std::string_view isa) {
     if (isa == table->isa) return *table;
     known += cat(known.empty() ? "" : ", ", table->isa);
   }
-  throw Error(ErrorCode::unsupported, cat("no kernels named ", quoted(isa), " for this processor; it can run: ", known));
+  throw Error(ErrorCode::unsupported,
+              cat("no kernels named ", quoted(isa), " for this processor; it can run: ", known));
 }
 
 }  // namespace kvtide

@@ -13,6 +13,13 @@ namespace {
 
 constexpr std::int64_t kRowsPerItem = 8;  // rows of elementwise work per thread item
 
+void require_finite(std::span<const float> values, Pos first) {
+  for (const float value : values)
+    if (!(value - value == 0.0f))
+      throw Error(ErrorCode::numeric, cat("the activations at position ", first,
+                                          " or after are not finite: the model or its KV type cannot run this text"));
+}
+
 std::int64_t widest_row(const ModelConfig& c) {
   return std::max({c.width, c.hidden, static_cast<std::int64_t>(c.heads) * c.head_dim});
 }
@@ -88,11 +95,9 @@ class ForwardPass {
     norm(ws_.x_, weights_.output_norm(), count - wanted, count, ws_.normed_);
     const std::span<const float> hidden(ws_.normed_ + (count - wanted) * config_.width,
                                         static_cast<std::size_t>(wanted * config_.width));
-    for (const float value : hidden)
-      if (!(value - value == 0.0f))
-        throw Error(ErrorCode::numeric,
-                    cat("the activations at position ", step.first(),
-                        " or after are not finite: the model or its KV type cannot run this text"));
+    // Rows that nobody wants count, too: what they wrote into the memory would reach later tokens.
+    require_finite({ws_.x_, static_cast<std::size_t>(count * config_.width)}, step.first());
+    require_finite(hidden, step.first());
     step.commit();
     return hidden;
   }

@@ -68,9 +68,10 @@ VocabSpec read_vocab(const GgufFile& file) {
   spec.eot = read_id(file, "tokenizer.ggml.eot_token_id", size);
   spec.unk = read_id(file, "tokenizer.ggml.unknown_token_id", size);
   const bool sentencepiece = spec.kind == VocabSpec::Kind::sentencepiece;
-  // Files that say nothing follow their family: SentencePiece models begin with BOS and a space, byte-level
-  // BPE models with neither (Llama 3 excepted, whose files say so).
-  spec.add_bos = file.get_bool("tokenizer.ggml.add_bos_token").value_or(sentencepiece);
+  // Files that say nothing follow their family: SentencePiece models begin with BOS and a space, byte-level BPE models
+  // with neither, except Llama 3, which begins with BOS.
+  const bool llama3 = spec.pre == "llama-bpe" || spec.pre == "llama3" || spec.pre == "llama-v3";
+  spec.add_bos = file.get_bool("tokenizer.ggml.add_bos_token").value_or(sentencepiece || llama3);
   spec.add_eos = file.get_bool("tokenizer.ggml.add_eos_token").value_or(false);
   spec.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix").value_or(sentencepiece);
   return spec;

@@ -1,0 +1,89 @@
+"""Text to token ids and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Sequence
+
+from kvtide._arguments import token_ids, utf8, whole
+
+if TYPE_CHECKING:
+    from kvtide import _native
+
+
+class Tokenizer:
+    """The vocabulary of a model. Get it from ``Model.tokenizer``; usable from any thread."""
+
+    def __init__(self, native: _native.Model) -> None:
+        self._native = native
+
+    def encode(
+        self, text: str, *, add_bos: bool | None = None, special: bool = True, continues: bool = False
+    ) -> list[int]:
+        """Ids of a text.
+
+        ``add_bos``: put the beginning-of-text token in front; None: as the vocabulary says. ``special``: markers such
+        as ``<|im_start|>`` in the text become their token; False: they are plain text. ``continues``: the text goes
+        on behind other text, so nothing is put in front.
+        """
+        return self._native.encode(utf8(text), None if add_bos is None else bool(add_bos), bool(special), bool(continues))
+
+    def decode(self, tokens: Any, *, special: bool = False) -> str:
+        """Text of a sequence of ids. Bytes that are no valid UTF-8 come out as U+FFFD; ``special`` shows markers."""
+        return self.decode_bytes(tokens, special=special).decode(errors="replace")
+
+    def decode_bytes(self, tokens: Any, *, special: bool = False) -> bytes:
+        """The same, as the bytes that they are."""
+        return self._native.decode(token_ids(tokens).tolist(), bool(special))
+
+    def piece(self, token: int, *, special: bool = False) -> bytes:
+        """Bytes of one token, which may be part of a character."""
+        return self._native.piece(self._id(token), bool(special))
+
+    def find(self, token: str) -> int | None:
+        """Id of a token by its stored text, such as ``<|im_end|>``."""
+        return self._native.find(utf8(token, "token"))
+
+    def ends_text(self, token: int) -> bool:
+        """True for the tokens that end a text or a turn."""
+        return self._native.ends_text(self._id(token))
+
+    @property
+    def bos(self) -> int | None:
+        """The token that begins a text."""
+        return self._native.bos
+
+    @property
+    def eos(self) -> int | None:
+        """The token that ends a text."""
+        return self._native.eos
+
+    @property
+    def adds_bos(self) -> bool:
+        """Whether ``encode`` puts ``bos`` in front unless told otherwise."""
+        return self._native.adds_bos
+
+    def __len__(self) -> int:
+        return self._native.vocabulary
+
+    def __repr__(self) -> str:
+        return "<kvtide.Tokenizer, model closed>" if self._native.closed else f"<kvtide.Tokenizer: {len(self)} tokens>"
+
+    @staticmethod
+    def _id(token: int) -> int:
+        return whole(token, "token", -(2**31), 2**31 - 1)
+
+
+def messages_of(messages: Sequence[Any]) -> list[tuple[str, str]]:
+    """Pairs of role and content, from pairs or from dicts with these keys."""
+    from kvtide._arguments import string
+
+    if isinstance(messages, (str, bytes, dict)):
+        raise TypeError(f"messages must be a list of (role, content) or dicts, not {type(messages).__name__}")
+    pairs = []
+    for i, message in enumerate(messages):
+        try:
+            role, content = (message["role"], message["content"]) if isinstance(message, dict) else message
+        except (KeyError, TypeError, ValueError):
+            raise TypeError(f"messages[{i}] must be a (role, content) pair or a dict with these keys") from None
+        pairs.append((string(role, f"messages[{i}] role"), string(content, f"messages[{i}] content")))
+    return pairs

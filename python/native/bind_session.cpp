@@ -1,0 +1,110 @@
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <tuple>
+
+#include "kvtide/error.h"
+#include "session.h"
+
+namespace nb = nanobind;
+
+namespace kvtide::python {
+namespace {
+
+KvType kv_type(const char* what, const std::string& name) {
+  if (name == "f16") return KvType::f16;
+  if (name == "f32") return KvType::f32;
+  throw Error(ErrorCode::invalid_argument, std::string(what) + " must be 'f16' or 'f32', not '" + name + "'");
+}
+
+const char* kv_type_name(KvType type) { return type == KvType::f16 ? "f16" : "f32"; }
+
+void make_sampler(Sampler* self, float temperature, int top_k, float top_p, float min_p, float repeat_penalty,
+                  int repeat_last, std::uint64_t seed) {
+  new (self) Sampler({.temperature = temperature,
+                      .top_k = top_k,
+                      .top_p = top_p,
+                      .min_p = min_p,
+                      .repeat_penalty = repeat_penalty,
+                      .repeat_last = repeat_last,
+                      .seed = seed});
+}
+
+}  // namespace
+
+void bind_session(nb::module_& module) {
+  nb::class_<Sampler>(module, "Sampler", "Chooses tokens.")
+      .def("__init__", &make_sampler, nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
+           nb::arg("min_p"), nb::arg("repeat_penalty"), nb::arg("repeat_last"), nb::arg("seed"));
+  nb::class_<PySession>(module, "Session", "A text being read and continued; kvtide.Session wraps it.")
+      .def(
+          "__init__",
+          [](PySession* self, const PyModel& model, std::int64_t context, bool exact,
+             const std::string& key_type, const std::string& value_type, int threads,
+             std::int64_t prefill_chunk, const std::string& kernels) {
+            new (self) PySession(model, {.exact = exact,
+                                         .key_type = kv_type("key_type", key_type),
+                                         .value_type = kv_type("value_type", value_type),
+                                         .context = context,
+                                         .threads = threads,
+                                         .prefill_chunk = prefill_chunk,
+                                         .kernels = kernels});
+          },
+          nb::arg("model"), nb::arg("context"), nb::arg("exact"), nb::arg("key_type"), nb::arg("value_type"),
+          nb::arg("threads"), nb::arg("prefill_chunk"), nb::arg("kernels"))
+      .def("read", &PySession::read, nb::arg("ids").noconvert(), nb::arg("progress").none())
+      .def("read_logits", &PySession::read_logits, nb::arg("ids").noconvert(), nb::arg("rows").noconvert(),
+           nb::arg("progress").none())
+      .def("score", &PySession::score, nb::arg("ids").noconvert(), nb::arg("log_probabilities").noconvert(),
+           nb::arg("progress").none())
+      .def("advance", &PySession::advance, nb::arg("token"))
+      .def("logits", &PySession::logits, nb::sig("def logits(self) -> numpy.typing.NDArray[numpy.float32]"))
+      .def("pick", &PySession::pick, nb::arg("sampler"), nb::arg("recent"))
+      .def("log_probability", &PySession::log_probability, nb::arg("token"))
+      .def(
+          "generate",
+          [](PySession& self, std::int64_t max_tokens, const std::vector<std::string>& stop,
+             const std::vector<TokenId>& stop_tokens, const nb::dict& sampler,
+             const std::vector<TokenId>& history, const nb::object& on_text) {
+            GenerateOptions options;
+            options.max_tokens = max_tokens;
+            options.stop = stop;
+            options.stop_tokens = stop_tokens;
+            options.history = history;
+            options.sampler = {.temperature = nb::cast<float>(sampler["temperature"]),
+                               .top_k = nb::cast<int>(sampler["top_k"]),
+                               .top_p = nb::cast<float>(sampler["top_p"]),
+                               .min_p = nb::cast<float>(sampler["min_p"]),
+                               .repeat_penalty = nb::cast<float>(sampler["repeat_penalty"]),
+                               .repeat_last = nb::cast<int>(sampler["repeat_last"]),
+                               .seed = nb::cast<std::uint64_t>(sampler["seed"])};
+            const Generated out = self.generate(std::move(options), on_text);
+            return std::make_tuple(out.tokens, out.text, std::string(stop_reason_name(out.reason)));
+          },
+          nb::arg("max_tokens"), nb::arg("stop"), nb::arg("stop_tokens"), nb::arg("sampler"),
+          nb::arg("history"), nb::arg("on_text").none())
+      .def("clear", &PySession::clear)
+      .def("close", &PySession::close)
+      .def("cancel", &PySession::cancel)
+      .def_prop_ro("closed", &PySession::closed)
+      .def_prop_ro("busy", &PySession::busy)
+      .def_prop_ro("cancels", &PySession::cancels)
+      .def_prop_ro("changes", &PySession::changes)
+      .def_prop_ro("position", &PySession::position)
+      .def_prop_ro("memory",
+                   [](const PySession& self) {
+                     const MemoryUse& use = self.memory();
+                     return std::make_tuple(use.weights, use.kv, use.scratch);
+                   })
+      .def_prop_ro("context", [](const PySession& self) { return self.options().context; })
+      .def_prop_ro("exact", [](const PySession& self) { return self.options().exact; })
+      .def_prop_ro("threads", [](const PySession& self) { return self.options().threads; })
+      .def_prop_ro("prefill_chunk", [](const PySession& self) { return self.options().prefill_chunk; })
+      .def_prop_ro("key_type", [](const PySession& self) { return kv_type_name(self.options().key_type); })
+      .def_prop_ro("value_type",
+                   [](const PySession& self) { return kv_type_name(self.options().value_type); });
+}
+
+}  // namespace kvtide::python

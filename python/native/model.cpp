@@ -1,0 +1,125 @@
+#include "model.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kvtide/chat.h"
+#include "misuse.h"
+#include "running.h"
+
+namespace nb = nanobind;
+
+namespace kvtide::python {
+namespace {
+
+using Messages = std::vector<std::pair<std::string, std::string>>;  // role, content
+
+std::string_view view(const nb::bytes& bytes) {
+  return {static_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
+
+std::vector<TokenId> encode(const PyModel& self, const nb::bytes& text, std::optional<bool> add_bos,
+                            bool special, bool continues) {
+  const auto model = self.open();
+  const std::string copy(view(text));
+  const EncodeOptions options{.add_bos = add_bos, .parse_special = special, .continues = continues};
+  const Running running;
+  const nb::gil_scoped_release others_run;
+  return model->tokenizer().encode(copy, options);
+}
+
+// Every field of RenderOptions and the template's name; empty: the model's own.
+std::vector<TokenId> encode_chat(const PyModel& self, const Messages& messages, const std::string& name,
+                                 std::size_t first, bool answer_ended, bool open_answer, bool continues) {
+  const auto model = self.open();
+  const auto chat =
+      name.empty() ? ChatTemplate::recognise(model->chat_template()) : ChatTemplate::named(name);
+  std::vector<ChatMessage> conversation;
+  for (const auto& [role, content] : messages) conversation.push_back({role, content});
+  const auto segments =
+      chat.render(conversation, {.first = first, .answer_ended = answer_ended, .open_answer = open_answer});
+  EncodeOptions options;
+  options.continues = continues;
+  const Running running;
+  const nb::gil_scoped_release others_run;
+  return model->tokenizer().encode(segments, options);
+}
+
+}  // namespace
+
+PyModel::PyModel(const std::string& path, int threads, bool map_file) {
+  const Running running;
+  const nb::gil_scoped_release others_run;
+  model_ = std::make_shared<const Model>(path, ModelOptions{.threads = threads, .map_file = map_file});
+}
+
+std::shared_ptr<const Model> PyModel::open() const {
+  if (!model_) throw Misuse("closed", "this model was closed");
+  return model_;
+}
+
+void bind_model(nb::module_& module) {
+  nb::class_<PyModel>(module, "Model", "A loaded model; kvtide.Model wraps it.")
+      .def(
+          "__init__",
+          [](PyModel* self, const nb::bytes& path, int threads, bool map_file) {
+            new (self) PyModel(std::string(view(path)), threads, map_file);
+          },
+          nb::arg("path"), nb::arg("threads"), nb::arg("map_file"))
+      .def("close", &PyModel::close)
+      .def_prop_ro("closed", &PyModel::closed)
+      .def_prop_ro("path", [](const PyModel& self) { return bytes_of(self.open()->path()); })
+      .def_prop_ro("name", [](const PyModel& self) { return bytes_of(self.open()->name()); })
+      .def_prop_ro("architecture", [](const PyModel& self) { return self.open()->architecture(); })
+      .def_prop_ro("context_length", [](const PyModel& self) { return self.open()->context_length(); })
+      .def_prop_ro("vocabulary", [](const PyModel& self) { return self.open()->vocabulary(); })
+      .def_prop_ro("parameters", [](const PyModel& self) { return self.open()->parameters(); })
+      .def_prop_ro("layers", [](const PyModel& self) { return self.open()->layers(); })
+      .def_prop_ro("weights_bytes", [](const PyModel& self) { return self.open()->weights_bytes(); })
+      .def_prop_ro("vocabulary_bytes", [](const PyModel& self) { return self.open()->vocabulary_bytes(); })
+      .def_prop_ro("chat_template",
+                   [](const PyModel& self) { return bytes_of(self.open()->chat_template()); })
+      .def("encode", &encode, nb::arg("text"), nb::arg("add_bos").none(), nb::arg("special"),
+           nb::arg("continues"))
+      .def("encode_chat", &encode_chat, nb::arg("messages"), nb::arg("template"), nb::arg("first"),
+           nb::arg("answer_ended"), nb::arg("open_answer"), nb::arg("continues"))
+      .def(
+          "decode",
+          [](const PyModel& self, const std::vector<TokenId>& ids, bool special) {
+            return bytes_of(self.open()->tokenizer().decode(ids, special));
+          },
+          nb::arg("ids"), nb::arg("special"))
+      .def(
+          "piece",
+          [](const PyModel& self, TokenId id, bool special) {
+            return bytes_of(self.open()->tokenizer().piece(id, special));
+          },
+          nb::arg("id"), nb::arg("special"))
+      .def(
+          "find",
+          [](const PyModel& self, const nb::bytes& token) {
+            return self.open()->tokenizer().find(view(token));
+          },
+          nb::arg("token"))
+      .def_prop_ro("bos", [](const PyModel& self) { return self.open()->tokenizer().bos(); })
+      .def_prop_ro("eos", [](const PyModel& self) { return self.open()->tokenizer().eos(); })
+      .def_prop_ro("adds_bos", [](const PyModel& self) { return self.open()->tokenizer().adds_bos(); })
+      .def(
+          "ends_text", [](const PyModel& self, TokenId id) { return self.open()->tokenizer().ends_text(id); },
+          nb::arg("id"));
+  module.def("chat_template_names", [] {
+    std::vector<std::string> names;
+    for (const std::string_view name : ChatTemplate::names()) names.emplace_back(name);
+    return names;
+  });
+}
+
+}  // namespace kvtide::python

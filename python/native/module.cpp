@@ -1,0 +1,60 @@
+// module.cpp: kvtide._native, the thin part of the Python package. Its public face is python/kvtide/*.py,
+// which checks arguments and speaks Python; what is here assumes arguments of the right type and never
+// crashes on wrong values.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "kvtide/state_transition.h"
+#include "misuse.h"
+#include "model.h"
+#include "running.h"
+#include "session.h"
+
+namespace nb = nanobind;
+
+namespace kvtide::python {
+namespace {
+
+using ConstBytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void move_dense(const ConstBytes& source, std::vector<std::int64_t> source_shape, const Bytes& target,
+                std::vector<std::int64_t> target_shape, Pos position, const nb::bytes& pad,
+                bool target_is_padded) {
+  TransitionOptions options{.pad = std::vector<std::byte>(pad.size()), .target_is_padded = target_is_padded};
+  std::memcpy(options.pad.data(), pad.data(), pad.size());
+  const bool zeros =
+      std::all_of(options.pad.begin(), options.pad.end(), [](std::byte b) { return b == std::byte{0}; });
+  const DenseSource from{std::as_bytes(std::span(source.data(), source.size())), std::move(source_shape)};
+  const DenseTarget to{std::as_writable_bytes(std::span(target.data(), target.size())),
+                       std::move(target_shape)};
+  const Running running;
+  const nb::gil_scoped_release others_run;
+  // compact() takes targets of any length, transition() paddings of any value.
+  if (zeros)
+    compact(from, to, position, options);
+  else
+    transition(from, to, position, options);
+}
+
+}  // namespace
+}  // namespace kvtide::python
+
+NB_MODULE(_native, module) {
+  using namespace kvtide::python;
+  // What is alive when the interpreter exits was not leaked: its owner simply did not close it.
+  nb::set_leak_warnings(false);
+  bind_errors(module);
+  bind_running(module);
+  bind_model(module);
+  bind_session(module);
+  module.def("move_dense", &move_dense, nb::arg("source").noconvert(), nb::arg("source_shape"),
+             nb::arg("target").noconvert(), nb::arg("target_shape"), nb::arg("position"), nb::arg("pad"),
+             nb::arg("target_is_padded"), "Fills a dense array from another; see kvtide/state_transition.h.");
+}
