@@ -103,7 +103,7 @@ void LayerRows::drop(std::int64_t first, std::int64_t last) {
     std::int64_t back = std::max(piece.first == from ? extents_[piece.extent]->first() : from,
                                  from - 4096 / std::min(format_.key_bytes, format_.value_bytes) - 1);
     for (const Piece& other : kept)
-      if (other.extent == piece.extent) back = std::max(back, other.last);
+      if (other.extent == piece.extent && other.first < from) back = std::max(back, other.last);
     extents_[piece.extent]->release(back, to);
   }
   pieces_ = std::move(kept);
