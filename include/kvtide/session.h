@@ -71,8 +71,10 @@ class Session {
   // Logits after the last token read: [vocabulary]; empty before the first.
   std::span<const float> logits() const;
 
-  Pos position() const;          // tokens held
+  Pos position() const;          // tokens read
   std::int64_t context() const;  // tokens that fit
+  std::int64_t rows() const;     // tokens held: fewer than position() once a window has moved on
+  std::int64_t room() const;     // tokens that can still be read; a rolling session never fills up
   const Model& model() const;
   const SessionOptions& options() const;  // with the defaults filled in
   MemoryUse memory() const;

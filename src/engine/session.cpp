@@ -152,6 +152,8 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
 std::span<const float> Session::logits() const { return impl_->logits; }
 Pos Session::position() const { return impl_->state.position(); }
 std::int64_t Session::context() const { return impl_->state.capacity(); }
+std::int64_t Session::rows() const { return impl_->state.rows(); }
+std::int64_t Session::room() const { return impl_->state.room(); }
 const Model& Session::model() const { return *impl_->model; }
 const SessionOptions& Session::options() const { return impl_->options; }
 
@@ -179,7 +181,7 @@ TransitionPlan Session::plan(const Transition& transition) const { return impl_-
 TransitionRecord Session::apply(const Transition& transition) {
   Impl& s = *impl_;
   TransitionRecord record = s.state.apply(transition);
-  if (const auto* t = std::get_if<Truncate>(&transition); t != nullptr && record.rows_dropped > 0) {
+  if (const auto* t = std::get_if<Truncate>(&transition); t != nullptr && t->length < record.position) {
     s.read_tokens.resize(static_cast<std::size_t>(t->length));
     s.logits.clear();
   }
