@@ -55,8 +55,9 @@ struct GenerateOptions {
 };
 
 struct Generated {
-  std::vector<TokenId> tokens;  // without the token or string that stopped it
-  std::string text;
+  std::vector<TokenId>
+      tokens;        // without the end token that stopped it; tokens of a stop string are among them
+  std::string text;  // without the stop string
   StopReason reason = StopReason::max_tokens;
 };
 
