@@ -286,7 +286,7 @@ int chat_command(const Arguments& arguments) {
     }
   } catch (const Error& error) {
     if (error.code() != ErrorCode::cancelled) throw;
-    say(cat("kvtide: Ctrl-C, ", error.message()));
+    say(cat(shows_prompt ? "\n" : "", "kvtide: Ctrl-C, ", error.message()));
     status = exit_status(error.code());
   }
   if (status == kExitFine) status = conversation.status();

@@ -154,6 +154,12 @@ Json file_json(const GgufFile& file, const std::optional<ModelConfig>& config, c
   return result;
 }
 
+// A name as it is, but for what a terminal could take for a command.
+std::string shown(std::string_view name) {
+  const std::string in_quotes = quoted(name, 200);
+  return in_quotes.substr(1, in_quotes.size() - 2);
+}
+
 std::string column(std::string text, std::size_t width) {
   if (text.size() < width) text.resize(width, ' ');
   return text;
@@ -173,14 +179,14 @@ std::string file_text(const GgufFile& file, const std::optional<ModelConfig>& co
   std::string text = cat("GGUF version ", file.version(), ", ",
                          bytes_text(static_cast<std::int64_t>(file.file_bytes())), "\n\nMetadata\n");
   for (const auto& entry : file.metadata())
-    text += cat("  ", entry.key, " = ", value_text(entry.value), "\n");
+    text += cat("  ", shown(entry.key), " = ", value_text(entry.value), "\n");
   text += "\nTensors\n";
   for (const GgufTensor& tensor : file.tensors()) {
     std::string shape;
     for (const std::int64_t extent : tensor.shape) shape += cat(shape.empty() ? "" : " x ", extent);
-    text += cat("  ", column(std::string(tensor.name), 36), " ",
-                column(std::string(dtype_info(tensor.dtype).name), 7), column(shape, 20), " ",
-                bytes_text(static_cast<std::int64_t>(tensor.data.size())), "\n");
+    text +=
+        cat("  ", column(shown(tensor.name), 36), " ", column(std::string(dtype_info(tensor.dtype).name), 7),
+            column(shape, 20), " ", bytes_text(static_cast<std::int64_t>(tensor.data.size())), "\n");
   }
   const Totals totals = totals_of(file);
   text += cat("\nParameters: ", count_text(totals.parameters), " in ", file.tensors().size(), " tensors\n");

@@ -29,6 +29,7 @@ void install_interrupt_handler() {
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, nullptr);
+  ::sigaction(SIGXFSZ, &ignore, nullptr);
 }
 
 bool interrupted() noexcept { return asked_to_stop.load(std::memory_order_relaxed); }

@@ -6,8 +6,8 @@
 
 namespace kvtide {
 
-// Reading from a terminal is interrupted too (no SA_RESTART). A closed stdout becomes a write error, not a
-// signal.
+// Reading from a terminal is interrupted too (no SA_RESTART). A stdout that nobody reads any more and a file
+// that grows beyond its limit become write errors instead of signals.
 void install_interrupt_handler();
 
 bool interrupted() noexcept;

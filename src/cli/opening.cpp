@@ -31,11 +31,11 @@ std::string OpenModel::headline() const {
   const SessionOptions& o = session.options();
   const std::string words = memory_words(session);
   const char* kernels = o.kernels.empty() ? best_kernels().isa : o.kernels.c_str();
-  return cat(quoted(model.name()), ": ", model.architecture(), ", ",
-             number_text(static_cast<double>(model.parameters()) * 1e-6, 1), " M parameters, ",
-             bytes_text(model.weights_bytes()), " of weights, loaded in ", time_text(load_seconds), "; ",
-             kernels, ", ", o.threads, o.threads == 1 ? " thread, " : " threads, ", o.exact ? "exact, " : "",
-             "context ", count_text(most_held(session)), words.empty() ? "" : "; ", words);
+  return cat(quoted(model.name()), ": ", model.architecture(), ", ", count_text(model.parameters()),
+             " parameters, ", bytes_text(model.weights_bytes()), " of weights, loaded in ",
+             time_text(load_seconds), "; ", kernels, ", ", o.threads,
+             o.threads == 1 ? " thread, " : " threads, ", o.exact ? "exact, " : "", "context ",
+             count_text(most_held(session)), words.empty() ? "" : "; ", words);
 }
 
 void ContextGuard::before_reading(std::int64_t tokens) {

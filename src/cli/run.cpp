@@ -122,7 +122,7 @@ int run_command(const Arguments& arguments) {
   } catch (const Error& error) {
     if (error.code() != ErrorCode::cancelled) throw;
     memory.save();
-    say_what_was_kept(session, arguments, cat("Ctrl-C, ", error.message(), "; ", "nothing was written"));
+    say_what_was_kept(session, arguments, cat("Ctrl-C, ", error.message()));
     return exit_status(ErrorCode::cancelled);
   }
   if (!result.generated.text.empty() && ::isatty(STDOUT_FILENO) == 1) write_result("\n");

@@ -37,9 +37,7 @@ void write_result(std::string_view text) {
 }
 
 // Nobody could be told that stderr fails.
-void say(std::string_view line) {
-  static_cast<void>(write_all(STDERR_FILENO, cat(can_redraw() ? kWipe : "", line, "\n")));
-}
+void say(std::string_view line) { static_cast<void>(write_all(STDERR_FILENO, cat(line, "\n"))); }
 
 bool can_redraw() {
   const char* no_color = std::getenv("NO_COLOR");
@@ -86,7 +84,7 @@ std::string count_text(std::int64_t count) {
 
 std::string time_text(double seconds) {
   if (!(seconds >= 0.0)) return "?";
-  if (seconds < 1.0) return number_text(seconds * 1e3, 0) + " ms";
+  if (seconds < 1.0) return number_text(seconds * 1e3, seconds < 0.01 ? 1 : 0) + " ms";
   if (seconds < 100.0) return number_text(seconds, 1) + " s";
   const auto whole = static_cast<std::int64_t>(std::lround(seconds));
   const std::string rest = std::to_string(whole % 60);

@@ -12,7 +12,7 @@ namespace kvtide {
 // away).
 void write_result(std::string_view text);
 
-// One line on stderr. A progress line that stands there is wiped first.
+// One line on stderr.
 void say(std::string_view line);
 
 // stderr is a terminal whose lines may be redrawn: not when NO_COLOR is set or TERM is "dumb".

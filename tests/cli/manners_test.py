@@ -1,0 +1,151 @@
+"""Manners: help that fits a screen, progress that suits where it goes, Ctrl-C that stops cleanly."""
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import time
+import unittest
+
+from program import LLAMA, PROGRAM, TEXT, TIMEOUT_S, ProgramTest, environment, interrupt, kvtide, start
+
+COMMANDS = ("run", "chat", "ppl", "bench", "inspect", "tokenize", "logits", "state")
+CANCELLED = 130
+
+
+class Help(ProgramTest):
+    def test_help_fits_a_screen_and_shows_an_example_per_command(self):
+        text = self.assert_fine(kvtide("--help")).text
+        self.assertLessEqual(len(text.splitlines()), 24)
+        self.assertLessEqual(max(map(len, text.splitlines())), 100)
+        for command in COMMANDS:
+            self.assertRegex(text, rf"(?m)^  (echo .*\| )?kvtide {command} ")
+
+    def test_help_of_a_command_lists_its_flags(self):
+        for command, flag in [("run", "--repeat-penalty"), ("chat", "--system"), ("ppl", "--chunks"), ("bench", "--n-depth"),
+                              ("inspect", "--json"), ("tokenize", "--no-special"), ("logits", "--all")]:  # fmt: skip
+            text = self.assert_fine(kvtide(command, "--help")).text
+            self.assertIn(flag, text)
+            self.assertLessEqual(max(map(len, text.splitlines())), 120)
+        self.assertNotIn("--chunks", kvtide("run", "--help").text)
+
+    def test_every_flag_is_in_the_documentation(self):
+        documentation = (LLAMA.parents[3] / "docs" / "cli.md").read_text("utf-8")
+        for command in COMMANDS:
+            for flag in re.findall(r"--[a-z][a-z-]+", kvtide(command, "--help").text):
+                self.assertIn(flag, documentation, f"kvtide {command}")
+
+    def test_without_a_command_the_help_is_an_error(self):
+        outcome = kvtide()
+        self.assertEqual(outcome.status, 2)
+        self.assertIn("Examples", outcome.text)
+
+    def test_the_version_is_told(self):
+        self.assertRegex(self.assert_fine(kvtide("--version")).text, r"^kvtide \d+\.\d+\.\d+\n")
+
+
+class CtrlC(ProgramTest):
+    """A text of 200,000 tokens keeps the tiny model busy for much longer than these tests wait."""
+
+    def long_text(self):
+        return self.file("long.txt", TEXT.read_bytes() * 2500)
+
+    def wait_for_line(self, process, word):
+        for line in process.stderr:
+            if word in line:
+                return
+        self.fail(f"the program ended before it said {word!r}")
+
+    def test_in_prefill_it_stops_cleanly_and_says_what_was_kept(self):
+        report = self.folder / "report.json"
+        words = ("-f", self.long_text(), "-c", 300000, "--prefill-chunk", 64, "-t", 1, "--report", report)
+        process = start("run", "-m", LLAMA, *words)
+        self.wait_for_line(process, b"parameters")
+        time.sleep(0.2)
+        outcome = interrupt(process)
+        self.assertEqual((outcome.status, outcome.out), (CANCELLED, b""), outcome.err)
+        kept = re.search(r"Ctrl-C, stopped after (\d+) of 200000 tokens.* ([\d,]+) tokens are read and held", outcome.err)
+        self.assertIsNotNone(kept, outcome.err)
+        self.assertEqual(int(kept[1]), int(kept[2].replace(",", "")))
+        self.assertGreater(int(kept[1]), 0)
+        self.assertEqual([entry.name for entry in self.folder.iterdir()], ["long.txt"])
+
+    def test_while_writing_it_keeps_the_answer_and_the_report(self):
+        report = self.folder / "report.json"
+        # Greedy, this model never ends that text.
+        process = start("run", "-m", LLAMA, "-p", "the tide", "-n", -1, "-c", 1000000, "-t", 1, "--report", report)
+        first = process.stdout.read(1)
+        self.assertEqual(len(first), 1)
+        outcome = interrupt(process)
+        self.assertEqual(outcome.status, CANCELLED, outcome.err)
+        written = json.loads(report.read_text("utf-8"))
+        self.assertEqual(written["stop_reason"], "cancelled")
+        self.assertEqual((first + outcome.out).decode("utf-8"), written["text"])
+        self.assertIn("Ctrl-C", outcome.err.splitlines()[-1])
+
+    def test_in_logits_it_leaves_no_file(self):
+        out = self.folder / "logits.npy"
+        words = ("-f", self.long_text(), "-c", 300000, "--prefill-chunk", 64, "-t", 1, "--all", "--out", out)
+        process = start("logits", "-m", LLAMA, *words)
+        self.wait_for_line(process, b"warning")  # the text is longer than the model was trained for
+        time.sleep(0.2)
+        outcome = interrupt(process)
+        self.assertEqual(outcome.status, CANCELLED, outcome.err)
+        self.assertEqual([entry.name for entry in self.folder.iterdir()], ["long.txt"])
+
+    def test_a_second_one_ends_the_program_at_once(self):
+        # One chunk holds the whole text: the first Ctrl-C is heard only behind it.
+        words = ("-f", self.long_text(), "-c", 300000, "--prefill-chunk", 65536, "-t", 1)
+        process = start("run", "-m", LLAMA, *words)
+        self.wait_for_line(process, b"parameters")
+        time.sleep(0.2)
+        process.send_signal(2)
+        time.sleep(0.2)
+        outcome = interrupt(process)
+        self.assertEqual((outcome.status, outcome.out), (-2, b""))
+
+
+class Progress(ProgramTest):
+    def on_a_terminal(self, copies, **more):
+        """What a terminal on stderr receives while so many copies of 80 tokens are read."""
+        text = self.file("text.txt", TEXT.read_bytes() * copies)
+        leader, follower = pty.openpty()
+        words = ("run", "-m", LLAMA, "-f", text, "-c", "60000", "-n", "0", "-t", "1", "--prefill-chunk", "64")
+        process = subprocess.Popen([PROGRAM, *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=follower, env=environment(TERM="xterm") | more)  # fmt: skip
+        os.close(follower)
+        received, end = b"", time.monotonic() + TIMEOUT_S
+        while time.monotonic() < end:
+            ready, _, _ = select.select([leader], [], [], 1)
+            try:
+                piece = os.read(leader, 65536) if ready else b""
+            except OSError:  # the terminal's other end was closed
+                break
+            received += piece
+            if not piece and process.poll() is not None:
+                break
+        os.close(leader)
+        self.assertEqual(process.wait(TIMEOUT_S), 0, received)
+        return received.decode("utf-8")
+
+    def test_a_terminal_sees_a_bar_with_speed_memory_and_time_left(self):
+        text = self.on_a_terminal(300)
+        self.assertRegex(text, r"\r\x1b\[Kreading \[[#.]{20}\] [\d,]+/24,000 tokens, [\d.]+ tok/s, KV [\d.]+ .iB, RSS")
+        # At most ten updates per second: reading takes well below a minute.
+        self.assertLess(text.count("reading ["), 600)
+        self.assertNotIn("\x1b", text.split("stopped")[-1])
+
+    def test_no_color_and_dumb_terminals_see_plain_lines(self):
+        for more in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+            self.assertNotIn("\x1b", self.on_a_terminal(50, **more))
+
+    def test_a_file_sees_plain_lines(self):
+        outcome = self.assert_fine(kvtide("run", "-m", LLAMA, "-f", TEXT, "-n", 3))
+        self.assertNotIn("\x1b", outcome.err)
+        self.assertNotIn("\r", outcome.err)
+
+
+if __name__ == "__main__":
+    unittest.main()
