@@ -69,9 +69,9 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { a.state.capacity = whole(g, "the capacity", 1, kMany); }},
     {"", "--length", "N", "truncate: positions that remain", kState,
      [](A& a, const G& g) { a.state.length = whole(g, "the length", 0, kMany); }},
-    {"", "--layout", "NAME", "export: unified, per-layer or stacked [unified]", kState,
+    {"", "--layout", "NAME", "export: unified, split, per-layer or stacked [unified]", kState,
      [](A& a, const G& g) {
-       a.state.layout = one_of(g, "the layout", {"unified", "per-layer", "stacked"});
+       a.state.layout = one_of(g, "the layout", {"unified", "split", "per-layer", "stacked"});
      }},
     {"", "--dtype", "TYPE", "export: f32 or f16 [as stored; q8_0 as f32]", kState,
      [](A& a, const G& g) {
