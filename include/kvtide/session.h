@@ -10,15 +10,18 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "kvtide/model.h"
+#include "kvtide/transition.h"
 #include "kvtide/types.h"
 
 namespace kvtide {
 
-enum class KvType { f16, f32 };
+enum class KvType { f16, f32, q8_0 };
 
 struct SessionOptions {
   // Change results.
@@ -26,6 +29,9 @@ struct SessionOptions {
   KvType key_type = KvType::f16;
   KvType value_type = KvType::f16;
   std::int64_t context = 0;  // tokens the session can hold; 0: what the model was trained for
+  std::optional<Rolling> rolling;              // forget all but sinks and a window; nullopt: keep everything
+  std::optional<std::int64_t> attention_size;  // newest positions a query sees; nullopt: all that are held
+  std::int64_t slack = 0;  // newest tokens that truncate can always take back, also where a window has moved on
   // Change only speed or memory.
   int threads = 0;                   // 0: as many as the machine has
   std::int64_t prefill_chunk = 512;  // tokens per forward pass while reading
@@ -46,6 +52,7 @@ struct ReadOptions {
 struct MemoryUse {  // bytes
   std::int64_t weights = 0;
   std::int64_t kv = 0;       // pages of the rows held
+  std::int64_t kv_shared = 0;  // of these, shared with forks
   std::int64_t scratch = 0;  // activations, logits and vocabulary tables
 };
 
@@ -64,13 +71,33 @@ class Session {
   // Logits after the last token read: [vocabulary]; empty before the first.
   std::span<const float> logits() const;
 
-  Pos position() const;          // tokens held
+  Pos position() const;          // tokens read
   std::int64_t context() const;  // tokens that fit
+  std::int64_t rows() const;     // tokens held: fewer than position() once a window has moved on
+  std::int64_t room() const;     // tokens that can still be read; a rolling session never fills up
   const Model& model() const;
   const SessionOptions& options() const;  // with the defaults filled in
   MemoryUse memory() const;
 
   void clear();  // forgets the text and gives its memory back
+
+  // The tokens read, as they stand in the memory's positions (without those that were taken back).
+  const std::vector<TokenId>& tokens() const;
+
+  // What a change of the memory would do, or why it cannot be made; and making it. Throws Error(invalid_argument) with
+  // the refusal. Taking back positions also takes back the logits: read a token to have new ones.
+  TransitionPlan plan(const Transition& transition) const;
+  TransitionRecord apply(const Transition& transition);
+  std::optional<std::int64_t> attention_size() const;
+
+  // A second session with the same memory, threads of its own and the same options. Rows are shared until one writes.
+  Session fork() const;
+
+  // The memory as a file (docs/snapshot_format.md), saved atomically; loading replaces this session's memory as a whole
+  // or, after an error, not at all. A file of another model, tokenizer or shape is refused.
+  // cache: folder that remembers the model's hash between runs; empty: none.
+  void save(const std::string& path, const std::string& cache = "") const;
+  void load(const std::string& path, const std::string& cache = "");
 
  private:
   struct Impl;

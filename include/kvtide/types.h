@@ -18,4 +18,11 @@ struct PosRange {
   friend bool operator==(const PosRange&, const PosRange&) = default;
 };
 
+// A bounded memory: the first `sinks` positions and the newest `window` ones.
+struct Rolling {
+  std::int64_t sinks = 4;
+  std::int64_t window = 1024;
+  friend bool operator==(const Rolling&, const Rolling&) = default;
+};
+
 }  // namespace kvtide

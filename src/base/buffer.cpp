@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
 #include <utility>
 
 #include "base/text.h"
@@ -12,7 +13,7 @@ namespace {
 constexpr std::size_t kPage = 4096;
 }
 
-Buffer::Buffer(std::size_t size) : size_(size) {
+Buffer::Buffer(std::size_t size, Pages pages) : size_(size) {
   if (size == 0) return;
   void* memory =
       ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -21,6 +22,7 @@ Buffer::Buffer(std::size_t size) : size_(size) {
     throw Error(ErrorCode::out_of_memory, cat("cannot reserve ", size, " bytes of memory"));
   }
   data_ = static_cast<std::byte*>(memory);
+  if (pages == Pages::small) ::madvise(memory, size, MADV_NOHUGEPAGE);  // a hint: failing changes nothing
 }
 
 Buffer::~Buffer() {
@@ -40,6 +42,18 @@ void Buffer::give_back(std::size_t offset, std::size_t size) noexcept {
   const std::size_t begin = (offset + kPage - 1) & ~(kPage - 1);
   const std::size_t end = (offset + size) & ~(kPage - 1);
   if (begin < end) ::madvise(data_ + begin, end - begin, MADV_DONTNEED);
+}
+
+void Buffer::zero(std::size_t offset, std::size_t size) noexcept {
+  const std::size_t begin = (offset + kPage - 1) & ~(kPage - 1);
+  const std::size_t end = (offset + size) & ~(kPage - 1);
+  if (begin >= end) {
+    std::memset(data_ + offset, 0, size);
+    return;
+  }
+  give_back(offset, size);
+  std::memset(data_ + offset, 0, begin - offset);
+  std::memset(data_ + end, 0, offset + size - end);
 }
 
 }  // namespace kvtide

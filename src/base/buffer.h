@@ -11,9 +11,11 @@ namespace kvtide {
 
 class Buffer {
  public:
+  enum class Pages { any, small };  // small: never 2 MiB pages, for memory that is used in scattered pieces
+
   Buffer() = default;
   // Reserves `size` bytes of address space. Throws Error(out_of_memory).
-  explicit Buffer(std::size_t size);
+  explicit Buffer(std::size_t size, Pages pages = Pages::any);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -31,8 +33,11 @@ class Buffer {
     return reinterpret_cast<const T*>(data_);
   }
 
-  // Returns the pages wholly inside [offset, offset + size) to the operating system.
+  // Returns the pages wholly inside [offset, offset + size) to the operating system; they read as zeros
+  // afterwards.
   void give_back(std::size_t offset, std::size_t size) noexcept;
+  // Makes [offset, offset + size) read as zeros: whole pages are given back, the edges written.
+  void zero(std::size_t offset, std::size_t size) noexcept;
 
  private:
   std::byte* data_ = nullptr;

@@ -1,5 +1,7 @@
 #include "cli/answer.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
@@ -15,15 +17,31 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void read_prompt(Session& session, std::span<const TokenId> prompt) {
+// Piece by piece where the prompt is longer than what fits: the memory makes room between them.
+void read_prompt(Session& session, LiveMemory& memory, std::span<const TokenId> prompt) {
   Progress progress("reading", session);
   const auto total = static_cast<std::int64_t>(prompt.size());
-  ReadOptions read;
-  read.progress = [&](std::int64_t done) {
-    progress.update(done, total);
-    return !interrupted() || done == total;
-  };
-  session.read(prompt, read);
+  std::int64_t before = 0;
+  while (before < total) {
+    if (session.room() < 1) memory.make_room();  // if not, read() says what is wrong
+    const std::int64_t piece = std::clamp<std::int64_t>(session.room(), 1, total - before);
+    std::int64_t now = before;
+    ReadOptions read;
+    read.need_logits = before + piece == total;
+    read.progress = [&](std::int64_t done) {
+      now = before + done;
+      progress.update(now, total);
+      memory.pause();
+      return !interrupted() || now == total;
+    };
+    try {
+      session.read(prompt.subspan(static_cast<std::size_t>(before), static_cast<std::size_t>(piece)), read);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::cancelled) throw;
+      throw Error(ErrorCode::cancelled, cat("stopped after ", now, " of ", total, " tokens"));
+    }
+    before += piece;
+  }
 }
 
 }  // namespace
@@ -45,15 +63,18 @@ void end_answers_as(const ChatTemplate& chat, const Tokenizer& tokenizer, Answer
     options.stop.emplace_back(chat.end_marker());
 }
 
-Answer answer(Session& session, ContextGuard& guard, std::span<const TokenId> prompt,
+Answer answer(Session& session, ContextGuard& guard, LiveMemory& memory, std::span<const TokenId> prompt,
               const AnswerOptions& options) {
   Answer result;
   TurnFigures& figures = result.figures;
   guard.before_reading(static_cast<std::int64_t>(prompt.size()));
   const auto read_start = Clock::now();
-  read_prompt(session, prompt);
+  const double saved_before = memory.saving_seconds();
+  read_prompt(session, memory, prompt);
+  const double saved_reading = memory.saving_seconds();  // snapshots are not part of reading and writing
   figures.prefill_tokens = static_cast<std::int64_t>(prompt.size());
-  figures.prefill_seconds = seconds_since(read_start);
+  figures.prefill_seconds = seconds_since(read_start) - (saved_reading - saved_before);
+  memory.prompt_read();
 
   std::uint64_t hash = options.hash_seed;
   double hashing = 0.0;  // is not part of decoding
@@ -71,7 +92,8 @@ Answer answer(Session& session, ContextGuard& guard, std::span<const TokenId> pr
     return !interrupted();
   };
   generating.on_logits = [&](std::span<const float> logits) {
-    if (session.position() < session.context()) guard.before_reading(1);
+    if (session.room() > 0) guard.before_reading(1);
+    memory.pause();
     // on_text ends the answer; tokens without text must not keep Ctrl-C waiting for ever.
     if (interrupted() && asked_before) throw Error(ErrorCode::cancelled, "stopped while writing");
     asked_before = interrupted();
@@ -80,9 +102,10 @@ Answer answer(Session& session, ContextGuard& guard, std::span<const TokenId> pr
     hash = hash_logits(logits, hash);
     hashing += seconds_since(hash_start);
   };
+  generating.make_room = [&] { return memory.make_room(); };
   const auto decode_start = Clock::now();
   result.generated = generate(session, generating);
-  figures.decode_seconds = seconds_since(decode_start) - hashing;
+  figures.decode_seconds = seconds_since(decode_start) - hashing - (memory.saving_seconds() - saved_reading);
   figures.decode_tokens = static_cast<std::int64_t>(result.generated.tokens.size());
   figures.stop_reason = stop_reason_name(result.generated.reason);
   if (options.hash && options.max_tokens == 0) hash = hash_logits(session.logits(), hash);

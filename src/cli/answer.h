@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "cli/live_memory.h"
 #include "cli/opening.h"
 #include "cli/report.h"
 #include "kvtide/generate.h"
@@ -33,12 +34,16 @@ struct Answer {
 // What flags say about answers.
 AnswerOptions answer_options(const Arguments& arguments, std::int64_t default_tokens);
 
+// Stands for the turns that a snapshot holds: only their end matters, the marker that closes the last answer.
+inline std::vector<ChatMessage> earlier_turn() { return {{"user", ""}, {"assistant", ""}}; }
+
 // Makes the end marker of a template end an answer, as a token or, where the vocabulary has none, as a text.
 void end_answers_as(const ChatTemplate& chat, const Tokenizer& tokenizer, AnswerOptions& options);
 
 // Ctrl-C while reading throws Error(cancelled), and the session holds the chunks that were completed; while
 // writing it ends the answer (StopReason::cancelled). Throws Error(context_full) before anything is read.
-Answer answer(Session& session, ContextGuard& guard, std::span<const TokenId> prompt,
+// An empty prompt goes on from the session's logits.
+Answer answer(Session& session, ContextGuard& guard, LiveMemory& memory, std::span<const TokenId> prompt,
               const AnswerOptions& options);
 
 }  // namespace kvtide

@@ -4,7 +4,9 @@
 
 #include "base/text.h"
 #include "cli/flags.h"
+#include "cli/memory_options.h"
 #include "cli/nearest.h"
+#include "cli/state_request.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
@@ -53,6 +55,13 @@ class Parser {
   void positional(const std::string& word) {
     if (out_.command == Command::inspect && out_.model.empty()) {
       out_.model = word;
+      return;
+    }
+    if (out_.command == Command::state) {
+      if (out_.state.action.empty())
+        out_.state.action = word;
+      else
+        out_.state.files.push_back(word);
       return;
     }
     refuse(cat("what should ", quoted(word), " be? kvtide ", command_info(out_.command).name, " takes ",
@@ -120,6 +129,8 @@ void check(const Arguments& a) {
       refuse(cat(what, " is missing: kvtide ", command_info(a.command).name, " ",
                  command_info(a.command).usage));
   };
+  check_memory_flags(a);
+  if (a.command == Command::state) return check_state_request(a);
   need(!a.model.empty(), a.command == Command::inspect ? "FILE" : "-m MODEL");
   need(a.command != Command::ppl || a.file, "-f FILE");
   need(a.command != Command::logits || !a.out.empty(), "--out F.npy");

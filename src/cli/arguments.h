@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/memory_flags.h"
 #include "kvtide/generate.h"
 #include "kvtide/model.h"
 #include "kvtide/session.h"
@@ -51,6 +52,8 @@ struct Arguments {
   // logits
   std::string out;
   bool all_positions = false;
+  MemoryFlags memory;
+  StateRequest state;
 };
 
 // Throws Error(invalid_argument) that names the flag, what is wrong and what would be right.

@@ -147,7 +147,7 @@ int bench_command(const Arguments& arguments) {
   if (arguments.file) input = read_text_file(*arguments.file);
   const std::int64_t deepest = *std::max_element(arguments.depths.begin(), arguments.depths.end());
   const std::int64_t needed = deepest + std::max(arguments.bench_prompt, arguments.bench_tokens);
-  OpenModel open(arguments, needed);
+  OpenModel open(arguments, arguments.memory.overflow == Overflow::rolling ? 0 : needed);
   ContextGuard(open.session).before_reading(needed);
   Bench bench(arguments, open, bench_tokens(arguments, open.model, input, needed));
   say(open.headline());

@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/interrupt.h"
+#include "cli/live_memory.h"
 #include "cli/nearest.h"
 #include "cli/opening.h"
 #include "cli/output_file.h"
@@ -59,9 +60,20 @@ class Conversation {
         open_(open),
         template_(choose_template(open.model, arguments)),
         options_(answer_options(arguments, -1)),
-        guard_(open.session) {
+        guard_(open.session),
+        memory_(arguments, open.session) {
+    if (memory_.refills()) guard_.let_overflow();
     end_answers_as(template_, open.model.tokenizer(), options_);
     clear();
+    if (arguments.memory.load_state.empty()) return;
+    memory_.load();
+    go_on_behind_snapshot();
+  }
+
+  // A snapshot holds what was read, not who said it: the next message goes behind the end of an answer.
+  void load(const std::string& path) {
+    memory_.load(path);
+    go_on_behind_snapshot();
   }
 
   // Forgets all turns, and with them their memory.
@@ -71,8 +83,12 @@ class Conversation {
     forget_memory();
   }
 
+  LiveMemory& memory() { return memory_; }
+
   // One turn. Failures that leave the conversation usable are said, and remembered as the exit status.
   void turn(const std::string& text) {
+    const Pos before = open_.session.position();
+    const std::int64_t refills = memory_.refill_count();
     messages_.push_back({"user", text});
     try {
       answer_last();
@@ -80,15 +96,16 @@ class Conversation {
       messages_.pop_back();
       if (error.code() == ErrorCode::cancelled) {
         // The memory may hold half a message now, which no template can go on from.
-        forget_memory();
+        const bool taken_back = refills == memory_.refill_count() && take_back(before);
+        if (!taken_back) forget_memory();
         forget_interrupt();
-        say(cat("Ctrl-C, ", error.message(),
-                " of your message; it was dropped, and what came before will be read again"));
+        say(cat("Ctrl-C, ", error.message(), " of your message; it was dropped",
+                taken_back ? "" : ", and what came before will be read again"));
       } else if (error.code() == ErrorCode::context_full || error.code() == ErrorCode::bad_text) {
         say(cat(
             "kvtide: ", error.message(),
             error.code() == ErrorCode::context_full ? "; /clear starts anew" : "; the message was dropped"));
-        if (status_ == kExitFine) status_ = exit_status(error.code());
+        remember(error);
       } else {
         throw;
       }
@@ -97,12 +114,38 @@ class Conversation {
 
   RunReport& report() { return report_; }
   int status() const { return status_; }
+  void remember(const Error& error) {
+    if (status_ == kExitFine) status_ = exit_status(error.code());
+  }
 
  private:
   void forget_memory() {
     open_.session.clear();
+    memory_.forget();
     read_ = 0;
     history_.clear();
+  }
+
+  // What came before a message, bit for bit; false where a window has moved on.
+  bool take_back(Pos before) {
+    const Session& session = open_.session;
+    if (session.position() == before) return true;
+    if (before == 0 || session.position() < before || !session.plan(Truncate{before})) return false;
+    open_.session.apply(Truncate{before});
+    return true;
+  }
+
+  void go_on_behind_snapshot() {
+    history_ = open_.session.tokens();
+    read_ = 0;
+    messages_.clear();
+    if (history_.empty()) {
+      if (arguments_.system) messages_.push_back({"system", *arguments_.system});
+      return;
+    }
+    messages_ = earlier_turn();
+    read_ = messages_.size();
+    say(cat("goes on behind ", count_text(open_.session.position()), " tokens of a snapshot"));
   }
 
   std::vector<TokenId> new_tokens() const {
@@ -117,7 +160,8 @@ class Conversation {
     options_.start = std::chrono::steady_clock::now();
     options_.history = history_;
     const std::vector<TokenId> prompt = new_tokens();
-    const Answer result = answer(open_.session, guard_, prompt, options_);
+    if (read_ == 0) memory_.check_prompt(static_cast<std::int64_t>(prompt.size()));
+    const Answer result = answer(open_.session, guard_, memory_, prompt, options_);
     write_result("\n");
     const Generated& generated = result.generated;
     messages_.push_back({"assistant", generated.text});
@@ -165,6 +209,7 @@ class Conversation {
   ChatTemplate template_;
   AnswerOptions options_;
   ContextGuard guard_;
+  LiveMemory memory_;
   std::vector<ChatMessage> messages_;
   std::size_t read_ = 0;          // messages whose text is in the memory
   std::vector<TokenId> history_;  // what the session holds
@@ -172,21 +217,48 @@ class Conversation {
   int status_ = kExitFine;
 };
 
+// /save FILE and /load FILE. Failures leave the conversation as it was.
+bool obey_files(const std::string& line, Conversation& conversation) {
+  const bool saves = line == "/save" || line.starts_with("/save ");
+  if (!saves && line != "/load" && !line.starts_with("/load ")) return false;
+  const std::size_t first = line.find_first_not_of(" \t", 5), last = line.find_last_not_of(" \t");
+  if (first == line.npos) {
+    say(cat(line.substr(0, 5), ": say which file, for instance ", line.substr(0, 5), " talk.kv"));
+    return true;
+  }
+  const std::string path = line.substr(first, last + 1 - first);
+  try {
+    if (saves) {
+      conversation.memory().save(path);
+      say(cat("saved: ", path));
+    } else {
+      conversation.load(path);
+    }
+  } catch (const Error& error) {
+    say(cat("kvtide: ", error.message(), saves ? "" : "; the conversation goes on as it was"));
+    conversation.remember(error);
+  }
+  return true;
+}
+
 // True when the line was a command; `done` when it was the last.
 bool obey(const std::string& line, Conversation& conversation, bool& done) {
   if (!line.starts_with('/')) return false;
-  static constexpr std::string_view kKnown[] = {"/exit", "/clear", "/help"};
+  static constexpr std::string_view kKnown[] = {"/exit", "/clear", "/help", "/save", "/load"};
+  if (obey_files(line, conversation)) return true;
   if (line == "/exit") {
     done = true;
   } else if (line == "/clear") {
     conversation.clear();
     say("the conversation starts anew");
   } else if (line == "/help") {
-    say("/clear forgets the conversation, /exit or Ctrl-D ends it; Ctrl-C cuts an answer short");
+    say("/clear forgets the conversation, /save FILE and /load FILE keep its memory and go on from it, /exit "
+        "or "
+        "Ctrl-D ends it; Ctrl-C cuts an answer short");
   } else {
     const std::string_view meant = nearest(line, kKnown);
     say(cat("there is no ", quoted(line),
-            meant.empty() ? "; there are /exit, /clear and /help" : "; did you mean ", meant,
+            meant.empty() ? "; there are /exit, /clear, /save, /load and /help" : "; did you mean ", meant,
             meant.empty() ? "" : "?"));
   }
   return true;
@@ -195,7 +267,8 @@ bool obey(const std::string& line, Conversation& conversation, bool& done) {
 }  // namespace
 
 int chat_command(const Arguments& arguments) {
-  if (!arguments.report.empty()) OutputFile::check(arguments.report);
+  for (const std::string& path : {arguments.report, arguments.memory.save_state})
+    if (!path.empty()) OutputFile::check(path);
   OpenModel open(arguments, arguments.session.context);
   Conversation conversation(arguments, open);
   say(cat(open.headline(), stdin_is_terminal() ? "; /help lists commands" : ""));
@@ -222,6 +295,9 @@ int chat_command(const Arguments& arguments) {
   report.load_seconds = open.load_seconds;
   if (report.turns.empty()) report.figures.stop_reason = "not_started";
   read_session(report, open.session);
+  conversation.memory().save();
+  report.events = conversation.memory().events();
+  report.loaded_tokens = conversation.memory().loaded_tokens();
   print_report(report, open.session, false);
   if (!arguments.report.empty()) {
     OutputFile file(arguments.report);

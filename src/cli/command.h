@@ -5,7 +5,7 @@
 
 namespace kvtide {
 
-enum class Command : unsigned { run, chat, ppl, bench, inspect, tokenize, logits };
+enum class Command : unsigned { run, chat, ppl, bench, inspect, tokenize, logits, state };
 
 struct CommandInfo {
   Command command;
@@ -24,6 +24,8 @@ inline constexpr CommandInfo kCommands[] = {
     {Command::tokenize, "tokenize", "the tokens of a text", "-m MODEL [-p TEXT | -f FILE] [flags]"},
     {Command::logits, "logits", "write the logits of a text as a NumPy file",
      "-m MODEL [-p TEXT | -f FILE] --out F.npy"},
+    {Command::state, "state", "look at snapshots, resize them, hand them on",
+     "info|diff|truncate|compact|expand|export FILE [flags]"},
 };
 
 constexpr const CommandInfo& command_info(Command command) {

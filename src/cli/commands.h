@@ -13,5 +13,6 @@ int bench_command(const Arguments& arguments);
 int inspect_command(const Arguments& arguments);
 int tokenize_command(const Arguments& arguments);
 int logits_command(const Arguments& arguments);
+int state_command(const Arguments& arguments);
 
 }  // namespace kvtide

@@ -7,7 +7,8 @@
 namespace kvtide {
 
 inline constexpr int kExitFine = 0;
-inline constexpr int kExitBug = 1;  // an exception that should not exist
+inline constexpr int kExitDifferent = 11;  // kvtide state diff
+inline constexpr int kExitBug = 1;         // an exception that should not exist
 
 constexpr int exit_status(ErrorCode code) {
   switch (code) {

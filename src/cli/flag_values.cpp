@@ -56,7 +56,8 @@ std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, 
 KvType kv_type(const Given& given) {
   if (given.value == "f16") return KvType::f16;
   if (given.value == "f32") return KvType::f32;
-  refuse(given, "the type of the KV memory", "f16 or f32");
+  if (given.value == "q8_0") return KvType::q8_0;
+  refuse(given, "the type of the KV memory", "f32, f16 or q8_0");
 }
 
 }  // namespace kvtide

@@ -1,6 +1,7 @@
 #include "cli/flags.h"
 
 #include <random>
+#include <vector>
 
 #include "cli/flag_values.h"
 
@@ -11,7 +12,7 @@ using A = Arguments;
 using G = Given;
 
 constexpr unsigned kRun = in(Command::run), kChat = in(Command::chat), kPpl = in(Command::ppl),
-                   kBench = in(Command::bench), kInspect = in(Command::inspect),
+                   kBench = in(Command::bench), kInspect = in(Command::inspect), kState = in(Command::state),
                    kTokenize = in(Command::tokenize), kLogits = in(Command::logits);
 constexpr unsigned kAnswers = kRun | kChat;
 constexpr unsigned kComputes = kAnswers | kPpl | kBench | kLogits;
@@ -63,10 +64,16 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { a.sampler.seed = seed_of(g); }},
     {"", "--exact", "", "f32 activations instead of 8-bit ones: slower, nearer to the ideal", kComputes,
      [](A& a, const G&) { a.session.exact = true; }},
-    {"-ctk", "--cache-type-k", "TYPE", "keys of the KV memory: f16 or f32 [f16]", kComputes,
-     [](A& a, const G& g) { a.session.key_type = kv_type(g); }},
-    {"-ctv", "--cache-type-v", "TYPE", "values of the KV memory: f16 or f32 [f16]", kComputes,
-     [](A& a, const G& g) { a.session.value_type = kv_type(g); }},
+    {"-ctk", "--cache-type-k", "TYPE", "keys of the KV memory: f32, f16 or q8_0 [f16]", kComputes,
+     [](A& a, const G& g) {
+       a.session.key_type = kv_type(g);
+       a.memory.key_type_given = true;
+     }},
+    {"-ctv", "--cache-type-v", "TYPE", "values of the KV memory: f32, f16 or q8_0 [f16]", kComputes,
+     [](A& a, const G& g) {
+       a.session.value_type = kv_type(g);
+       a.memory.value_type_given = true;
+     }},
     {"", "--no-bos", "", "do not begin with the vocabulary's start token", kEncodes,
      [](A& a, const G&) { a.no_bos = true; }},
     {"", "--no-special", "", "markers such as <|im_end|> in the text are plain text", kEncodes,
@@ -89,8 +96,9 @@ constexpr Flag kFlags[] = {
      }},
     {"", "--all", "", "logits of every position [last only]", kLogits,
      [](A& a, const G&) { a.all_positions = true; }},
-    {"-o", "--out", "FILE", "the .npy file to write", kLogits, [](A& a, const G& g) { a.out = g.value; }},
-    {"", "--json", "", "print JSON", kPpl | kBench | kInspect | kTokenize,
+    {"-o", "--out", "FILE", "the file to write [state: the snapshot itself]", kLogits | kState,
+     [](A& a, const G& g) { a.out = g.value; }},
+    {"", "--json", "", "print JSON", kPpl | kBench | kInspect | kTokenize | kState,
      [](A& a, const G&) { a.json = true; }},
     {"", "--report", "FILE", "write the figures of the run as JSON", kAnswers,
      [](A& a, const G& g) { a.report = g.value; }},
@@ -106,11 +114,19 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { a.session.kernels = g.value; }},
     {"", "--no-mmap", "", "copy the file into memory instead of mapping it", kAny,
      [](A& a, const G&) { a.loading.map_file = false; }},
-    {"-h", "--help", "", "show this", kAny, [](A& a, const G&) { a.help = true; }},
+    {"-h", "--help", "", "show this", kAny | kState, [](A& a, const G&) { a.help = true; }},
 };
 
 }  // namespace
 
-std::span<const Flag> all_flags() { return kFlags; }
+std::span<const Flag> all_flags() {
+  static const std::vector<Flag> kAll = [] {
+    std::vector<Flag> all(std::begin(kFlags), std::end(kFlags));
+    const std::span<const Flag> memory = memory_flags();
+    all.insert(all.end() - 1, memory.begin(), memory.end());  // --help stays the last
+    return all;
+  }();
+  return kAll;
+}
 
 }  // namespace kvtide

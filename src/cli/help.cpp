@@ -28,6 +28,7 @@ std::string program_help() {
          "  kvtide inspect model.gguf\n"
          "  echo \"Hello\" | kvtide tokenize -m model.gguf --json\n"
          "  kvtide logits -m model.gguf -p \"Hello\" --all --out logits.npy\n"
+         "  kvtide state info book.kv\n"
          "\n"
          "`kvtide COMMAND --help` lists the flags of a command. - as a file is stdin. Results go to stdout,\n"
          "everything else to stderr; Ctrl-C stops and says what was kept. Exit statuses: docs/cli.md\n";

@@ -68,8 +68,7 @@ InputText given_text(const Arguments& arguments) {
 }
 
 std::vector<TokenId> encode_text(const Tokenizer& tokenizer, const InputText& input,
-                                 const Arguments& arguments) {
-  EncodeOptions options;
+                                 const Arguments& arguments, EncodeOptions options) {
   if (arguments.no_bos) options.add_bos = false;
   options.parse_special = !arguments.no_special;
   std::vector<TokenId> ids = tokenizer.encode(input.text, options);

@@ -25,9 +25,9 @@ InputText given_text(const Arguments& arguments);
 // What the user gave on the command line; throws Error(bad_text).
 InputText prompt_text(const std::string& text);
 
-// Ids as the flags ask (--no-bos, --no-special). Says so when the vocabulary cannot spell parts of the text,
-// throws Error(invalid_argument) when nothing is left.
+// Ids as the flags ask (--no-bos, --no-special) and `options` say. Says so when the vocabulary cannot spell
+// parts of the text, throws Error(invalid_argument) when nothing is left.
 std::vector<TokenId> encode_text(const Tokenizer& tokenizer, const InputText& input,
-                                 const Arguments& arguments);
+                                 const Arguments& arguments, EncodeOptions options = {});
 
 }  // namespace kvtide

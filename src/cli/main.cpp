@@ -33,6 +33,8 @@ int dispatch(const Arguments& arguments) {
       return tokenize_command(arguments);
     case Command::logits:
       return logits_command(arguments);
+    case Command::state:
+      return state_command(arguments);
   }
   return kExitBug;
 }

@@ -9,28 +9,22 @@ namespace kvtide {
 
 static_assert(std::endian::native == std::endian::little, "elements are written as they lie in memory");
 
-NpyWriter::NpyWriter(const std::string& path, const std::vector<std::int64_t>& shape) : file_(path) {
+std::string npy_header(std::string_view descr, const std::vector<std::int64_t>& shape) {
   std::string tuple;
-  for (const std::int64_t extent : shape) {
-    tuple += cat(extent, ",");
-    missing_ *= extent;
-  }
-  std::string header = cat("{'descr': '<f4', 'fortran_order': False, 'shape': (", tuple, "), }");
+  for (const std::int64_t extent : shape) tuple += cat(extent, ",");
+  std::string text = cat("{'descr': '", descr, "', 'fortran_order': False, 'shape': (", tuple, "), }");
   // Magic, version and length take 10 bytes; the data starts at a multiple of 64, behind a line feed.
-  header.append(63 - (10 + header.size()) % 64, ' ');
-  header += '\n';
-  const char start[] = {'\x93',
-                        'N',
-                        'U',
-                        'M',
-                        'P',
-                        'Y',
-                        1,
-                        0,
-                        static_cast<char>(header.size() & 0xff),
-                        static_cast<char>(header.size() >> 8)};
-  file_.write({start, sizeof start});
-  file_.write(header);
+  text.append(63 - (10 + text.size()) % 64, ' ');
+  text += '\n';
+  std::string header("\x93NUMPY\1\0", 8);
+  header += static_cast<char>(text.size() & 0xff);
+  header += static_cast<char>(text.size() >> 8);
+  return header + text;
+}
+
+NpyWriter::NpyWriter(const std::string& path, const std::vector<std::int64_t>& shape) : file_(path) {
+  for (const std::int64_t extent : shape) missing_ *= extent;
+  file_.write(npy_header("<f4", shape));
 }
 
 void NpyWriter::add(std::span<const float> values) {

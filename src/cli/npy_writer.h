@@ -5,11 +5,15 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/output_file.h"
 
 namespace kvtide {
+
+// What stands in front of the elements of an array. descr: NumPy's name of their type, "<f4".
+std::string npy_header(std::string_view descr, const std::vector<std::int64_t>& shape);
 
 class NpyWriter {
  public:

@@ -1,9 +1,11 @@
 #include "cli/opening.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/text.h"
 #include "cli/interrupt.h"
+#include "cli/memory_options.h"
 #include "cli/terminal.h"
 #include "kernels/kernels.h"
 #include "kvtide/error.h"
@@ -15,40 +17,39 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-SessionOptions session_options(const Arguments& arguments, std::int64_t context) {
-  SessionOptions options = arguments.session;
-  options.context = context;
-  return options;
-}
-
 }  // namespace
 
 OpenModel::OpenModel(const Arguments& arguments, std::int64_t context)
     : load_seconds(now()),
       model(arguments.model, arguments.loading),
-      session(model, session_options(arguments, context)) {
+      session(model, memory_options(arguments, context, model.context_length())) {
   load_seconds = now() - load_seconds;
   stop_if_interrupted("stopped while loading; nothing was read or written");
 }
 
 std::string OpenModel::headline() const {
   const SessionOptions& o = session.options();
+  const std::string words = memory_words(session);
   const char* kernels = o.kernels.empty() ? best_kernels().isa : o.kernels.c_str();
   return cat(quoted(model.name()), ": ", model.architecture(), ", ", count_text(model.parameters()),
              " parameters, ", bytes_text(model.weights_bytes()), " of weights, loaded in ",
              time_text(load_seconds), "; ", kernels, ", ", o.threads,
              o.threads == 1 ? " thread, " : " threads, ", o.exact ? "exact, " : "", "context ",
-             count_text(session.context()));
+             count_text(most_held(session)), words.empty() ? "" : "; ", words);
 }
 
 void ContextGuard::before_reading(std::int64_t tokens) {
-  const std::int64_t end = session_.position() + tokens, trained = session_.model().context_length();
-  if (end > session_.context())
+  const std::int64_t trained = session_.model().context_length();
+  std::int64_t end = session_.rows() + tokens;
+  if (tokens > session_.room() && !makes_room_)
     throw Error(ErrorCode::context_full,
                 cat("the text does not fit: ", count_text(tokens), " tokens, where the context of ",
-                    count_text(session_.context()), " has room for ",
-                    count_text(session_.context() - session_.position()), "; use a larger context (-c ", end,
-                    " or more) or a shorter text"));
+                    count_text(session_.context()), " has room for ", count_text(session_.room()),
+                    "; use a larger context (-c ", end, " or more) or a shorter text"));
+  // How far a token looks back is what the model was or was not trained for.
+  if (makes_room_) end = std::min(end, session_.context());
+  if (session_.options().rolling) end = std::min(end, most_held(session_));
+  if (const auto size = session_.attention_size()) end = std::min(end, *size);
   if (end <= trained || warned_) return;
   warned_ = true;
   say(cat("warning: this goes beyond the ", count_text(trained),

@@ -27,16 +27,19 @@ struct OpenModel {
   std::string headline() const;
 };
 
-// Throws Error(context_full) unless `tokens` more fit, and says once, when the model was not trained for that
-// many.
+// Throws Error(context_full) unless `tokens` more fit, and says once, when the model was not trained to look
+// back that far.
 class ContextGuard {
  public:
   explicit ContextGuard(const Session& session) : session_(session) {}
+  void let_overflow() {
+    makes_room_ = true;
+  }                                          // a text that does not fit is not refused: something makes room
   void before_reading(std::int64_t tokens);  // tokens that are about to be added
 
  private:
   const Session& session_;
-  bool warned_ = false;
+  bool makes_room_ = false, warned_ = false;
 };
 
 // The template of --chat-template, or the model's own. Throws Error(unsupported) naming the known ones.

@@ -70,14 +70,17 @@ int ppl_command(const Arguments& arguments) {
                                                               : kDefaultChunk;
   OpenModel open(arguments, context);
   Session& session = open.session;
+  const std::int64_t context_to_read =
+      session.options().rolling && context == 0 ? INT64_MAX : session.context();
 
   Arguments plain = arguments;
   plain.no_special = true;  // markers in a text that is measured are text
   std::vector<TokenId> tokens = encode_text(open.model.tokenizer(), input, plain);
   const auto all = static_cast<std::int64_t>(tokens.size());
-  if (arguments.stream && all > session.context()) tokens.resize(static_cast<std::size_t>(session.context()));
+  // A rolling memory reads whatever there is, unless -c says how much.
+  if (arguments.stream && all > context_to_read) tokens.resize(static_cast<std::size_t>(context_to_read));
   const auto count = static_cast<std::int64_t>(tokens.size());
-  ContextGuard(session).before_reading(std::min(count, session.context()));
+  ContextGuard(session).before_reading(std::min(count, arguments.stream ? count : session.context()));
   const auto announce = [&] {
     say(open.headline());
     if (count < all)

@@ -1,6 +1,10 @@
 #include "cli/report.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/text.h"
+#include "cli/memory_options.h"
 #include "cli/terminal.h"
 
 namespace kvtide {
@@ -16,7 +20,11 @@ void set_figures(Json& json, const TurnFigures& figures) {
       .set("ttft_ms", figures.ttft_seconds ? Json(*figures.ttft_seconds * 1e3) : Json());
 }
 
-const char* name_of(KvType type) { return type == KvType::f16 ? "f16" : "f32"; }
+const char* name_of(KvType type) {
+  return type == KvType::f16 ? "f16" : type == KvType::f32 ? "f32" : "q8_0";
+}
+
+constexpr std::size_t kEventsShown = 20;
 
 }  // namespace
 
@@ -28,8 +36,9 @@ std::string hash_text(std::uint64_t hash) {
 }
 
 void read_session(RunReport& report, const Session& session) {
-  report.context_tokens = session.position();
-  report.context_limit = session.context();
+  report.context_tokens = session.rows();
+  report.position = session.position();
+  report.context_limit = most_held(session);
   report.stated = session.memory();
   report.measured = read_memory();
 }
@@ -50,15 +59,20 @@ void print_report(const RunReport& report, const Session& session, bool with_has
           bytes_text(report.stated.scratch), " + program ", bytes_text(kRuntimeBytes), "; RSS ",
           bytes_text(report.measured.rss), " measured, ", bytes_text(report.measured.anonymous),
           " of it anonymous, peak ", bytes_text(report.measured.peak)));
-  std::string events;
-  for (const std::string& event : report.events) events += cat(events.empty() ? "" : "; ", event);
-  say(cat("events   ", events.empty() ? "none: every token that was read is still held" : events));
+  if (const std::string words = memory_words(session); !words.empty()) say(cat("policy   ", words));
+  if (report.events.empty()) say("events   none: every token that was read is still held");
+  const std::size_t first = report.events.size() - std::min(report.events.size(), kEventsShown);
+  if (first > 0) say(cat("events   ", first, " earlier ones are not shown here; --report has them all"));
+  for (std::size_t i = first; i < report.events.size(); ++i)
+    say(cat(i == first ? "events   " : "         ", event_text(report.events[i])));
   say(cat("stopped  ", f.stop_reason));
   if (with_hash && report.logits_hash) say(cat("logits   hash ", hash_text(*report.logits_hash)));
 }
 
 Json report_json(const RunReport& report, const Session& session) {
   Json json = Json::object();
+  Json events = Json::array();
+  for (const MemoryEvent& event : report.events) events.push(event_json(event));
   set_figures(json, report.figures);
   json.set("context_tokens", report.context_tokens)
       .set("weights_bytes", report.stated.weights)
@@ -71,7 +85,12 @@ Json report_json(const RunReport& report, const Session& session) {
       .set("logits_hash", report.logits_hash ? Json(hash_text(*report.logits_hash)) : Json())
       .set("tokens", Json::array(report.tokens))
       .set("text", report.text)
-      .set("events", Json::array(report.events))
+      .set("events", std::move(events))
+      .set("loaded_tokens", report.loaded_tokens)
+      .set("position", report.position)
+      .set("attention_size", session.attention_size() ? Json(*session.attention_size()) : Json())
+      .set("key_type", name_of(session.options().key_type))
+      .set("value_type", name_of(session.options().value_type))
       .set("stop_reason", report.figures.stop_reason)
       .set("context_limit", report.context_limit)
       .set("load_ms", report.load_seconds * 1e3)

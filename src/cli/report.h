@@ -9,6 +9,7 @@
 
 #include "cli/arguments.h"
 #include "cli/json.h"
+#include "cli/memory_event.h"
 #include "cli/memory_reading.h"
 #include "kvtide/generate.h"
 #include "kvtide/session.h"
@@ -36,13 +37,15 @@ struct RunReport {
   std::vector<TurnFigures> turns;  // of a chat
   double load_seconds = 0.0;
   std::int64_t context_tokens = 0;  // held at the end
+  Pos position = 0;                 // tokens read, forgotten ones included
   std::int64_t context_limit = 0;
   MemoryUse stated;        // by the engine
   MemoryReading measured;  // by the operating system
   std::optional<std::uint64_t> logits_hash;
   std::vector<TokenId> tokens;  // of the answer
   std::string text;
-  std::vector<std::string> events;  // what happened to the memory on the way: none with a full memory
+  std::vector<MemoryEvent> events;  // what happened to the memory on the way: none when it just filled up
+  std::int64_t loaded_tokens = 0;   // from a snapshot
 };
 
 // Fills in what the session and the operating system say now.

@@ -1,7 +1,9 @@
 // kvtide run: read a prompt and continue it.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <optional>
 #include <vector>
 
 #include "base/text.h"
@@ -10,6 +12,7 @@
 #include "cli/exit_status.h"
 #include "cli/input_text.h"
 #include "cli/interrupt.h"
+#include "cli/live_memory.h"
 #include "cli/opening.h"
 #include "cli/output_file.h"
 #include "cli/report.h"
@@ -31,60 +34,109 @@ InputText whole_prompt(const Arguments& arguments) {
   return input;
 }
 
+// Where the prompt stands: at the start of a text, or behind one that a snapshot holds.
+enum class Place { start, behind };
+
 std::vector<TokenId> chat_tokens(const Model& model, const ChatTemplate& chat, const InputText& input,
-                                 const Arguments& arguments) {
+                                 const Arguments& arguments, Place place) {
   std::vector<ChatMessage> messages;
   if (arguments.system) messages.push_back({"system", *arguments.system});
-  messages.push_back({"user", input.text});
+  RenderOptions render;
   EncodeOptions options;
-  if (arguments.no_bos) options.add_bos = false;
-  const std::vector<TextSegment> segments = chat.render(messages);
+  if (place == Place::behind) {
+    messages = earlier_turn();
+    render.first = messages.size();
+    options.continues = true;
+  } else if (arguments.no_bos) {
+    options.add_bos = false;
+  }
+  messages.push_back({"user", input.text});
+  const std::vector<TextSegment> segments = chat.render(messages, render);
   return model.tokenizer().encode(segments, options);
 }
 
-void say_what_was_kept(const Session& session, std::string_view why) {
+// What is to be read. A prompt that begins with all the tokens of the snapshot is the one whose reading was
+// interrupted: its rest is read. Any other goes behind them.
+template <class Encode>
+std::vector<TokenId> tokens_to_read(const Session& session, const Encode& encode) {
+  const std::vector<TokenId>& held = session.tokens();
+  std::vector<TokenId> whole = encode(Place::start);
+  if (held.empty()) return whole;
+  if (whole.size() < held.size() || !std::equal(held.begin(), held.end(), whole.begin()))
+    return encode(Place::behind);
+  say(cat("the prompt begins with the ", count_text(static_cast<std::int64_t>(held.size())),
+          " tokens of the snapshot; reading goes on behind them"));
+  whole.erase(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(held.size()));
+  return whole;
+}
+
+void say_what_was_kept(const Session& session, const Arguments& arguments, std::string_view why) {
+  const std::string& path = arguments.memory.save_state;
   say(cat("kvtide: ", why, ": ", count_text(session.position()), " tokens are read and held (KV ",
-          bytes_text(session.memory().kv), ")"));
+          bytes_text(session.memory().kv), ")",
+          path.empty() || session.position() == 0 ? "" : cat("; --load-state ", path, " goes on from here")));
 }
 
 }  // namespace
 
 int run_command(const Arguments& arguments) {
-  if (!arguments.report.empty()) OutputFile::check(arguments.report);
-  const InputText input = whole_prompt(arguments);
+  for (const std::string& path : {arguments.report, arguments.memory.save_state})
+    if (!path.empty()) OutputFile::check(path);
+  const bool only_goes_on = !arguments.memory.load_state.empty() && !arguments.file && !arguments.prompt;
+  std::optional<InputText> input;
+  if (!only_goes_on) input = whole_prompt(arguments);
   OpenModel open(arguments, arguments.session.context);
   Session& session = open.session;
+  LiveMemory memory(arguments, session);
+  memory.load();
 
   AnswerOptions options = answer_options(arguments, kDefaultTokens);
-  std::vector<TokenId> prompt;
+  std::optional<ChatTemplate> chat;
   if (arguments.chat) {
-    const ChatTemplate chat = choose_template(open.model, arguments);
-    end_answers_as(chat, open.model.tokenizer(), options);
-    prompt = chat_tokens(open.model, chat, input, arguments);
-  } else {
-    prompt = encode_text(open.model.tokenizer(), input, arguments);
+    chat = choose_template(open.model, arguments);
+    end_answers_as(*chat, open.model.tokenizer(), options);
   }
+  std::vector<TokenId> prompt;
+  options.history = session.tokens();
+  if (input) {
+    prompt = tokens_to_read(session, [&](Place place) {
+      if (chat) return chat_tokens(open.model, *chat, *input, arguments, place);
+      EncodeOptions encode;
+      encode.continues = place == Place::behind;
+      return encode_text(open.model.tokenizer(), *input, arguments, encode);
+    });
+  }
+  if (prompt.empty() && session.logits().empty())
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat(arguments.memory.load_state, ": the snapshot holds no logits to go on from; give a prompt (-p)"));
   ContextGuard guard(session);
+  if (memory.refills()) guard.let_overflow();
   guard.before_reading(static_cast<std::int64_t>(prompt.size()));
+  memory.check_prompt(static_cast<std::int64_t>(prompt.size()));
   say(open.headline());
 
   Answer result;
   try {
-    result = answer(session, guard, prompt, options);
+    result = answer(session, guard, memory, prompt, options);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::cancelled) throw;
-    say_what_was_kept(session, cat("Ctrl-C, ", error.message()));
+    memory.save();
+    say_what_was_kept(session, arguments, cat("Ctrl-C, ", error.message()));
     return exit_status(ErrorCode::cancelled);
   }
   if (!result.generated.text.empty() && ::isatty(STDOUT_FILENO) == 1) write_result("\n");
 
   RunReport report;
+  read_session(report, session);  // what the run took, before a snapshot touches more memory
+  memory.save();
   report.figures = result.figures;
   report.load_seconds = open.load_seconds;
   report.logits_hash = result.hash;
   report.tokens = result.generated.tokens;
   report.text = result.generated.text;
-  read_session(report, session);
+  report.events = memory.events();
+  report.loaded_tokens = memory.loaded_tokens();
   print_report(report, session, arguments.logits_hash);
   if (!arguments.report.empty()) {
     OutputFile file(arguments.report);
@@ -92,12 +144,12 @@ int run_command(const Arguments& arguments) {
     file.commit();
   }
   if (result.generated.reason == StopReason::cancelled) {
-    say_what_was_kept(session, "Ctrl-C, stopped while writing");
+    say_what_was_kept(session, arguments, "Ctrl-C, stopped while writing");
     return exit_status(ErrorCode::cancelled);
   }
   if (result.generated.reason == StopReason::context_full) {
     say(cat("kvtide: the context of ", count_text(session.context()),
-            " tokens is full and the answer ends here; use a larger context (-c)"));
+            " tokens is full and the answer ends here; use a larger context (-c) or --overflow rolling"));
     return exit_status(ErrorCode::context_full);
   }
   return kExitFine;

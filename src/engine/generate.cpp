@@ -95,7 +95,7 @@ Generated generate(Session& session, const GenerateOptions& options) {
     recent.push_back(token);
     if (!emit(filter.add(characters.push(tokenizer.piece(token))))) reason = StopReason::cancelled;
     if (filter.found()) reason = StopReason::stop_string;
-    if (session.position() == session.context()) {
+    if (session.room() < 1 && (reason || !options.make_room || !options.make_room())) {
       if (!reason) reason = StopReason::context_full;
       break;
     }

@@ -6,11 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "kernels/kernels.h"
 #include "kvtide/error.h"
 #include "model/decoder.h"
+#include "model/identity.h"
 #include "model/loaded_model.h"
+#include "state/snapshot.h"
 #include "state/state.h"
 
 namespace kvtide {
@@ -23,6 +26,8 @@ SessionOptions completed(const Model& model, SessionOptions o) {
   if (o.threads == 0)
     o.threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads);
   if (o.context == 0) o.context = model.context_length();
+  if (o.rolling && o.rolling->sinks + o.rolling->window > o.context)
+    refuse(cat(o.rolling->sinks, " sinks and a window of ", o.rolling->window, " do not fit a context of ", o.context));
   if (o.context < 1 || o.context > (std::int64_t{1} << 31))
     refuse(cat("the context must be between 1 and 2^31 tokens, not ", o.context));
   if (o.prefill_chunk < 1 || o.prefill_chunk > 65536)
@@ -35,11 +40,15 @@ StateSpec state_spec(const ModelConfig& config, const SessionOptions& o) {
   StateSpec spec;
   for (const auto& layer : config.layers)
     spec.layers.push_back({config.kv_heads, config.head_dim, layer.window});
-  const auto dtype = [](KvType type) { return type == KvType::f16 ? DType::f16 : DType::f32; };
+  const auto dtype = [](KvType type) {
+    return type == KvType::f16 ? DType::f16 : type == KvType::f32 ? DType::f32 : DType::q8_0;
+  };
   spec.key_type = dtype(o.key_type);
   spec.value_type = dtype(o.value_type);
   spec.capacity = o.context;
   spec.max_append = o.prefill_chunk;
+  spec.slack = o.slack;
+  spec.rolling = o.rolling;
   return spec;
 }
 
@@ -54,6 +63,7 @@ struct Session::Impl {
   Workspace workspace;
   std::vector<float> rows;    // [kLogitRows][vocabulary], only when several rows are asked for
   std::vector<float> logits;  // [vocabulary] of the last token
+  std::vector<TokenId> read_tokens;  // what the memory's positions hold
   bool failed = false;
 
   Impl(const Model& m, const SessionOptions& o)
@@ -62,7 +72,9 @@ struct Session::Impl {
         kernels(options.kernels.empty() ? best_kernels() : kernels_by_name(options.kernels)),
         pool(options.threads),
         state(state_spec(m.internals().config, options)),
-        workspace(m.internals().config, options.prefill_chunk) {}
+        workspace(m.internals().config, options.prefill_chunk) {
+    if (options.attention_size) state.apply(SetAttention{options.attention_size});
+  }
 
   DecoderContext context() {
     return {model->internals().config, *model->internals().weights, kernels, pool, options.exact};
@@ -109,7 +121,7 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
     throw Error(ErrorCode::numeric,
                 "this session met numbers that are not finite and cannot go on; clear it first");
   const auto count = static_cast<std::int64_t>(tokens.size());
-  if (count > s.state.capacity() - s.state.position())
+  if (count > s.state.room())
     throw Error(ErrorCode::context_full,
                 cat("the context is full: it holds ", s.state.position(), " of ", s.state.capacity(),
                     " tokens and ", count, " more do not fit; use a larger context (-c) or a shorter text"));
@@ -129,6 +141,8 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
       if (error.code() == ErrorCode::numeric) s.failed = true;
       throw;
     }
+    const auto read = tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(chunk));
+    s.read_tokens.insert(s.read_tokens.end(), read.begin(), read.end());
     done += chunk;
     if (options.progress && !options.progress(done))
       throw Error(ErrorCode::cancelled, cat("stopped after ", done, " of ", count, " tokens"));
@@ -138,6 +152,8 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
 std::span<const float> Session::logits() const { return impl_->logits; }
 Pos Session::position() const { return impl_->state.position(); }
 std::int64_t Session::context() const { return impl_->state.capacity(); }
+std::int64_t Session::rows() const { return impl_->state.rows(); }
+std::int64_t Session::room() const { return impl_->state.room(); }
 const Model& Session::model() const { return *impl_->model; }
 const SessionOptions& Session::options() const { return impl_->options; }
 
@@ -145,6 +161,7 @@ MemoryUse Session::memory() const {
   MemoryUse use;
   use.weights = impl_->model->weights_bytes();
   use.kv = impl_->state.held_bytes();
+  use.kv_shared = impl_->state.shared_bytes();
   use.scratch = impl_->workspace.bytes() + impl_->model->vocabulary_bytes() +
                 static_cast<std::int64_t>((impl_->rows.size() + impl_->logits.size()) * sizeof(float));
   return use;
@@ -153,7 +170,80 @@ MemoryUse Session::memory() const {
 void Session::clear() {
   impl_->state.clear();
   impl_->logits.clear();
+  impl_->read_tokens.clear();
   impl_->failed = false;
+}
+
+const std::vector<TokenId>& Session::tokens() const { return impl_->read_tokens; }
+std::optional<std::int64_t> Session::attention_size() const { return impl_->state.attention_size(); }
+TransitionPlan Session::plan(const Transition& transition) const { return impl_->state.plan(transition); }
+
+TransitionRecord Session::apply(const Transition& transition) {
+  Impl& s = *impl_;
+  TransitionRecord record = s.state.apply(transition);
+  if (const auto* t = std::get_if<Truncate>(&transition); t != nullptr && t->length < record.position) {
+    s.read_tokens.resize(static_cast<std::size_t>(t->length));
+    s.logits.clear();
+  }
+  s.options.context = s.state.capacity();
+  return record;
+}
+
+Session Session::fork() const {
+  Session other(*impl_->model, impl_->options);
+  other.impl_->state = impl_->state.fork();
+  other.impl_->logits = impl_->logits;
+  other.impl_->read_tokens = impl_->read_tokens;
+  other.impl_->failed = impl_->failed;
+  return other;
+}
+
+void Session::save(const std::string& path, const std::string& cache) const {
+  Impl& s = *impl_;
+  if (s.failed)
+    throw Error(ErrorCode::numeric, "this session met numbers that are not finite: it cannot be saved");
+  PosixFiles files;
+  save_snapshot(files, path, s.state, {model_identity(*s.model, cache), s.options.exact, s.read_tokens, s.logits});
+}
+
+void Session::load(const std::string& path, const std::string& cache) {
+  Impl& s = *impl_;
+  PosixFiles files;
+  Snapshot snapshot = load_snapshot(files, path, model_identity(*s.model, cache));
+  const auto refuse = [&](const std::string& why) { throw Error(ErrorCode::invalid_argument, cat(path, ": ", why)); };
+  const auto count = static_cast<std::int64_t>(snapshot.extras.tokens.size());
+  if (count != snapshot.state.position())
+    refuse(cat("the snapshot holds ", count, " tokens for ", snapshot.state.position(), " positions"));
+  for (const TokenId token : snapshot.extras.tokens)
+    if (token >= s.model->vocabulary()) refuse(cat("token id ", token, " is outside the vocabulary"));
+  if (!snapshot.extras.logits.empty() &&
+      static_cast<std::int64_t>(snapshot.extras.logits.size()) != s.model->vocabulary())
+    refuse("the logits are not as long as the vocabulary");
+  if (snapshot.extras.exact != s.options.exact)
+    refuse(cat("the snapshot was computed with", snapshot.extras.exact ? "" : "out", " --exact"));
+  const StateSpec& theirs = snapshot.state.spec();
+  const StateSpec ours = state_spec(s.model->internals().config, s.options);
+  const auto same_layer = [](const LayerSpec& a, const LayerSpec& b) {
+    return a.kv_heads == b.kv_heads && a.head_dim == b.head_dim && a.window == b.window;
+  };
+  if (!std::equal(theirs.layers.begin(), theirs.layers.end(), ours.layers.begin(), ours.layers.end(), same_layer))
+    refuse("the snapshot's layers have another shape than the model's");
+
+  // From here on nothing can fail. The file says what the memory is; the session says how large its steps may be.
+  snapshot.state.set_max_append(s.options.prefill_chunk);
+  if (snapshot.state.capacity() < s.options.context) snapshot.state.apply(Expand{s.options.context});
+  s.state = std::move(snapshot.state);
+  s.read_tokens = std::move(snapshot.extras.tokens);
+  s.logits = std::move(snapshot.extras.logits);
+  s.failed = false;
+  const auto type = [](DType dtype) {
+    return dtype == DType::f16 ? KvType::f16 : dtype == DType::f32 ? KvType::f32 : KvType::q8_0;
+  };
+  s.options.key_type = type(s.state.spec().key_type);
+  s.options.value_type = type(s.state.spec().value_type);
+  s.options.rolling = s.state.spec().rolling;
+  s.options.slack = s.state.spec().slack;
+  s.options.context = s.state.capacity();
 }
 
 std::uint64_t hash_logits(std::span<const float> values, std::uint64_t seed) {

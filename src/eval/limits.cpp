@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <vector>
 
 #include "base/buffer.h"
@@ -97,7 +98,9 @@ Work work_of_pass(const Model& model, const SessionOptions& options, Pos depth, 
                   std::int64_t logit_rows) {
   const ModelConfig& config = model.internals().config;
   const Weights& weights = *model.internals().weights;
-  const auto element = [](KvType type) { return type == KvType::f16 ? 2.0 : 4.0; };
+  const auto element = [](KvType type) {
+    return type == KvType::f16 ? 2.0 : type == KvType::f32 ? 4.0 : 34.0 / 32.0;
+  };
   const double kv_row = static_cast<double>(config.kv_heads) * config.head_dim *
                         (element(options.key_type) + element(options.value_type));
   Work work;
@@ -108,8 +111,13 @@ Work work_of_pass(const Model& model, const SessionOptions& options, Pos depth, 
     for (const WeightMatrix* matrix : {&w.query, &w.key, &w.value}) add_product(work, *matrix, tokens);
     for (const WeightMatrix* matrix : {&w.output, &w.gate, &w.up, &w.down}) add_product(work, *matrix, rows);
     if (rows == 0) continue;
-    const std::int64_t earlier =
-        config.layers[i].window ? std::min(depth, *config.layers[i].window - 1) : depth;
+    // What the first query of the pass sees.
+    const std::optional<std::int64_t> window = config.layers[i].window;
+    std::int64_t earlier = depth;
+    for (const auto& limit : {window, options.attention_size})
+      if (limit) earlier = std::min(earlier, *limit - 1);
+    if (options.rolling && !window)
+      earlier = std::min(depth, options.rolling->sinks + std::min(earlier, options.rolling->window - 1));
     work.bytes += kv_row * static_cast<double>(earlier + tokens);
   }
   add_product(work, weights.head(), logit_rows);

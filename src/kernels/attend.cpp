@@ -12,7 +12,9 @@ constexpr std::int64_t kGroupTiles = 16;  // tiles folded into one partial befor
 // A tile of one span: where its rows are and which positions its places stand for.
 struct TileRef {
   AttendTile tile;
-  std::optional<Pos> base;  // position of place 0
+  std::optional<Pos> base;  // position of place 0, as it is seen
+  std::size_t view = 0;     // index of its view point
+  bool sink = false;
 };
 // Tiles [first, last) of a list, folded together.
 struct Group {
@@ -23,31 +25,41 @@ struct Plan {  // of one KV head
   std::vector<Group> groups;
 };
 
-Plan plan_tiles(std::span<const Span> spans, Pos lowest_visible) {
+Plan plan_tiles(std::span<const Span> spans, std::span<const ViewPoint> views, Pos lowest_visible) {
   Plan plan;
+  const Span* previous = nullptr;
   std::int64_t open_group = -1;  // number of the group that the last tile belongs to
-  bool open_positioned = false;
   for (const Span& span : spans) {
-    const bool positioned = span.first.has_value();
-    const std::int64_t start = positioned ? *span.first : 0;
-    bool fresh = !positioned;  // rows without a position: every span groups its own tiles
+    const ViewPoint view{span.shift, span.reader_limit};
+    // Rows that follow one another and are seen alike share groups wherever they lie in memory; others never
+    // do.
+    const bool continues = previous != nullptr && span.first && previous->first &&
+                           previous->sink == span.sink &&
+                           view == ViewPoint{previous->shift, previous->reader_limit};
+    if (!continues) open_group = -1;
+    previous = &span;
+    TileRef ref{};
+    ref.view = static_cast<std::size_t>(std::find(views.begin(), views.end(), view) - views.begin());
+    ref.sink = span.sink;
+    const std::int64_t start = span.first.value_or(0);
     for (std::int64_t row = 0; row < span.rows;) {
       const std::int64_t tile = (start + row) / kTileRows;
       const int begin = static_cast<int>((start + row) % kTileRows);
       const int end = static_cast<int>(std::min<std::int64_t>(kTileRows, begin + span.rows - row));
       const std::int64_t next = row + end - begin;
-      if (!positioned || start + next > lowest_visible) {
-        const std::int64_t group = tile / kGroupTiles;
-        if (plan.groups.empty() || fresh || positioned != open_positioned || group != open_group)
-          plan.groups.push_back({plan.tiles.size(), plan.tiles.size()});
-        fresh = false;
-        open_group = group;
-        open_positioned = positioned;
-        TileRef ref{{span.keys + row * span.key_stride, span.values + row * span.value_stride, span.key_type,
-                     span.value_type, span.key_stride, span.value_stride, begin, end,
-                     span.log_mass != nullptr ? span.log_mass + row : nullptr},
-                    std::nullopt};
-        if (positioned) ref.base = tile * kTileRows;
+      if (!span.first || span.sink || start + next + span.shift > lowest_visible) {
+        ref.tile = {span.keys + row * span.key_stride,
+                    span.values + row * span.value_stride,
+                    span.key_type,
+                    span.value_type,
+                    span.key_stride,
+                    span.value_stride,
+                    begin,
+                    end,
+                    span.log_mass != nullptr ? span.log_mass + row : nullptr};
+        if (span.first) ref.base = tile * kTileRows + span.shift;
+        if (tile / kGroupTiles != open_group) plan.groups.push_back({plan.tiles.size(), plan.tiles.size()});
+        open_group = tile / kGroupTiles;
         plan.tiles.push_back(ref);
         plan.groups.back().last = plan.tiles.size();
       }
@@ -78,21 +90,23 @@ struct Block {
   const AttendRow& kernels;
   int kv_head, group, padded_dim;
   std::int64_t token, tokens;
-  std::vector<float> q;
+  std::vector<std::vector<float>> q;  // per view point
 
   Block(const AttendShape& s, const AttendRow& k, int head, std::int64_t first, std::int64_t count,
-        const float* all_q)
+        std::span<const float* const> all_q)
       : shape(s),
         kernels(k),
         kv_head(head),
         group(s.heads / s.kv_heads),
         padded_dim((s.head_dim + 15) / 16 * 16),
         token(first),
-        tokens(count),
-        q(static_cast<std::size_t>(count * group * padded_dim), 0.0f) {
-    for (int i = 0; i < queries(); ++i)
-      std::memcpy(q.data() + i * padded_dim, all_q + row(i),
-                  static_cast<std::size_t>(s.head_dim) * sizeof(float));
+        tokens(count) {
+    for (const float* source : all_q) {
+      q.emplace_back(static_cast<std::size_t>(queries() * padded_dim), 0.0f);
+      for (int i = 0; i < queries(); ++i)
+        std::memcpy(q.back().data() + i * padded_dim, source + row(i),
+                    static_cast<std::size_t>(s.head_dim) * sizeof(float));
+    }
   }
 
   int queries() const { return static_cast<int>(tokens) * group; }
@@ -110,15 +124,15 @@ struct Block {
         hi[i] = ref.tile.end;
         if (ref.base) {
           const Pos position = shape.first + token + i / group;
-          const Pos oldest = shape.window ? std::max<Pos>(0, position - *shape.window + 1) : 0;
+          const Pos oldest = shape.window && !ref.sink ? std::max<Pos>(0, position - *shape.window + 1) : 0;
           lo[i] = static_cast<int>(std::clamp<Pos>(oldest - *ref.base, ref.tile.begin, ref.tile.end));
           hi[i] = static_cast<int>(std::clamp<Pos>(position + 1 - *ref.base, ref.tile.begin, ref.tile.end));
         }
         seen = seen || lo[i] < hi[i];
       }
       if (!seen) continue;
-      kernels.fold_tile(ref.tile, {queries(), shape.head_dim, padded_dim, shape.scale, q.data(), lo, hi},
-                        into);
+      kernels.fold_tile(
+          ref.tile, {queries(), shape.head_dim, padded_dim, shape.scale, q[ref.view].data(), lo, hi}, into);
     }
   }
 
@@ -131,13 +145,24 @@ struct Block {
 
 }  // namespace
 
-void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape, const float* q,
+std::vector<ViewPoint> view_points(std::span<const std::vector<Span>> spans) {
+  std::vector<ViewPoint> points{{}};
+  for (const auto& list : spans)
+    for (const Span& span : list) {
+      const ViewPoint point{span.shift, span.reader_limit};
+      if (std::find(points.begin(), points.end(), point) == points.end()) points.push_back(point);
+    }
+  return points;
+}
+
+void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape,
+            std::span<const ViewPoint> view_points, std::span<const float* const> q,
             std::span<const std::vector<Span>> spans, float* out) {
   const Pos lowest = shape.window ? std::max<Pos>(0, shape.first - *shape.window + 1) : 0;
   std::vector<Plan> plans;
   std::size_t most_groups = 0;
   for (const auto& list : spans) {
-    plans.push_back(plan_tiles(list, lowest));
+    plans.push_back(plan_tiles(list, view_points, lowest));
     most_groups = std::max(most_groups, plans.back().groups.size());
   }
   const int group = shape.heads / shape.kv_heads;

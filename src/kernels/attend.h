@@ -7,6 +7,7 @@
 // memory change nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -28,8 +29,21 @@ struct AttendShape {
   std::optional<std::int64_t> window;  // rows a query sees, its own included; nullopt: all
 };
 
-// q, out: [tokens][heads * head_dim]. spans[h]: the rows of KV head h, the chunk's own included.
-void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape, const float* q,
+// Where a query is seen from, as spans ask for it; the plain view is {0, nullopt}.
+struct ViewPoint {
+  std::int64_t shift = 0;
+  std::optional<Pos> limit;
+  Pos seen_from(Pos position) const { return limit ? std::min(position - shift, *limit) : position - shift; }
+  friend bool operator==(const ViewPoint&, const ViewPoint&) = default;
+};
+
+// The view points that a list of spans needs, the plain one first.
+std::vector<ViewPoint> view_points(std::span<const std::vector<Span>> spans);
+
+// out: [tokens][heads * head_dim]. q[i]: the queries rotated for view point i, of the same shape. spans[h]:
+// the rows of KV head h, the chunk's own included.
+void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape,
+            std::span<const ViewPoint> view_points, std::span<const float* const> q,
             std::span<const std::vector<Span>> spans, float* out);
 
 }  // namespace kvtide

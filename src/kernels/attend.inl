@@ -1,35 +1,64 @@
 // attend.inl: the body of attend_kernel.h on Lanes; included once by each attend.<isa>.cpp.
 //
-// Order of the arithmetic (docs/architecture.md, idea 5), the same for every instruction set and every caller:
-//   score  sixteen chains over the head dimension, summed in the order of reduce_add, times scale, plus log mass;
-//   tile   max over visible rows; p = e^(score - max); sum of p in sixteen chains; out = sum of p_j v_j, j ascending;
-//   merge  both sides scaled to the larger max and added.
+// Order of the arithmetic (docs/architecture.md, idea 5), the same for every instruction set and every
+// caller:
+//   score  sixteen chains over the head dimension, summed in the order of reduce_add, times scale, plus log
+//   mass; tile   max over visible rows; p = e^(score - max); sum of p in sixteen chains; out = sum of p_j
+//   v_j, j ascending; merge  both sides scaled to the larger max and added.
 #include "kernels/exp.inl"
+
+#include "tensor/blocks.h"
 
 namespace kvtide {
 namespace {
 
 constexpr float kMinusInfinity = -__builtin_inff();
 
-template <class T>
-inline void load_row(const T* row, int head_dim, int padded_dim, float* out) {
-  int d = 0;
-  for (; d + kLanes <= head_dim; d += kLanes) store(out + d, load(row + d));
-  if (d == padded_dim) return;
-  T tail[kLanes] = {};
-  for (int i = 0; d + i < head_dim; ++i) tail[i] = row[d + i];
-  store(out + d, load(tail));
+// Sixteen elements of a row from element d on (a multiple of 16). Elements beyond head_dim are zeros.
+struct F16Row {
+  const std::byte* bytes;
+  Lanes at(int d, int head_dim) const {
+    return load_padded(reinterpret_cast<const std::uint16_t*>(bytes), d, head_dim);
+  }
+  template <class T>
+  static Lanes load_padded(const T* row, int d, int head_dim) {
+    if (d + kLanes <= head_dim) return load(row + d);
+    T tail[kLanes] = {};
+    for (int i = 0; d + i < head_dim; ++i) tail[i] = row[d + i];
+    return load(tail);
+  }
+};
+struct F32Row {
+  const std::byte* bytes;
+  Lanes at(int d, int head_dim) const {
+    return F16Row::load_padded(reinterpret_cast<const float*>(bytes), d, head_dim);
+  }
+};
+struct Q8Row {  // blocks of 32: value = d * q; head_dim is a multiple of 32
+  const std::byte* bytes;
+  Lanes at(int d, int) const {
+    const auto* block = reinterpret_cast<const BlockQ8_0*>(bytes) + d / 32;
+    return mul(load(block->qs + d % 32), set1(from_half(block->d)));
+  }
+};
+
+template <class Row>
+inline void load_row(Row row, const AttendQueries& queries, float* out) {
+  for (int d = 0; d < queries.padded_dim; d += kLanes) store(out + d, row.at(d, queries.head_dim));
 }
 
 inline void load_key(const AttendTile& tile, const AttendQueries& queries, int place, float* out) {
   const std::byte* row = tile.keys + (place - tile.begin) * tile.key_stride;
   if (tile.key_type == DType::f16)
-    load_row(reinterpret_cast<const std::uint16_t*>(row), queries.head_dim, queries.padded_dim, out);
+    load_row(F16Row{row}, queries, out);
+  else if (tile.key_type == DType::q8_0)
+    load_row(Q8Row{row}, queries, out);
   else
-    load_row(reinterpret_cast<const float*>(row), queries.head_dim, queries.padded_dim, out);
+    load_row(F32Row{row}, queries, out);
 }
 
-// scores[i][place] for all present places, in groups of sixteen; minus infinity where a query does not see the row.
+// scores[i][place] for all present places, in groups of sixteen; minus infinity where a query does not see
+// the row.
 void score_tile(const AttendTile& tile, const AttendQueries& queries, float (*scores)[kTileRows]) {
   alignas(64) float keys[kLanes * kMaxHeadDim];
   const int dim = queries.padded_dim;
@@ -81,25 +110,18 @@ inline float join(float into_max, float from_max, float* into_factor, float* fro
   return highest;
 }
 
-// out = out * keep[i] + (sum of p_j v_j) * take[i] for Q queries and V vectors of one slice of the head dimension.
-template <class T, int Q, int V>
-inline void mix_slice(const AttendTile& tile, int first, int last, const float (*p)[kTileRows], const float* keep,
-                      const float* take, float* out, int stride, int d, int head_dim) {
+// out = out * keep[i] + (sum of p_j v_j) * take[i] for Q queries and V vectors of one slice of the head
+// dimension.
+template <class Row, int Q, int V>
+inline void mix_slice(const AttendTile& tile, int first, int last, const float (*p)[kTileRows],
+                      const float* keep, const float* take, float* out, int stride, int d, int head_dim) {
   Lanes sum[Q][V];
   for (int i = 0; i < Q; ++i)
     for (int v = 0; v < V; ++v) sum[i][v] = set1(0.0f);
   for (int place = first; place < last; ++place) {
-    const T* row = reinterpret_cast<const T*>(tile.values + (place - tile.begin) * tile.value_stride) + d;
+    const Row row{tile.values + (place - tile.begin) * tile.value_stride};
     Lanes value[V];
-    for (int v = 0; v < V; ++v) {
-      if (d + (v + 1) * kLanes <= head_dim) {
-        value[v] = load(row + v * kLanes);
-      } else {
-        T tail[kLanes] = {};
-        for (int i = 0; d + v * kLanes + i < head_dim; ++i) tail[i] = row[v * kLanes + i];
-        value[v] = load(tail);
-      }
-    }
+    for (int v = 0; v < V; ++v) value[v] = row.at(d + v * kLanes, head_dim);
     for (int i = 0; i < Q; ++i) {
       const Lanes weight = set1(p[i][place]);
       for (int v = 0; v < V; ++v) sum[i][v] = fma(weight, value[v], sum[i][v]);
@@ -112,25 +134,27 @@ inline void mix_slice(const AttendTile& tile, int first, int last, const float (
     }
 }
 
-template <class T, int Q>
-inline void mix_queries(const AttendTile& tile, int first, int last, const float (*p)[kTileRows], const float* keep,
-                        const float* take, float* out, const AttendQueries& queries) {
+template <class Row, int Q>
+inline void mix_queries(const AttendTile& tile, int first, int last, const float (*p)[kTileRows],
+                        const float* keep, const float* take, float* out, const AttendQueries& queries) {
   const int dim = queries.padded_dim;
   int d = 0;
   for (; d + kMixVectors * kLanes <= dim; d += kMixVectors * kLanes)
-    mix_slice<T, Q, kMixVectors>(tile, first, last, p, keep, take, out, dim, d, queries.head_dim);
-  for (; d < dim; d += kLanes) mix_slice<T, Q, 1>(tile, first, last, p, keep, take, out, dim, d, queries.head_dim);
+    mix_slice<Row, Q, kMixVectors>(tile, first, last, p, keep, take, out, dim, d, queries.head_dim);
+  for (; d < dim; d += kLanes)
+    mix_slice<Row, Q, 1>(tile, first, last, p, keep, take, out, dim, d, queries.head_dim);
 }
 
-template <class T>
-inline void mix(const AttendTile& tile, const float (*p)[kTileRows], const float* keep, const float* take, float* out,
-                const AttendQueries& queries) {
+template <class Row>
+inline void mix(const AttendTile& tile, const float (*p)[kTileRows], const float* keep, const float* take,
+                float* out, const AttendQueries& queries) {
   int i = 0;
   for (; i + kMixQueries <= queries.count; i += kMixQueries)
-    mix_queries<T, kMixQueries>(tile, tile.begin, tile.end, p + i, keep + i, take + i, out + i * queries.padded_dim,
-                                queries);
+    mix_queries<Row, kMixQueries>(tile, tile.begin, tile.end, p + i, keep + i, take + i,
+                                  out + i * queries.padded_dim, queries);
   for (; i < queries.count; ++i)
-    mix_queries<T, 1>(tile, tile.begin, tile.end, p + i, keep + i, take + i, out + i * queries.padded_dim, queries);
+    mix_queries<Row, 1>(tile, tile.begin, tile.end, p + i, keep + i, take + i, out + i * queries.padded_dim,
+                        queries);
 }
 
 void fold_tile(const AttendTile& tile, const AttendQueries& queries, const AttendPartials& into) noexcept {
@@ -150,9 +174,11 @@ void fold_tile(const AttendTile& tile, const AttendQueries& queries, const Atten
     into.sum[i] = __builtin_fmaf(tile_sum, take[i], into.sum[i] * keep[i]);
   }
   if (tile.value_type == DType::f16)
-    mix<std::uint16_t>(tile, scores, keep, take, into.out, queries);
+    mix<F16Row>(tile, scores, keep, take, into.out, queries);
+  else if (tile.value_type == DType::q8_0)
+    mix<Q8Row>(tile, scores, keep, take, into.out, queries);
   else
-    mix<float>(tile, scores, keep, take, into.out, queries);
+    mix<F32Row>(tile, scores, keep, take, into.out, queries);
 }
 
 void merge(int count, int padded_dim, const AttendPartials& from, const AttendPartials& into) noexcept {

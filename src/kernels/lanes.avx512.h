@@ -21,6 +21,10 @@ inline Lanes load(const float* p) { return {_mm512_loadu_ps(p)}; }
 inline Lanes load(const std::uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
+inline Lanes load(const std::int8_t* p) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
+inline float from_half(std::uint16_t bits) { return _cvtsh_ss(bits); }
 inline void store(float* p, Lanes a) { _mm512_storeu_ps(p, a.v); }
 inline void store(std::uint16_t* p, Lanes a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),

@@ -36,6 +36,12 @@ inline Lanes load(const std::uint16_t* p) {  // f16 bits
   for (int i = 0; i < kLanes; ++i) r.v[i] = f16_to_f32(p[i]);
   return r;
 }
+inline Lanes load(const std::int8_t* p) {
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = static_cast<float>(p[i]);
+  return r;
+}
+inline float from_half(std::uint16_t bits) { return f16_to_f32(bits); }
 inline void store(float* p, const Lanes& a) {
   for (int i = 0; i < kLanes; ++i) p[i] = a.v[i];
 }

@@ -6,7 +6,11 @@
 //   3. Rows of a positioned span are consecutive: row i was written at position *first + i. A span without a
 //   position
 //      is always visible.
-//   4. Spans of a list come in ascending order of position, those without a position first.
+//   4. Spans of a list come in ascending order of position, those without a position and sinks first.
+//   5. A span is seen `shift` tokens nearer to the reader than it was written; readers beyond `reader_limit`
+//   see it as
+//      if they stood there. Keys stay as they are: the query is rotated to min(position - shift,
+//      reader_limit).
 #pragma once
 
 #include <cstddef>
@@ -21,13 +25,16 @@ namespace kvtide {
 struct Span {  // of one layer and one KV head: heads of a layer may hold different numbers of rows
   const std::byte* keys = nullptr;    // [rows][head_dim], rows key_stride bytes apart
   const std::byte* values = nullptr;  // [rows][head_dim], rows value_stride bytes apart
-  DType key_type = DType::f16;        // f32 or f16
+  DType key_type = DType::f16;        // f32, f16 or q8_0
   DType value_type = DType::f16;
   std::int64_t key_stride = 0;
   std::int64_t value_stride = 0;
   std::int64_t rows = 0;
   const float* log_mass = nullptr;  // [rows], nats
   std::optional<Pos> first;
+  std::int64_t shift = 0;           // tokens
+  std::optional<Pos> reader_limit;  // nullopt: seen from where the reader is
+  bool sink = false;                // visible to every later query, whatever its window
 };
 
 }  // namespace kvtide

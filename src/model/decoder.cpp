@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "base/text.h"
 #include "kernels/attend.h"
@@ -114,6 +115,12 @@ class ForwardPass {
   }
 
  private:
+  struct Angles {
+    std::size_t rope;
+    ViewPoint view;
+    std::vector<float> cosine, sine;  // [tokens of the step][pairs]
+  };
+
   void attention(KvState::Step& step, int layer, std::int64_t skip, std::int64_t count) {
     const LayerWeights& w = weights_.layer(layer);
     const std::int64_t head_dim = config_.head_dim, width = config_.width;
@@ -125,7 +132,13 @@ class ForwardPass {
         {&w.query, ws_.q_, q_width}, {&w.key, ws_.k_, kv_width}, {&w.value, ws_.v_, kv_width}};
     matmul(context_.pool, context_.kernels.matmul, x, jobs);
 
+    const auto spans = step.spans(layer);
+    const auto views = view_points(spans);
     const auto rope = static_cast<std::size_t>(config_.layers[static_cast<std::size_t>(layer)].rope);
+    std::vector<float> moved((views.size() - 1) * static_cast<std::size_t>(count * q_width));
+    std::vector<const Angles*> angles;
+    for (std::size_t view = 1; view < views.size(); ++view)
+      angles.push_back(&angles_for(rope, views[view], step));
     for_rows(0, count, [&](std::int64_t t) {
       float* q = ws_.q_ + t * q_width;
       float* k = ws_.k_ + t * kv_width;
@@ -133,25 +146,40 @@ class ForwardPass {
       if (!w.query_bias.empty()) rows_.add(q, w.query_bias.data(), q_width);
       if (!w.key_bias.empty()) rows_.add(k, w.key_bias.data(), kv_width);
       if (!w.value_bias.empty()) rows_.add(v, w.value_bias.data(), kv_width);
-      for (int h = 0; h < config_.heads; ++h) place_head(q + h * head_dim, w.query_norm, rope, t);
+      for (int h = 0; h < config_.heads; ++h) {
+        norm_head(q + h * head_dim, w.query_norm);
+        // Seen from elsewhere: a copy of the unrotated query, rotated to where the view point stands.
+        for (std::size_t view = 1; view < views.size(); ++view) {
+          float* copy =
+              moved.data() + ((static_cast<std::int64_t>(view) - 1) * count + t) * q_width + h * head_dim;
+          std::memcpy(copy, q + h * head_dim, static_cast<std::size_t>(head_dim) * sizeof(float));
+          const std::int64_t pairs = ws_.ropes_[rope].pairs();
+          const Angles& a = *angles[view - 1];
+          rows_.rope(copy, a.cosine.data() + t * pairs, a.sine.data() + t * pairs, pairs);
+        }
+        rotate(q + h * head_dim, rope, t);
+      }
       for (int h = 0; h < config_.kv_heads; ++h) {
-        place_head(k + h * head_dim, w.key_norm, rope, t);
+        norm_head(k + h * head_dim, w.key_norm);
+        rotate(k + h * head_dim, rope, t);
         step.write(rows_, layer, h, t, k + h * head_dim, v + h * head_dim);
       }
     });
     if (skip == count) return;
 
-    std::vector<std::vector<Span>> spans;
-    for (int h = 0; h < config_.kv_heads; ++h) spans.push_back(step.spans(layer, h));
+    std::vector<const float*> q;
+    for (std::size_t view = 0; view < views.size(); ++view)
+      q.push_back(
+          (view == 0 ? ws_.q_ : moved.data() + (static_cast<std::int64_t>(view) - 1) * count * q_width) +
+          skip * q_width);
     const AttendShape shape{.first = step.first() + skip,
                             .tokens = count - skip,
                             .heads = config_.heads,
                             .kv_heads = config_.kv_heads,
                             .head_dim = config_.head_dim,
                             .scale = config_.attention_scale,
-                            .window = config_.layers[static_cast<std::size_t>(layer)].window};
-    attend(context_.pool, context_.kernels.attend, shape, ws_.q_ + skip * q_width, spans,
-           ws_.mixed_ + skip * q_width);
+                            .window = step.window(layer)};
+    attend(context_.pool, context_.kernels.attend, shape, views, q, spans, ws_.mixed_ + skip * q_width);
 
     project(w.output, ws_.mixed_, q_width, skip, count);
     add_residual(w.attention_post_norm, skip, count);
@@ -185,11 +213,30 @@ class ForwardPass {
     });
   }
 
-  // Norm (where the architecture has it) and rotation of one head of token t.
-  void place_head(float* head, const std::vector<float>& weight, std::size_t rope, std::int64_t t) {
+  void norm_head(float* head, const std::vector<float>& weight) {
     if (!weight.empty()) rows_.rms_norm(head, weight.data(), config_.head_dim, config_.norm_epsilon, head);
+  }
+
+  void rotate(float* head, std::size_t rope, std::int64_t t) {
     const std::int64_t pairs = ws_.ropes_[rope].pairs();
     rows_.rope(head, ws_.cosine_[rope] + t * pairs, ws_.sine_[rope] + t * pairs, pairs);
+  }
+
+  // Angles of the step's queries as seen from a view point; computed once per step.
+  const Angles& angles_for(std::size_t rope, const ViewPoint& view, const KvState::Step& step) {
+    for (const auto& known : angles_)
+      if (known->rope == rope && known->view == view) return *known;
+    auto made = std::make_unique<Angles>();
+    made->rope = rope;
+    made->view = view;
+    const std::int64_t pairs = ws_.ropes_[rope].pairs();
+    made->cosine.resize(static_cast<std::size_t>(step.tokens() * pairs));
+    made->sine.resize(made->cosine.size());
+    for (std::int64_t t = 0; t < step.tokens(); ++t)
+      ws_.ropes_[rope].fill(view.seen_from(step.first() + t), 1, made->cosine.data() + t * pairs,
+                            made->sine.data() + t * pairs);
+    angles_.push_back(std::move(made));
+    return *angles_.back();
   }
 
   // normed[skip .. count) = input rows * weight matrix
@@ -229,6 +276,7 @@ class ForwardPass {
   const ElementwiseRow& rows_;
   const DecoderContext& context_;
   Workspace& ws_;
+  std::vector<std::unique_ptr<Angles>> angles_;
 };
 
 std::span<const float> forward(const DecoderContext& context, Workspace& workspace, KvState& state,

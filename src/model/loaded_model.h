@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -21,6 +22,9 @@ struct LoadedModel {
   std::optional<GgufFile> file;  // kept only while weights are used where they lie in it
   std::optional<Tokenizer> tokenizer;
   std::optional<Weights> weights;
+
+  mutable std::mutex identity_mutex;  // of the two hashes, which are computed when first needed
+  mutable std::string model_hash, vocabulary_hash;
 };
 
 }  // namespace kvtide

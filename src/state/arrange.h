@@ -1,9 +1,5 @@
-// arrange.h: which rows of a layer's storage hold which positions. Pure functions of positions: used by
-// attention, by writing, by byte accounting and by the tests, so that no offset is computed anywhere else.
-//
-// Two arrangements exist:
-//   full   row = position;
-//   ring   row = position % ring_rows, for layers whose queries see only the newest `window` positions.
+// arrange.h: which positions a layer holds and which of them a query sees. Pure functions of positions:
+// attention, eviction, byte accounting and the tests all ask here.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +7,42 @@
 #include <vector>
 
 #include "kvtide/types.h"
+#include "state/spec.h"
 
 namespace kvtide {
 
-// Consecutive positions in consecutive rows.
-struct RowRun {
-  std::int64_t row;
-  Pos first;
-  std::int64_t rows;
-  friend bool operator==(const RowRun&, const RowRun&) = default;
+// Positions that were appended and not dropped, as they are seen: `shift` tokens nearer to the reader than
+// written.
+struct Segment {
+  Pos first = 0, last = 0;
+  std::int64_t shift = 0;
+  friend bool operator==(const Segment&, const Segment&) = default;
 };
 
-// Rows a ring needs so that a step of up to `max_append` tokens can be written, and dropped again, while the
-// `window` newest positions before it stay readable. A multiple of the attention tile (64), so that no tile
-// wraps around.
-std::int64_t ring_rows(std::int64_t window, std::int64_t max_append);
+// What queries of one layer may see.
+struct Visibility {
+  std::optional<std::int64_t> window;  // newest positions, the query's own included; nullopt: all
+  std::int64_t sinks = 0;              // positions [0, sinks) are always visible
+  std::optional<Pos> sink_reader;      // queries beyond this position see the sinks as if they stood here
+  friend bool operator==(const Visibility&, const Visibility&) = default;
+};
 
-// The row of position `pos`. ring: nullopt for the full arrangement.
-std::int64_t row_of(Pos pos, std::optional<std::int64_t> ring);
+// attention_size: the newest positions a query may see, whatever else holds; nullopt: all.
+Visibility visibility(const StateSpec& spec, const LayerSpec& layer,
+                      std::optional<std::int64_t> attention_size);
 
-// The rows that the positions [0, end) occupy, oldest first, as far as queries at positions >= `reader` can
-// see them through `window`. At most one run (full) or two (ring).
-std::vector<RowRun> arrange(Pos end, Pos reader, std::optional<std::int64_t> window,
-                            std::optional<std::int64_t> ring);
+// The oldest position that a layer must keep once `end` positions were appended, sinks apart: queries from
+// `end` on, and after taking back up to `slack` positions, see nothing older. The attention size does not
+// matter: it may grow again.
+Pos oldest_needed(const StateSpec& spec, const LayerSpec& layer, Pos end);
 
-// Rows of storage that have been written once `end` positions were appended.
-std::int64_t rows_used(Pos end, std::optional<std::int64_t> ring);
+// The segments cut to what queries at positions >= reader can see, sinks first and apart from the rest.
+struct VisibleRun {
+  Segment rows;
+  bool sink = false;
+  friend bool operator==(const VisibleRun&, const VisibleRun&) = default;
+};
+std::vector<VisibleRun> visible_runs(const std::vector<Segment>& segments, const Visibility& visible,
+                                     Pos reader);
 
 }  // namespace kvtide

@@ -3,71 +3,89 @@
 // A state stands alone: it is built from a plain StateSpec, with no model, file or tokenizer in sight. It
 // owns its position: the number of tokens appended. Appending takes two steps: begin(T) opens rows for T
 // tokens, each layer writes and attends to them, commit() advances the position. A step that is dropped
-// leaves the state as it was. Ownership: owns its memory; movable. Thread rules: one writer at a time;
-// different (layer, head, token) rows of a step may be written from different threads. Invariants
+// leaves the state as it was. Ownership: movable; fork() shares the rows of the past and copies none. Thread
+// rules: one thread at a time per state; different (layer, head, token) rows of a step may be written from
+// different threads; forks are independent. Invariants
 //   1. Keys and values of a committed position never change while it can still be seen.
-//   2. Rows that were never written are zeros.
-//   3. RAM follows use: address space is reserved for `capacity` rows, pages are taken when rows are written.
+//   2. Rows that were never written, or were taken back, read as zeros when they are opened.
+//   3. RAM follows use: address space is reserved, pages are taken when rows are written and given back when
+//   a window
+//      has moved past them.
+//   4. What a query sees is a pure function of positions (arrange.h): never of chunking or of where rows lie.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
-#include "base/buffer.h"
 #include "kernels/elementwise.h"
 #include "kernels/span.h"
-#include "kvtide/types.h"
-#include "tensor/dtype.h"
+#include "state/arrange.h"
+#include "state/layer_rows.h"
+#include "state/spec.h"
+#include "kvtide/transition.h"
 
 namespace kvtide {
 
-struct LayerSpec {
-  int kv_heads = 0;
-  int head_dim = 0;
-  std::optional<std::int64_t> window;  // positions a query sees, its own included; nullopt: all
+// Everything about a state but the bytes of its rows: what a snapshot's header says.
+struct StateImage {
+  StateSpec spec;
+  Pos position = 0;
+  std::optional<std::int64_t> attention_size;
+  std::vector<Segment> segments;
+  std::vector<Pos> released;
+  std::vector<std::vector<PosRange>> runs;  // per layer: rows held, ascending, each run in one piece of memory
 };
-
-struct StateSpec {
-  std::vector<LayerSpec> layers;
-  DType key_type = DType::f16;  // f16 or f32
-  DType value_type = DType::f16;
-  std::int64_t capacity = 0;    // tokens the state can hold
-  std::int64_t max_append = 1;  // tokens of the largest step
-};
-
-// The bytes that one more token costs in layers that keep everything, and the bytes of `tokens` tokens in
-// all.
-std::int64_t bytes_per_token(const StateSpec& spec);
-std::int64_t bytes_for_tokens(const StateSpec& spec, std::int64_t tokens);
 
 class KvState {
  public:
   // Throws Error: invalid_argument (a spec that makes no sense), out_of_memory.
-  explicit KvState(StateSpec spec);
+  explicit KvState(const StateSpec& spec);
+  // A state with the rows of `image` held but zero, to be filled through key_bytes and value_bytes.
+  // Throws Error(invalid_argument) when the image contradicts itself.
+  explicit KvState(const StateImage& image);
+  KvState(KvState&&) = default;
+  KvState& operator=(KvState&&) = default;
 
   const StateSpec& spec() const { return spec_; }
-  Pos position() const { return position_; }
+  Pos position() const { return position_; }  // of the next token
+  std::int64_t rows() const;                  // positions held, by the layer that holds most
   std::int64_t capacity() const { return spec_.capacity; }
-  // Bytes of the pages that hold written rows: what RSS is compared with.
-  std::int64_t held_bytes() const;
+  // Tokens that can still be appended; a rolling state never fills up.
+  std::int64_t room() const;
+  std::optional<std::int64_t> attention_size() const { return attention_size_; }
+  const std::vector<Segment>& segments() const { return segments_; }
+
+  std::int64_t held_bytes() const;    // pages of held rows: what RSS is compared with
+  std::int64_t shared_bytes() const;  // of these, shared with forks
+  std::int64_t capacity_bytes() const { return bytes_for_tokens(spec_, spec_.capacity); }
 
   class Step {
    public:
+    ~Step();
+    Step(Step&& other) noexcept : state_(other.state_), first_(other.first_), tokens_(other.tokens_) {
+      other.state_ = nullptr;
+    }
+    Step& operator=(Step&&) = delete;
+
     Pos first() const { return first_; }
     std::int64_t tokens() const { return tokens_; }
     // Stores the key and value [head_dim] of one token of the step, converted to the state's types.
     void write(const ElementwiseRow& kernels, int layer, int kv_head, std::int64_t token, const float* key,
                const float* value);
-    // What the step's queries read: the rows of earlier positions that they can see, and the step's own.
-    std::vector<Span> spans(int layer, int kv_head) const;
+    // What the step's queries read, per KV head: the rows of earlier positions that they can see, and the
+    // step's own.
+    std::vector<std::vector<Span>> spans(int layer) const;
+    // The window of the step's queries in this layer.
+    std::optional<std::int64_t> window(int layer) const;
     // Makes the step part of the state.
     void commit();
 
    private:
     friend class KvState;
-    Step(KvState& state, std::int64_t tokens) : state_(state), first_(state.position_), tokens_(tokens) {}
-    KvState& state_;
+    Step(KvState* state, std::int64_t tokens) : state_(state), first_(state->position_), tokens_(tokens) {}
+    KvState* state_;  // nullptr: committed or moved from
     Pos first_;
     std::int64_t tokens_;
   };
@@ -76,22 +94,40 @@ class KvState {
   // max_append].
   Step begin(std::int64_t tokens);
 
+  TransitionPlan plan(const Transition& transition) const;
+  // Throws Error(invalid_argument) for a refused plan and for one made before the state changed.
+  TransitionRecord apply(const TransitionPlan& plan);
+  // plan and apply in one; throws Error(invalid_argument) with the refusal.
+  TransitionRecord apply(const Transition& transition) { return apply(plan(transition)); }
+
+  // A second state with the same contents. Rows are shared until one of the two writes.
+  KvState fork() const { return KvState(*this); }
+
+  // Tokens of the largest step from now on: changes no result.
+  void set_max_append(std::int64_t tokens) { spec_.max_append = tokens; }
+
   // Forgets everything; gives the memory back.
   void clear();
 
+  StateImage image() const;
+  // The bytes of one run of image().runs[layer] of one head.
+  std::span<std::byte> key_bytes(int layer, int kv_head, const PosRange& run);
+  std::span<std::byte> value_bytes(int layer, int kv_head, const PosRange& run);
+
  private:
-  struct Layer {
-    std::optional<std::int64_t> ring;       // rows of the ring; nullopt: full
-    std::int64_t key_row, value_row;        // bytes
-    std::int64_t key_region, value_region;  // bytes reserved per head, whole pages
-    Buffer memory;                          // [kv_heads] key regions, then [kv_heads] value regions
-  };
-  std::byte* key_region(const Layer& layer, int kv_head) const;
-  std::byte* value_region(const Layer& layer, int layer_heads, int kv_head) const;
+  KvState(const KvState&) = default;
+  void release_unseen();
+  std::int64_t rows_up_to(Pos end) const;
+  std::string why_not(const Transition& transition) const;  // "" when it can be made
+  void perform(const Transition& transition);
 
   StateSpec spec_;
-  std::vector<Layer> layers_;
+  std::vector<LayerRows> layers_;
+  std::vector<Segment> segments_;  // what was appended and not dropped; ascending
+  std::optional<std::int64_t> attention_size_;
+  std::vector<Pos> released_;  // per layer: positions below, sinks apart, are gone
   Pos position_ = 0;
+  std::uint64_t generation_ = 0;  // changes with everything that makes an older plan wrong
 };
 
 }  // namespace kvtide

@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace kvtide {
 
@@ -18,13 +20,19 @@ inline std::optional<std::size_t> resident_bytes(const void* start, std::size_t 
   constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;
   const auto address = reinterpret_cast<std::uintptr_t>(start);
   std::optional<std::size_t> resident = 0;
-  for (std::uintptr_t page = address / kPage; page * kPage < address + size; ++page) {
-    std::uint64_t entry = 0;
-    if (::pread(fd, &entry, sizeof entry, static_cast<off_t>(page * sizeof entry)) != sizeof entry) {
+  const std::uintptr_t end = (address + size + kPage - 1) / kPage;
+  std::vector<std::uint64_t> entries(4096);
+  for (std::uintptr_t page = address / kPage; page < end;) {
+    const std::size_t count = std::min<std::size_t>(entries.size(), end - page);
+    const auto bytes = static_cast<ssize_t>(count * sizeof(std::uint64_t));
+    if (::pread(fd, entries.data(), static_cast<std::size_t>(bytes),
+                static_cast<off_t>(page * sizeof(std::uint64_t))) != bytes) {
       resident = std::nullopt;
       break;
     }
-    if ((entry & kPresent) != 0) *resident += kPage;
+    for (std::size_t i = 0; i < count; ++i)
+      if ((entries[i] & kPresent) != 0) *resident += kPage;
+    page += count;
   }
   ::close(fd);
   return resident;

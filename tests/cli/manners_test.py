@@ -11,7 +11,7 @@ import unittest
 
 from program import LLAMA, PROGRAM, TEXT, TIMEOUT_S, ProgramTest, environment, interrupt, kvtide, start
 
-COMMANDS = ("run", "chat", "ppl", "bench", "inspect", "tokenize", "logits")
+COMMANDS = ("run", "chat", "ppl", "bench", "inspect", "tokenize", "logits", "state")
 CANCELLED = 130
 
 

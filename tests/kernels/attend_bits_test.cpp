@@ -2,7 +2,7 @@
 //
 // What holds: chunks, threads, tables, where rows lie in memory, and cuts between spans at multiples of 64
 // positions. A cut inside a tile makes two partials of one and so changes the rounding; states never make one
-// (arrange.h).
+// (layer_rows.h).
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "base/half.h"
@@ -32,6 +33,7 @@ struct Rows {
   const std::byte* row(std::int64_t i) const { return stored.data() + i * stride(); }
   void store_all() {
     stored.resize(static_cast<std::size_t>(dtype_bytes(dtype, static_cast<std::int64_t>(numbers.size()))));
+    if (dtype == DType::q8_0) return store_q8();
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       if (dtype == DType::f16) {
         const std::uint16_t half = f32_to_f16(numbers[i]);
@@ -39,6 +41,26 @@ struct Rows {
         numbers[i] = f16_to_f32(half);
       } else {
         std::memcpy(stored.data() + 4 * i, &numbers[i], 4);
+      }
+    }
+  }
+
+ private:
+  // Blocks of an f16 step and 32 signed bytes.
+  void store_q8() {
+    for (std::size_t block = 0; block < numbers.size() / 32; ++block) {
+      float* values = numbers.data() + 32 * block;
+      std::byte* bytes = stored.data() + 34 * block;
+      float largest = 0.0f;
+      for (int i = 0; i < 32; ++i) largest = std::max(largest, std::abs(values[i]));
+      const std::uint16_t half = f32_to_f16(largest / 127.0f);
+      std::memcpy(bytes, &half, 2);
+      const float step = f16_to_f32(half);
+      for (int i = 0; i < 32; ++i) {
+        const auto quant = static_cast<std::int8_t>(
+            step == 0.0f ? 0.0f : std::clamp(std::round(values[i] / step), -127.0f, 127.0f));
+        bytes[2 + i] = static_cast<std::byte>(quant);
+        values[i] = step * static_cast<float>(quant);
       }
     }
   }
@@ -52,7 +74,8 @@ struct Head {
 
 struct AttendCase {
   AttendShape shape;
-  std::vector<float> q;     // [tokens][heads][head_dim]
+  std::vector<float> q;     // [tokens][heads][head_dim], before rotation where there is one
+  bool rotary = false;      // queries are rotated to where they are seen from; keys are stored rotated
   std::vector<Head> heads;  // of the KV heads
 };
 
@@ -136,6 +159,35 @@ inline SpanLists full_spans(const AttendCase& c, Pos from = 0, std::vector<Pos> 
   return lists;
 }
 
+// Turns a vector of the head dimension by `position` steps: its two halves are the coordinates of planes that
+// turn at different speeds.
+inline std::vector<double> turned(std::span<const float> vector, double position) {
+  const std::size_t pairs = vector.size() / 2;
+  std::vector<double> out(vector.begin(), vector.end());
+  for (std::size_t i = 0; i < pairs; ++i) {
+    const double angle = position * std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(pairs));
+    const auto a = static_cast<double>(vector[i]), b = static_cast<double>(vector[i + pairs]);
+    out[i] = a * std::cos(angle) - b * std::sin(angle);
+    out[i + pairs] = a * std::sin(angle) + b * std::cos(angle);
+  }
+  return out;
+}
+
+// The queries as `view` needs them.
+inline std::vector<float> seen_queries(const AttendCase& c, const ViewPoint& view) {
+  if (!c.rotary) return c.q;
+  std::vector<float> out;
+  const auto dim = static_cast<std::size_t>(c.shape.head_dim);
+  const std::size_t row = dim * static_cast<std::size_t>(c.shape.heads);
+  for (std::size_t at = 0; at < c.q.size(); at += dim) {
+    const Pos position = c.shape.first + static_cast<Pos>(at / row);
+    for (const double x :
+         turned(std::span(c.q).subspan(at, dim), static_cast<double>(view.seen_from(position))))
+      out.push_back(static_cast<float>(x));
+  }
+  return out;
+}
+
 // The answer by the definition of attention, in double.
 inline std::vector<double> direct_attention(const AttendCase& c) {
   const AttendShape& s = c.shape;
@@ -175,7 +227,12 @@ inline std::vector<float> run_attend(const AttendCase& c, const AttendRow& kerne
                                      const SpanLists& spans) {
   ThreadPool pool(threads);
   std::vector<float> out(c.q.size(), std::numeric_limits<float>::quiet_NaN());
-  attend(pool, kernels, c.shape, c.q.data(), spans, out.data());
+  const std::vector<ViewPoint> views = view_points(spans);
+  std::vector<std::vector<float>> queries;
+  std::vector<const float*> q;
+  for (const ViewPoint& view : views) queries.push_back(seen_queries(c, view));
+  for (const auto& rows : queries) q.push_back(rows.data());
+  attend(pool, kernels, c.shape, views, q, spans, out.data());
   return out;
 }
 

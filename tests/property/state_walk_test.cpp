@@ -78,7 +78,8 @@ void walk(std::uint64_t seed) {
           step.write(best_kernels().elementwise, layer, head, t, key.data(), value.data());
         }
         Pos next = l.window ? std::max<Pos>(0, step.first() - *l.window + 1) : 0;
-        for (const Span& span : step.spans(layer, head)) {
+        const auto heads = step.spans(layer);
+        for (const Span& span : heads[static_cast<std::size_t>(head)]) {
           ASSERT_EQ(span.first, next) << "seed " << seed;
           for (std::int64_t row = 0; row < span.rows; ++row, ++next)
             for (const int d : {0, l.head_dim - 1}) {

@@ -1,119 +1,144 @@
+// The rules of arrange.h against the definitions behind them, for every small size.
 #include "state/arrange.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
 #include <vector>
 
 namespace kvtide {
 namespace {
 
-// The model that arrange() is compared with: an array that remembers which position was written into each row
-// last.
-class Storage {
- public:
-  explicit Storage(std::int64_t rows) : written_(static_cast<std::size_t>(rows), -1) {}
-  void write(Pos pos) { written_[static_cast<std::size_t>(pos % static_cast<Pos>(written_.size()))] = pos; }
-  Pos at(std::int64_t row) const { return written_.at(static_cast<std::size_t>(row)); }
+using Window = std::optional<std::int64_t>;
 
- private:
-  std::vector<Pos> written_;
-};
-
-// The runs list exactly the positions [first, end), in order, each in a row that holds it.
-::testing::AssertionResult covers(const std::vector<RowRun>& runs, Pos first, Pos end,
-                                  const Storage& storage) {
-  Pos next = first;
-  for (const RowRun& run : runs) {
-    if (run.rows < 1) return ::testing::AssertionFailure() << "an empty run";
-    if (run.first != next)
-      return ::testing::AssertionFailure() << "position " << run.first << " instead of " << next;
-    for (std::int64_t i = 0; i < run.rows; ++i)
-      if (storage.at(run.row + i) != run.first + i)
-        return ::testing::AssertionFailure() << "row " << run.row + i << " holds " << storage.at(run.row + i)
-                                             << " instead of " << run.first + i;
-    next += run.rows;
-  }
-  if (next != end) return ::testing::AssertionFailure() << "ends at " << next << " instead of " << end;
-  return ::testing::AssertionSuccess();
+StateSpec spec_with(std::optional<Rolling> rolling, std::int64_t slack = 0) {
+  StateSpec spec;
+  spec.rolling = rolling;
+  spec.slack = slack;
+  return spec;
 }
 
-TEST(Arrange, ListsEveryVisiblePositionOfASmallRing_ForEveryStepAndWindow) {
-  for (std::int64_t window = 1; window <= 5; ++window)
-    for (std::int64_t step = 1; step <= 4; ++step)
-      for (std::int64_t ring = window + step; ring <= window + step + 3; ++ring) {
-        Storage storage(ring);
-        for (Pos begin = 0; begin < 4 * ring; begin += step) {
-          for (Pos p = begin; p < begin + step; ++p) {
-            ASSERT_EQ(row_of(p, ring), p % ring);
-            storage.write(p);
-          }
-          const auto runs = arrange(begin + step, begin, window, ring);
-          ASSERT_LE(runs.size(), 2u);
-          ASSERT_TRUE(covers(runs, std::max<Pos>(0, begin - window + 1), begin + step, storage))
-              << "window " << window << " step " << step << " ring " << ring << " at " << begin;
+LayerSpec layer_with(Window window) { return {1, 8, window}; }
+
+// Whether a query at `reader` may see what is seen at `place`, from the words of the contract: it sees the
+// newest `window` positions, its own included.
+bool in_window(Pos place, Pos reader, Window window) {
+  if (place > reader) return false;
+  if (!window) return true;
+  std::int64_t newer = 0;  // positions in (place, reader]
+  for (Pos p = reader; p > place; --p) ++newer;
+  return newer < *window;
+}
+
+TEST(Arrange, VisibilityIsTheNarrowestOfTheWindowsThatApply) {
+  const std::vector<Window> sizes{std::nullopt, 1, 2, 3, 7};
+  for (const Window layer_window : sizes)
+    for (const Window attention : sizes)
+      for (const Window rolling_window : sizes)
+        for (std::int64_t sinks = 0; sinks <= (rolling_window ? 3 : 0); ++sinks) {
+          std::optional<Rolling> rolling;
+          if (rolling_window) rolling = Rolling{sinks, *rolling_window};
+          const Visibility got = visibility(spec_with(rolling), layer_with(layer_window), attention);
+          // A layer with a window of its own has no sinks and takes no part in rolling.
+          const bool rolls = rolling && !layer_window;
+          EXPECT_EQ(got.sinks, rolls ? sinks : 0);
+          for (Pos reader = 0; reader < 20; ++reader)
+            for (Pos place = 0; place <= reader; ++place) {
+              const bool seen = in_window(place, reader, layer_window) &&
+                                in_window(place, reader, attention) &&
+                                (!rolls || in_window(place, reader, rolling_window));
+              ASSERT_EQ(in_window(place, reader, got.window), seen) << place << " from " << reader;
+            }
         }
-      }
 }
 
-TEST(Arrange, KeepsEveryVisiblePositionWhenStepsAreWrittenAndDropped) {
-  for (const std::int64_t window : {1, 2, 63, 64, 65, 100})
-    for (const std::int64_t most : {1, 3, 63, 64, 65}) {
-      const std::int64_t ring = ring_rows(window, most);
-      Storage storage(ring);
-      Pos position = 0;
-      for (int turn = 0; position < 3 * ring; ++turn) {
-        for (Pos p = position; p < position + most; ++p)
-          storage.write(p);  // a step of the largest size, dropped
-        const std::int64_t step = 1 + turn % most;
-        for (Pos p = position; p < position + step; ++p) storage.write(p);
-        ASSERT_TRUE(covers(arrange(position + step, position, window, ring),
-                           std::max<Pos>(0, position - window + 1), position + step, storage))
-            << "window " << window << " largest step " << most << " at " << position;
-        position += step;
+TEST(Arrange, SinksAreSeenAsIfTheWindowFollowedThemAtOnce) {
+  for (std::int64_t window = 1; window < 6; ++window)
+    for (std::int64_t sinks = 1; sinks < 5; ++sinks)
+      for (std::int64_t attention = 1; attention < 8; ++attention) {
+        const Visibility got = visibility(spec_with(Rolling{sinks, window}), layer_with({}), attention);
+        // Written without a gap: the sinks, then the positions of the window, of which the reader is the
+        // last.
+        const Pos reader = sinks + std::min(window, attention) - 1;
+        EXPECT_EQ(got.sink_reader, reader);
+        EXPECT_FALSE(in_window(sinks - 1, reader, got.window)) << "the last sink is right outside";
+        EXPECT_TRUE(in_window(sinks, reader, got.window));
       }
+  EXPECT_EQ(visibility(spec_with(Rolling{0, 5}), layer_with({}), {}).sink_reader, std::nullopt);
+  EXPECT_EQ(visibility(spec_with(Rolling{3, 5}), layer_with(4), {}).sink_reader, std::nullopt);
+}
+
+TEST(Arrange, TheOldestNeededIsTheOldestThatAnyLaterQueryCanSee) {
+  for (const Window layer_window : {Window{}, Window{1}, Window{2}, Window{5}})
+    for (const Window rolling_window : {Window{}, Window{1}, Window{3}, Window{8}})
+      for (std::int64_t slack = 0; slack <= 4; ++slack)
+        for (Pos end = 0; end <= 20; ++end) {
+          const Window window = layer_window ? layer_window : rolling_window;
+          Pos oldest = end;
+          for (Pos reader = std::max<Pos>(0, end - slack); reader <= end; ++reader)
+            for (Pos place = reader; place >= 0; --place)
+              if (in_window(place, reader, window)) oldest = std::min(oldest, place);
+          std::optional<Rolling> rolling;
+          if (rolling_window) rolling = Rolling{2, *rolling_window};
+          EXPECT_EQ(oldest_needed(spec_with(rolling, slack), layer_with(layer_window), end), oldest)
+              << "window " << window.value_or(-1) << " slack " << slack << " end " << end;
+        }
+}
+
+// All ways to hold positions below `end`: every subset of them as runs, each run moved by as much as lies
+// behind it and was taken out, or not moved at all.
+std::vector<std::vector<Segment>> all_segments(Pos end) {
+  std::vector<std::vector<Segment>> all;
+  for (unsigned held = 0; held < (1u << end); ++held)
+    for (const bool closed : {false, true}) {
+      std::vector<Segment> segments;
+      std::int64_t gone = 0;
+      for (Pos p = end; p-- > 0;) {
+        if ((held >> p & 1u) == 0) {
+          ++gone;
+          continue;
+        }
+        if (p + 1 < end && (held >> (p + 1) & 1u) != 0)
+          --segments.back().first;
+        else
+          segments.push_back({p, p + 1, closed ? gone : 0});
+      }
+      std::reverse(segments.begin(), segments.end());
+      all.push_back(std::move(segments));
     }
+  return all;
 }
 
-TEST(Arrange, LetsNoTileOfSixtyFourPositionsWrapAround) {
-  for (const std::int64_t window : {1, 31, 64, 65, 500, 512})
-    for (const std::int64_t step : {1, 7, 64, 512}) {
-      const std::int64_t ring = ring_rows(window, step);
-      EXPECT_EQ(ring % 64, 0);
-      EXPECT_GE(ring, window + step - 1) << "the visible rows of a step do not fit";
-      for (Pos begin = 0; begin < 3 * ring; begin += step) {
-        const auto runs = arrange(begin + step, begin, window, ring);
-        if (runs.size() == 2) {
-          ASSERT_EQ(runs[1].first % 64, 0) << "window " << window << " step " << step << " at " << begin;
+TEST(Arrange, VisibleRunsAreExactlyTheHeldPositionsThatSomeLaterQuerySees) {
+  constexpr Pos kEnd = 8;
+  for (const auto& segments : all_segments(kEnd))
+    for (const Window window : {Window{}, Window{1}, Window{2}, Window{4}, Window{20}})
+      for (const std::int64_t sinks : {0, 1, 3, 9})
+        for (const Pos reader : {Pos{0}, Pos{5}, kEnd, kEnd + 3}) {
+          const Visibility visible{window, sinks, std::nullopt};
+          std::vector<VisibleRun> wanted;
+          for (const bool sink : {true, false})
+            for (const Segment& segment : segments) {
+              bool open = false;
+              for (Pos p = segment.first; p < segment.last; ++p) {
+                // Seen by the query at `reader` or, being newer than it, by a later one.
+                const Pos place = p + segment.shift;
+                const bool seen =
+                    sink ? p < sinks : p >= sinks && (place > reader || in_window(place, reader, window));
+                if (seen && open) ++wanted.back().rows.last;
+                if (seen && !open) wanted.push_back({{p, p + 1, segment.shift}, sink});
+                open = seen;
+              }
+            }
+          ASSERT_EQ(visible_runs(segments, visible, reader), wanted)
+              << "window " << window.value_or(-1) << " sinks " << sinks << " reader " << reader;
         }
-        // A position's place in its tile is also its row's place in the ring's tile.
-        for (const RowRun& run : runs) {
-          ASSERT_EQ(run.row % 64, run.first % 64);
-        }
-      }
-    }
 }
 
-TEST(Arrange, WithoutARingGivesOneRunWhereRowsAreThePositions) {
-  EXPECT_EQ(arrange(10, 7, std::nullopt, std::nullopt), (std::vector<RowRun>{{0, 0, 10}}));
-  EXPECT_EQ(arrange(10, 7, 3, std::nullopt), (std::vector<RowRun>{{5, 5, 5}}));
-  EXPECT_EQ(arrange(10, 7, 8, std::nullopt), (std::vector<RowRun>{{0, 0, 10}}));
-  EXPECT_EQ(arrange(10, 7, 1000, std::nullopt), (std::vector<RowRun>{{0, 0, 10}}));
-  EXPECT_EQ(row_of(12345, std::nullopt), 12345);
-}
-
-TEST(Arrange, OfNothingIsEmpty) {
-  EXPECT_TRUE(arrange(0, 0, std::nullopt, std::nullopt).empty());
-  EXPECT_TRUE(arrange(0, 0, 4, 64).empty());
-  EXPECT_TRUE(arrange(10, 20, 5, 64).empty()) << "a reader so far ahead that its window has left all rows";
-}
-
-TEST(Arrange, CountsTheRowsThatWereWritten) {
-  EXPECT_EQ(rows_used(0, std::nullopt), 0);
-  EXPECT_EQ(rows_used(1000, std::nullopt), 1000);
-  EXPECT_EQ(rows_used(0, 128), 0);
-  EXPECT_EQ(rows_used(127, 128), 127);
-  EXPECT_EQ(rows_used(128, 128), 128);
-  EXPECT_EQ(rows_used(100000, 128), 128);
+TEST(Arrange, NothingHeldIsNothingSeen) {
+  EXPECT_TRUE(visible_runs({}, {}, 10).empty());
+  EXPECT_TRUE(visible_runs({{3, 7, 0}}, {2, 0, std::nullopt}, 20).empty()) << "the window has left it behind";
 }
 
 }  // namespace

@@ -66,9 +66,11 @@ float number_at(DType dtype, const std::byte* row, int element) {
 void expect_rows(const KvState::Step& step, const StateSpec& spec) {
   for (int layer = 0; layer < static_cast<int>(spec.layers.size()); ++layer) {
     const LayerSpec& l = spec.layers[static_cast<std::size_t>(layer)];
+    const auto spans = step.spans(layer);
+    ASSERT_EQ(spans.size(), static_cast<std::size_t>(l.kv_heads));
     for (int head = 0; head < l.kv_heads; ++head) {
       Pos next = l.window ? std::max<Pos>(0, step.first() - *l.window + 1) : 0;
-      for (const Span& span : step.spans(layer, head)) {
+      for (const Span& span : spans[static_cast<std::size_t>(head)]) {
         ASSERT_TRUE(span.first.has_value());
         ASSERT_EQ(*span.first, next) << "layer " << layer;
         ASSERT_EQ(span.log_mass, nullptr);
@@ -131,7 +133,8 @@ TEST(KvState, IsAsItWas_WhenAStepIsDropped) {
 TEST(KvState, ReadsRowsThatWereNeverWrittenAsZeros) {
   KvState state(spec_of({{1, 16, std::nullopt}}, 64, 8, DType::f16));
   const KvState::Step step = state.begin(8);
-  for (const Span& span : step.spans(0, 0))
+  const auto spans = step.spans(0);
+  for (const Span& span : spans[0])
     for (std::int64_t row = 0; row < span.rows; ++row)
       for (int d = 0; d < 16; ++d)
         ASSERT_EQ(number_at(DType::f16, span.keys + row * span.key_stride, d), 0.0f);
@@ -157,16 +160,17 @@ TEST(KvState, HoldsThePagesOfTheTokensItHas_NotOfItsCapacity) {
   EXPECT_EQ(state.held_bytes(), (2 + 1) * 2 * 4096);
   append(state, spec, 1);
   EXPECT_EQ(state.held_bytes(), (2 + 1) * 2 * 2 * 4096);
-  append(state, spec, 967);  // 1,000 tokens: 32 pages each; the ring stops at 128 rows, 4 pages
-  EXPECT_EQ(state.held_bytes(), 2 * 2 * 32 * 4096 + 2 * 4 * 4096);
+  append(state, spec, 967);
+  // 1,000 tokens: 32 pages each. The window keeps whole tiles of 64: from position 832 on, 6 pages.
+  EXPECT_EQ(state.held_bytes(), 2 * 2 * 32 * 4096 + 2 * 6 * 4096);
 }
 
 TEST(KvState, TakesMemoryFromTheSystemOnlyForTheTokensItHolds) {
   const StateSpec spec = spec_of({{4, 128, std::nullopt}}, 32768, 16);
   KvState state(spec);
   append(state, spec, 10);
-  const auto resident = [&] {  // of the layer's memory: 8 regions of 16 MiB
-    return resident_bytes(state.begin(1).spans(0, 0)[0].keys, 8 * 32768 * 512);
+  const auto resident = [&] {  // of the layer's memory: 8 regions of 2^18 rows and a page
+    return resident_bytes(state.begin(1).spans(0)[0][0].keys, 8 * ((std::size_t{1} << 18) * 512 + 4096));
   };
   if (!resident()) GTEST_SKIP() << "this system does not tell which pages are in memory";
   EXPECT_EQ(static_cast<std::int64_t>(*resident()), state.held_bytes());
@@ -179,8 +183,10 @@ TEST(KvState, GivesItsMemoryBackWhenItForgets_AndCanBeUsedAgain) {
   const StateSpec spec = spec_of({{2, 64, std::nullopt}, {1, 64, 100}}, 8192, 64);
   KvState state(spec);
   append(state, spec, 4000);
-  const std::byte* memory = state.begin(1).spans(0, 0)[0].keys;
-  const auto resident = [&] { return resident_bytes(memory, 2 * 2 * 8192 * 256); };  // of the first layer
+  const std::byte* memory = state.begin(1).spans(0)[0][0].keys;
+  const auto resident = [&] {  // of the first layer: 4 regions of 2^18 rows and a page
+    return resident_bytes(memory, 4 * ((std::size_t{1} << 18) * 256 + 4096));
+  };
   if (!resident()) GTEST_SKIP() << "this system does not tell which pages are in memory";
   EXPECT_GE(*resident(), std::size_t{2 * 2 * 4000 * 256});
   state.clear();
@@ -229,10 +235,10 @@ TEST(KvState, RefusesAStepThatDoesNotFit_AndTellsBothNumbers) {
   KvState state(spec);
   append(state, spec, 15);
   expect_refused([&] { state.begin(6); }, ErrorCode::context_full,
-                 "15 of 20 tokens are used and 6 more do not fit");
+                 "15 of 20 rows are used and 6 more do not fit");
   EXPECT_EQ(state.position(), 15);
   append(state, spec, 5);
-  expect_refused([&] { state.begin(1); }, ErrorCode::context_full, "20 of 20 tokens are used");
+  expect_refused([&] { state.begin(1); }, ErrorCode::context_full, "20 of 20 rows are used");
 }
 
 TEST(KvState, RefusesAStepOutsideItsRange) {
@@ -253,7 +259,8 @@ TEST(KvState, RefusesASpecThatMakesNoSense) {
   refused(spec_of({layer}, 0, 1), "capacity must be at least 1 token, not 0");
   refused(spec_of({layer}, -5, 1), "capacity must be at least 1 token, not -5");
   refused(spec_of({layer}, 10, 0), "the largest step must be at least 1 token, not 0");
-  refused(spec_of({layer}, 10, 1, DType::q8_0), "f16 or f32, not q8_0");
+  refused(spec_of({layer}, 10, 1, DType::q4_0), "f32, f16 or q8_0, not q4_0");
+  refused(spec_of({layer}, 10, 1, DType::q8_0), "q8_0 needs heads of a multiple of 32 elements, not 8");
   refused(spec_of({{0, 8, std::nullopt}}, 10, 1), "at least one KV head");
   refused(spec_of({{1, 0, std::nullopt}}, 10, 1), "head_dim must be between 1 and 512, not 0");
   refused(spec_of({{1, 513, std::nullopt}}, 10, 1), "head_dim must be between 1 and 512, not 513");
@@ -271,6 +278,7 @@ TEST(KvState, RefusesSizesBeyondWhatMemoryCanAddress_WithoutOverflowOnTheWay) {
             std::optional<std::int64_t>{kMost}}) {
         try {
           KvState state(spec_of({{4, 512, window}}, capacity, step));
+          state.begin(1);  // address space is reserved with the first row
           ADD_FAILURE() << "accepted a capacity of " << capacity << " and steps of " << step;
         } catch (const Error& error) {
           EXPECT_TRUE(error.code() == ErrorCode::invalid_argument || error.code() == ErrorCode::out_of_memory)

@@ -1,0 +1,74 @@
+// transition.h: what can be done to a KV memory, as plain values.
+//
+//   auto plan = state.plan(Compact{.capacity = 256});
+//   if (!plan) return report(plan.refusal());   // "cannot compact to 256 rows: 300 are in use"
+//   TransitionRecord record = state.apply(plan);
+//
+// plan() is const: it says what would happen, or why it cannot. apply() cannot fail for a reason that plan()
+// could have seen, and refuses a plan made for another generation of the state. Every layer takes part or
+// none does.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "kvtide/types.h"
+
+namespace kvtide {
+
+// Raises the number of rows the state may hold. Nothing is copied.
+struct Expand {
+  std::int64_t capacity;
+};
+// Lowers it, and gives memory beyond the held rows back. Refused when more rows are in use.
+struct Compact {
+  std::int64_t capacity;
+};
+// Takes back the newest positions, so that `length` remain. Succeeds exactly when the result equals a state
+// that only ever saw `length` tokens.
+struct Truncate {
+  Pos length;
+};
+// Removes the positions [range.first, range.last). close_gap: older rows move that much nearer to the reader,
+// as if the removed text had never stood between; otherwise they keep their distance.
+struct Drop {
+  PosRange range;
+  bool close_gap = false;
+};
+// How many of the newest positions a query sees, its own included; nullopt: all that are held.
+struct SetAttention {
+  std::optional<std::int64_t> size;
+};
+
+using Transition = std::variant<Expand, Compact, Truncate, Drop, SetAttention>;
+const char* transition_name(const Transition& transition) noexcept;
+
+struct TransitionRecord {
+  std::string name;                              // "expand", "compact", ...
+  Pos position = 0;                              // of the state when it happened
+  std::int64_t rows_kept = 0, rows_dropped = 0;  // positions, of the layer that holds most
+  std::int64_t capacity_before = 0, capacity_after = 0;
+  std::int64_t bytes_before = 0, bytes_after = 0;  // held
+  double milliseconds = 0.0;
+};
+
+class TransitionPlan {
+ public:
+  explicit operator bool() const { return refusal_.empty(); }
+  const std::string& refusal() const { return refusal_; }  // why not; "" when it can be applied
+  const Transition& transition() const { return transition_; }
+  // What would be kept and dropped; bytes_after and milliseconds are known only after apply.
+  const TransitionRecord& expected() const { return expected_; }
+
+ private:
+  friend class KvState;
+  explicit TransitionPlan(Transition transition) : transition_(transition) {}
+  Transition transition_;
+  std::uint64_t generation_ = 0;
+  std::string refusal_;
+  TransitionRecord expected_;
+};
+
+}  // namespace kvtide

@@ -1,0 +1,67 @@
+// file.h: reading and writing files through one small shim, so that tests can make the n-th call fail.
+//
+// FileSystem is the shim: the calls that saving and loading make, with the meaning of their POSIX namesakes. Every call
+// returns -1 and sets errno on failure.
+// save_file() is atomic and durable: the target holds the old or the new contents, never a mixture, and when it returns
+// the new contents survive a loss of power.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace kvtide {
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+  virtual int open(const char* path, int flags, unsigned mode) = 0;
+  virtual std::int64_t read(int fd, void* data, std::size_t size) = 0;
+  virtual std::int64_t write(int fd, const void* data, std::size_t size) = 0;
+  virtual std::int64_t size(int fd) = 0;  // of a regular file; -1 with EINVAL for anything else
+  virtual int sync(int fd) = 0;
+  virtual int close(int fd) = 0;
+  virtual int rename(const char* from, const char* to) = 0;
+  virtual int unlink(const char* path) = 0;
+};
+
+// The operating system's files.
+class PosixFiles final : public FileSystem {
+ public:
+  int open(const char* path, int flags, unsigned mode) override;
+  std::int64_t read(int fd, void* data, std::size_t size) override;
+  std::int64_t write(int fd, const void* data, std::size_t size) override;
+  std::int64_t size(int fd) override;
+  int sync(int fd) override;
+  int close(int fd) override;
+  int rename(const char* from, const char* to) override;
+  int unlink(const char* path) override;
+};
+
+// Writes the pieces, one after another, to `path`. Throws Error(io) naming the step that failed; the old file is then
+// untouched and nothing is left beside it.
+void save_file(FileSystem& files, const std::string& path, std::span<const std::span<const std::byte>> pieces);
+
+// A file opened for reading, closed with the object. Reads continue where the last one stopped.
+class FileReader {
+ public:
+  // Throws Error(not_found) or Error(bad_format) (not a regular file).
+  FileReader(FileSystem& files, const std::string& path);
+  ~FileReader();
+  FileReader(const FileReader&) = delete;
+  FileReader& operator=(const FileReader&) = delete;
+
+  std::uint64_t size() const { return size_; }
+  // Fills `into`. Throws Error(io), also when the file ends early.
+  void read(std::span<std::byte> into);
+
+ private:
+  FileSystem& files_;
+  std::string path_;
+  int fd_ = -1;
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace kvtide

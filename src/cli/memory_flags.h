@@ -1,0 +1,44 @@
+// memory_flags.h: what the user asked the KV memory to do, as checked values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/overflow.h"
+#include "kvtide/types.h"
+
+namespace kvtide {
+
+// Read with a large memory, shrink it, look at less while writing, grow when it is full: --strategy.
+struct Strategy {
+  std::optional<std::int64_t> prefill;  // capacity while the prompt is read
+  std::optional<std::int64_t> compact;  // capacity when it has been read
+  std::optional<std::int64_t> attend;   // attention size from then on
+  std::vector<std::int64_t> expand;     // capacities, one after another, each when the one before is full
+  bool empty() const { return !prefill && !compact && !attend && expand.empty(); }
+};
+
+struct MemoryFlags {
+  Overflow overflow = Overflow::stop;
+  std::optional<std::int64_t> sinks, window;  // of --overflow rolling
+  bool keep_prompt = false;                   // of --overflow refill
+  Strategy strategy;
+  std::string load_state, save_state;  // paths; empty: none
+  std::int64_t save_every = 0;         // tokens; 0: only at the end
+  bool no_cache = false;
+  bool key_type_given = false, value_type_given = false;
+};
+
+// kvtide state ACTION FILE ...
+struct StateRequest {
+  std::string action;
+  std::vector<std::string> files;
+  std::optional<std::int64_t> capacity, length;
+  std::string layout;  // of an export: "unified", "per-layer", "stacked"
+  std::string dtype;   // of an export: "f32", "f16"; empty: as stored
+  bool exact_only = false;
+};
+
+}  // namespace kvtide

@@ -1,0 +1,68 @@
+#include "cli/memory_options.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "cli/terminal.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+constexpr std::int64_t kSinks = 4, kWindow = 1024;
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
+
+}  // namespace
+
+void check_memory_flags(const Arguments& a) {
+  const MemoryFlags& m = a.memory;
+  const Strategy& s = m.strategy;
+  if (m.overflow != Overflow::rolling && (m.sinks || m.window))
+    refuse(cat(m.window ? "--kv-window" : "--kv-sinks", ": has a meaning only with --overflow rolling"));
+  if (m.overflow != Overflow::refill && m.keep_prompt)
+    refuse("--keep-prompt: has a meaning only with --overflow refill");
+  if (m.overflow == Overflow::refill && a.command != Command::run && a.command != Command::chat)
+    refuse(cat("--overflow refill: reads text twice, which ", command_info(a.command).name,
+               " does not measure; use stop or rolling"));
+  if (m.save_every > 0 && m.save_state.empty()) refuse("--save-every: needs --save-state FILE");
+  if (s.empty()) return;
+  if (m.overflow == Overflow::rolling)
+    refuse("--strategy: a rolling memory keeps its size; use --overflow stop or refill");
+  if (s.prefill && a.session.context != 0)
+    refuse("--strategy: prefill= and -c both say how much fits while the prompt is read; use one of them");
+}
+
+SessionOptions memory_options(const Arguments& arguments, std::int64_t context, std::int64_t trained) {
+  const MemoryFlags& m = arguments.memory;
+  SessionOptions options = arguments.session;
+  options.context = m.strategy.prefill.value_or(context);
+  if (m.overflow != Overflow::rolling) return options;
+  const std::int64_t fits = context > 0 ? context : trained;
+  Rolling rolling;
+  rolling.sinks = m.sinks.value_or(std::min(kSinks, fits - 1));
+  rolling.window = m.window.value_or(std::min(kWindow, fits - rolling.sinks));
+  if (rolling.window < 1 || (context > 0 && rolling.sinks + rolling.window > context))
+    refuse(cat("--overflow rolling: ", rolling.sinks, " sinks (--kv-sinks) and a window of ",
+               std::max<std::int64_t>(rolling.window, 1), " (--kv-window) do not fit a context of ", fits,
+               " (-c)"));
+  if (context == 0) options.context = rolling.sinks + rolling.window;
+  options.rolling = rolling;
+  return options;
+}
+
+std::int64_t most_held(const Session& session) {
+  const auto& rolling = session.options().rolling;
+  return rolling ? rolling->sinks + rolling->window : session.context();
+}
+
+std::string memory_words(const Session& session) {
+  std::string words;
+  const auto add = [&](const std::string& more) { words += cat(words.empty() ? "" : "; ", more); };
+  if (const auto& rolling = session.options().rolling)
+    add(cat("rolling: ", count_text(rolling->sinks), " sinks and the newest ", count_text(rolling->window)));
+  if (const auto size = session.attention_size()) add(cat("attention size ", count_text(*size)));
+  return words;
+}
+
+}  // namespace kvtide

@@ -1,0 +1,88 @@
+// state_flags.cpp: the flags that speak about the KV memory; the others are in flags.cpp.
+#include "base/text.h"
+#include "cli/flag_values.h"
+#include "cli/flags.h"
+#include "cli/strategy.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+using A = Arguments;
+using G = Given;
+
+constexpr unsigned kRun = in(Command::run), kChat = in(Command::chat), kState = in(Command::state);
+constexpr unsigned kAnswers = kRun | kChat;
+constexpr unsigned kComputes = kAnswers | in(Command::ppl) | in(Command::bench) | in(Command::logits);
+constexpr std::int64_t kMany = std::int64_t{1} << 31;
+
+Overflow overflow_of(const Given& given) {
+  for (const Overflow overflow : {Overflow::stop, Overflow::rolling, Overflow::refill})
+    if (given.value == overflow_name(overflow)) return overflow;
+  const std::string there = "; there are stop, rolling and refill";
+  if (given.value == overflow_name(Overflow::procedural))
+    throw Error(ErrorCode::unsupported, cat(given.flag, ": procedural memory is not there yet", there));
+  throw Error(ErrorCode::invalid_argument,
+              cat(given.flag, ": there is no policy ", quoted(given.value), there));
+}
+
+std::string path_of(const Given& given) {
+  if (given.value.empty())
+    throw Error(ErrorCode::invalid_argument, cat(given.flag, ": the name of a file must not be empty"));
+  return given.value;
+}
+
+std::string one_of(const Given& given, std::string_view what,
+                   std::initializer_list<std::string_view> values) {
+  std::string list;
+  for (const std::string_view value : values) {
+    if (given.value == value) return given.value;
+    list += cat(list.empty() ? "" : ", ", value);
+  }
+  throw Error(ErrorCode::invalid_argument,
+              cat(given.flag, ": ", what, " must be one of ", list, ", not ", quoted(given.value)));
+}
+
+constexpr Flag kFlags[] = {
+    {"", "--attention-size", "N", "each token sees the N newest positions, its own included [all held]",
+     kComputes,
+     [](A& a, const G& g) { a.session.attention_size = whole(g, "the attention size", 1, kMany); }},
+    {"", "--overflow", "POLICY", "when the context is full: stop, rolling or refill [stop]", kComputes,
+     [](A& a, const G& g) { a.memory.overflow = overflow_of(g); }},
+    {"", "--kv-sinks", "N", "rolling: first tokens that always stay [4]", kComputes,
+     [](A& a, const G& g) { a.memory.sinks = whole(g, "the number of sinks", 0, kMany); }},
+    {"", "--kv-window", "N", "rolling: newest tokens that stay [1024, or what fits -c]", kComputes,
+     [](A& a, const G& g) { a.memory.window = whole(g, "the window", 1, kMany); }},
+    {"", "--keep-prompt", "", "refill: the prompt stays, and of the rest the newest part", kAnswers,
+     [](A& a, const G&) { a.memory.keep_prompt = true; }},
+    {"", "--strategy", "STEPS", "resize on the way: prefill=512,compact=256,attend=128,expand=512", kRun,
+     [](A& a, const G& g) { a.memory.strategy = parse_strategy(g); }},
+    {"", "--load-state", "FILE", "go on from a snapshot; a prompt is read behind it", kAnswers,
+     [](A& a, const G& g) { a.memory.load_state = path_of(g); }},
+    {"", "--save-state", "FILE", "write a snapshot at the end, also after Ctrl-C", kAnswers,
+     [](A& a, const G& g) { a.memory.save_state = path_of(g); }},
+    {"", "--save-every", "N", "write it every N tokens, too (at the ends of chunks)", kAnswers,
+     [](A& a, const G& g) { a.memory.save_every = whole(g, "the distance of snapshots", 1, kMany); }},
+    {"", "--no-cache", "", "do not remember hashes of model files between runs", kAnswers,
+     [](A& a, const G&) { a.memory.no_cache = true; }},
+    {"", "--capacity", "N", "compact, expand: rows that fit from now on; export: rows of the arrays", kState,
+     [](A& a, const G& g) { a.state.capacity = whole(g, "the capacity", 1, kMany); }},
+    {"", "--length", "N", "truncate: positions that remain", kState,
+     [](A& a, const G& g) { a.state.length = whole(g, "the length", 0, kMany); }},
+    {"", "--layout", "NAME", "export: unified, split, per-layer or stacked [unified]", kState,
+     [](A& a, const G& g) {
+       a.state.layout = one_of(g, "the layout", {"unified", "split", "per-layer", "stacked"});
+     }},
+    {"", "--dtype", "TYPE", "export: f32 or f16 [as stored; q8_0 as f32]", kState,
+     [](A& a, const G& g) {
+       a.state.dtype = one_of(g, "the type", {"f32", "f16"});
+     }},
+    {"", "--exact-only", "", "export: leave out what plain arrays cannot say, and tell it", kState,
+     [](A& a, const G&) { a.state.exact_only = true; }},
+};
+
+}  // namespace
+
+std::span<const Flag> memory_flags() { return kFlags; }
+
+}  // namespace kvtide

@@ -1,0 +1,299 @@
+#include "state/snapshot.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/checked.h"
+#include "base/checksum.h"
+#include "base/text.h"
+#include "kvtide/error.h"
+#include "state/snapshot_header.h"
+
+namespace kvtide {
+namespace {
+
+constexpr char kMagic[9] = "KVTIDE\0\1";
+constexpr char kEnd[9] = "KVTIDEND";
+constexpr std::uint32_t kVersion = 1;
+constexpr std::uint64_t kPrefix = 24;  // magic, version, header CRC, header length
+constexpr std::uint64_t kTrailer = 32 + 8 + 8;
+constexpr std::uint64_t kChunk = std::uint64_t{1} << 20;
+constexpr std::uint64_t kAlign = 64;
+constexpr std::uint64_t kLargestHeader = std::uint64_t{64} << 20;
+
+std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+template <class T>
+void put(std::vector<std::byte>& out, const T& value) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+  out.insert(out.end(), bytes, bytes + sizeof value);
+}
+
+template <class T>
+T get(const std::byte* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof value);
+  return value;
+}
+
+// CRCs of the 1 MiB chunks of a payload that comes in pieces.
+class ChunkSums {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const auto take = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), kChunk - filled_));
+      crc_ = crc32c(bytes.first(take), crc_);
+      filled_ += take;
+      bytes = bytes.subspan(take);
+      if (filled_ == kChunk) close();
+    }
+  }
+  const std::vector<std::uint32_t>& finish() {
+    if (filled_ > 0) close();
+    return sums_;
+  }
+
+ private:
+  void close() {
+    sums_.push_back(crc_);
+    crc_ = 0;
+    filled_ = 0;
+  }
+  std::vector<std::uint32_t> sums_;
+  std::uint32_t crc_ = 0;
+  std::uint64_t filled_ = 0;
+};
+
+std::span<const std::byte> bytes_of(const std::vector<std::uint32_t>& values) {
+  return std::as_bytes(std::span(values));
+}
+
+// The tensors of a state's rows in file order, without offsets. sizes in bytes follow from the spec.
+std::vector<SnapshotTensor> row_tensors(const StateImage& image) {
+  std::vector<SnapshotTensor> tensors;
+  for (std::size_t layer = 0; layer < image.runs.size(); ++layer) {
+    const LayerSpec& spec = image.spec.layers[layer];
+    for (const PosRange& run : image.runs[layer])
+      for (const bool key : {true, false}) {
+        SnapshotTensor tensor;
+        tensor.name = cat("layers.", layer, key ? ".k" : ".v");
+        tensor.dtype = key ? image.spec.key_type : image.spec.value_type;
+        tensor.shape = {spec.kv_heads, run.size(), spec.head_dim};
+        tensor.first = run.first;
+        tensor.bytes = static_cast<std::uint64_t>(spec.kv_heads * run.size() *
+                                                  dtype_bytes(tensor.dtype, spec.head_dim));
+        tensors.push_back(std::move(tensor));
+      }
+  }
+  return tensors;
+}
+
+std::uint64_t place(std::vector<SnapshotTensor>& tensors) {
+  std::uint64_t offset = 0;
+  for (auto& tensor : tensors) {
+    tensor.offset = offset;
+    offset = aligned(offset + tensor.bytes);
+  }
+  return offset;
+}
+
+[[noreturn]] void damaged(const std::string& path, const std::string& why) {
+  throw Error(ErrorCode::bad_format, cat(path, ": not a sound snapshot: ", why));
+}
+
+// The runs that the header's row tensors describe. Also checks that sizes, order and offsets are the ones a writer makes.
+void read_runs(SnapshotHeader& header, std::uint64_t logits) {
+  StateImage& image = header.image;
+  image.runs.assign(image.spec.layers.size(), {});
+  std::size_t layer = 0;
+  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::bad_format, why); };
+  for (std::size_t i = 0; i + 1 < header.tensors.size(); i += 2) {
+    const auto& tensor = header.tensors[i];
+    if (tensor.shape.size() != 3) break;
+    while (layer < image.runs.size() && tensor.name != cat("layers.", layer, ".k")) ++layer;
+    if (layer == image.runs.size()) refuse(cat("an unknown tensor ", quoted(tensor.name)));
+    const std::int64_t rows = tensor.shape[1];
+    if (tensor.first < 0 || rows < 1 || rows > image.position - tensor.first)
+      refuse(cat("tensor ", quoted(tensor.name), " has rows beyond the position"));
+    image.runs[layer].push_back({tensor.first, tensor.first + rows});
+  }
+  auto expected = row_tensors(image);
+  if (logits > 0)
+    expected.push_back({"logits", DType::f32, {static_cast<std::int64_t>(logits)}, image.position, 0, logits * 4});
+  const std::uint64_t payload = place(expected);
+  const auto same = [](const SnapshotTensor& a, const SnapshotTensor& b) {
+    return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.first == b.first &&
+           a.offset == b.offset && a.bytes == b.bytes;
+  };
+  if (!std::equal(expected.begin(), expected.end(), header.tensors.begin(), header.tensors.end(), same) ||
+      payload != header.payload_bytes)
+    refuse("the tensors do not follow from the spec");
+}
+
+std::uint64_t logits_length(const SnapshotHeader& header) {
+  if (header.tensors.empty() || header.tensors.back().name != "logits") return 0;
+  const auto& shape = header.tensors.back().shape;
+  if (shape.size() != 1 || shape[0] < 1 || shape[0] > (std::int64_t{1} << 26))
+    throw Error(ErrorCode::bad_format, "the tensor 'logits' must have one dimension");
+  return static_cast<std::uint64_t>(shape[0]);
+}
+
+void check_identity(const std::string& path, const SnapshotExtras& extras,
+                    const std::map<std::string, std::string>& expected) {
+  for (const auto& [key, value] : expected) {
+    const auto found = extras.identity.find(key);
+    const std::string theirs = found == extras.identity.end() ? "nothing" : quoted(found->second);
+    if (found == extras.identity.end() || found->second != value)
+      throw Error(ErrorCode::invalid_argument, cat(path, ": the snapshot belongs to another ", key, ": it says ",
+                                                   theirs, ", this one is ", quoted(value)));
+  }
+}
+
+}  // namespace
+
+void save_snapshot(FileSystem& files, const std::string& path, KvState& state, const SnapshotExtras& extras) {
+  SnapshotHeader header;
+  header.image = state.image();
+  header.extras = extras;
+  header.tensors = row_tensors(header.image);
+  if (!extras.logits.empty())
+    header.tensors.push_back({"logits", DType::f32, {static_cast<std::int64_t>(extras.logits.size())},
+                              header.image.position, 0, extras.logits.size() * 4});
+  header.payload_bytes = place(header.tensors);
+  const std::string json = write_header(header);
+  if (json.size() > kLargestHeader)
+    throw Error(ErrorCode::invalid_argument, cat(path, ": the state's header would be ", json.size(), " bytes"));
+
+  std::vector<std::byte> front;
+  const auto text = std::as_bytes(std::span(json));
+  front.insert(front.end(), reinterpret_cast<const std::byte*>(kMagic),
+               reinterpret_cast<const std::byte*>(kMagic) + 8);
+  put(front, kVersion);
+  put(front, crc32c(text));
+  put(front, static_cast<std::uint64_t>(json.size()));
+  front.insert(front.end(), text.begin(), text.end());
+  front.resize(aligned(front.size()));
+
+  static constexpr std::byte kZeros[kAlign] = {};
+  std::vector<std::span<const std::byte>> pieces{front};
+  ChunkSums sums;
+  const auto add = [&](std::span<const std::byte> bytes) {
+    if (bytes.empty()) return;
+    pieces.push_back(bytes);
+    sums.add(bytes);
+  };
+  const auto pad = [&](std::uint64_t bytes) { add(std::span(kZeros).first(aligned(bytes) - bytes)); };
+  for (std::size_t layer = 0; layer < header.image.runs.size(); ++layer)
+    for (const PosRange& run : header.image.runs[layer])
+      for (const bool key : {true, false}) {
+        std::uint64_t bytes = 0;
+        for (int head = 0; head < header.image.spec.layers[layer].kv_heads; ++head) {
+          const auto rows = key ? state.key_bytes(static_cast<int>(layer), head, run)
+                                : state.value_bytes(static_cast<int>(layer), head, run);
+          bytes += rows.size();
+          add(rows);
+        }
+        pad(bytes);
+      }
+  if (!extras.logits.empty()) {
+    const auto bytes = std::as_bytes(std::span(extras.logits));
+    add(bytes);
+    pad(bytes.size());
+  }
+
+  const std::vector<std::uint32_t>& table = sums.finish();
+  Sha256 digest;
+  digest.add(front);
+  digest.add(bytes_of(table));
+  const auto hash = digest.finish();
+  std::vector<std::byte> trailer(hash.begin(), hash.end());
+  put(trailer, static_cast<std::uint64_t>(front.size() + header.payload_bytes + table.size() * 4 + kTrailer));
+  trailer.insert(trailer.end(), reinterpret_cast<const std::byte*>(kEnd),
+                 reinterpret_cast<const std::byte*>(kEnd) + 8);
+  pieces.push_back(bytes_of(table));
+  pieces.push_back(trailer);
+  save_file(files, path, pieces);
+}
+
+Snapshot load_snapshot(FileSystem& files, const std::string& path,
+                       const std::map<std::string, std::string>& expected) {
+  FileReader file(files, path);
+  if (file.size() < kPrefix + kTrailer) damaged(path, cat("it has only ", file.size(), " bytes"));
+  std::vector<std::byte> front(kPrefix);
+  file.read(front);
+  if (std::memcmp(front.data(), kMagic, 8) != 0) damaged(path, "it does not begin with the magic of a snapshot");
+  const auto version = get<std::uint32_t>(front.data() + 8);
+  if (version != kVersion)
+    throw Error(ErrorCode::unsupported,
+                cat(path, ": snapshot version ", version, "; this program reads version ", kVersion));
+  const auto length = get<std::uint64_t>(front.data() + 16);
+  if (length > kLargestHeader || kPrefix + aligned(length) + kTrailer > file.size())
+    damaged(path, cat("its header of ", length, " bytes does not fit the file"));
+  front.resize(aligned(kPrefix + length));
+  if (front.size() + kTrailer > file.size()) damaged(path, "its header does not fit the file");
+  file.read(std::span(front).subspan(kPrefix));
+  const std::string_view json(reinterpret_cast<const char*>(front.data()) + kPrefix, length);
+  if (crc32c(std::as_bytes(std::span(json))) != get<std::uint32_t>(front.data() + 12))
+    damaged(path, "its header is damaged");
+
+  try {
+    SnapshotHeader header = read_header(json);
+    check_identity(path, header.extras, expected);
+    const std::uint64_t vocabulary = logits_length(header);
+    read_runs(header, vocabulary);
+    const std::uint64_t chunks = (header.payload_bytes + kChunk - 1) / kChunk;
+    if (front.size() + header.payload_bytes + chunks * 4 + kTrailer != file.size())
+      damaged(path, cat("its length of ", file.size(), " bytes is not what its header says"));
+
+    // The file is as long as its payload claims, so what is reserved here is bounded by what is there.
+    Snapshot snapshot{KvState(header.image), std::move(header.extras)};
+    ChunkSums sums;
+    std::byte gap[kAlign];
+    const auto read = [&](std::span<std::byte> bytes) {
+      file.read(bytes);
+      sums.add(bytes);
+    };
+    const auto skip = [&](std::uint64_t bytes) { read(std::span(gap).first(aligned(bytes) - bytes)); };
+    for (std::size_t layer = 0; layer < header.image.runs.size(); ++layer)
+      for (const PosRange& run : header.image.runs[layer])
+        for (const bool key : {true, false}) {
+          std::uint64_t bytes = 0;
+          for (int head = 0; head < header.image.spec.layers[layer].kv_heads; ++head) {
+            const auto rows = key ? snapshot.state.key_bytes(static_cast<int>(layer), head, run)
+                                  : snapshot.state.value_bytes(static_cast<int>(layer), head, run);
+            bytes += rows.size();
+            read(rows);
+          }
+          skip(bytes);
+        }
+    if (vocabulary > 0) {
+      snapshot.extras.logits.resize(vocabulary);
+      read(std::as_writable_bytes(std::span(snapshot.extras.logits)));
+      skip(vocabulary * 4);
+    }
+
+    const std::vector<std::uint32_t>& table = sums.finish();
+    std::vector<std::uint32_t> stored(table.size());
+    file.read(std::as_writable_bytes(std::span(stored)));
+    std::byte trailer[kTrailer];
+    file.read(trailer);
+    for (std::size_t i = 0; i < table.size(); ++i)
+      if (table[i] != stored[i]) damaged(path, cat("chunk ", i, " of its payload is damaged"));
+    Sha256 digest;
+    digest.add(front);
+    digest.add(bytes_of(stored));
+    if (const auto hash = digest.finish(); std::memcmp(hash.data(), trailer, 32) != 0)
+      damaged(path, "its digest does not match");
+    if (get<std::uint64_t>(trailer + 32) != file.size() || std::memcmp(trailer + 40, kEnd, 8) != 0)
+      damaged(path, "its end is damaged");
+    return snapshot;
+  } catch (const Error& error) {
+    // Contradictions inside the header are the file's fault, and every message names the file.
+    if (error.message().starts_with(path)) throw;
+    const bool format = error.code() == ErrorCode::invalid_argument || error.code() == ErrorCode::bad_format;
+    if (format) damaged(path, error.message());
+    throw Error(error.code(), cat(path, ": ", error.message()));
+  }
+}
+
+}  // namespace kvtide

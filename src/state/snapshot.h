@@ -1,0 +1,37 @@
+// snapshot.h: a state, and what is needed to go on with it, as a file. Format: docs/snapshot_format.md.
+//
+// save_snapshot is atomic and durable (base/file.h). load_snapshot checks everything into fresh memory: it gives a whole
+// new state or throws, and touches nothing else.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "state/state.h"
+
+namespace kvtide {
+
+// What a snapshot holds beside the state.
+struct SnapshotExtras {
+  std::map<std::string, std::string> identity;  // what the rows belong to: {"model", sha256}, ...
+  bool exact = false;
+  std::vector<TokenId> tokens;  // everything read
+  std::vector<float> logits;    // after the last token
+};
+
+struct Snapshot {
+  KvState state;
+  SnapshotExtras extras;
+};
+
+// Throws Error(io); the old file is then untouched.
+void save_snapshot(FileSystem& files, const std::string& path, KvState& state, const SnapshotExtras& extras);
+
+// Throws Error: not_found, io, bad_format (damaged, or not a snapshot), unsupported (a newer version), out_of_memory.
+// expected: identity entries that must be equal, or Error(invalid_argument) names both.
+Snapshot load_snapshot(FileSystem& files, const std::string& path,
+                       const std::map<std::string, std::string>& expected = {});
+
+}  // namespace kvtide

@@ -1,0 +1,73 @@
+#include "state/spec.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "kernels/attend_kernel.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;  // sums of a few token counts stay far from overflow
+
+std::int64_t row_bytes(const StateSpec& spec, const LayerSpec& layer) {
+  return layer.kv_heads *
+         (dtype_bytes(spec.key_type, layer.head_dim) + dtype_bytes(spec.value_type, layer.head_dim));
+}
+
+// Rows of a layer that can be held at once when `tokens` were appended; nullopt: as many as tokens.
+std::optional<std::int64_t> most_rows(const StateSpec& spec, const LayerSpec& layer) {
+  if (layer.window) return *layer.window + spec.max_append + spec.slack;
+  if (spec.rolling) return spec.rolling->sinks + spec.rolling->window + spec.max_append + spec.slack;
+  return std::nullopt;
+}
+
+}  // namespace
+
+void check(const StateSpec& spec) {
+  const auto refuse = [](const std::string& why) {
+    throw Error(ErrorCode::invalid_argument, "KV state: " + why);
+  };
+  if (spec.layers.empty()) refuse("needs at least one layer");
+  if (spec.capacity < 1) refuse(cat("capacity must be at least 1 token, not ", spec.capacity));
+  if (spec.max_append < 1) refuse(cat("the largest step must be at least 1 token, not ", spec.max_append));
+  if (spec.slack < 0) refuse(cat("the slack cannot be ", spec.slack, " tokens"));
+  for (const std::int64_t tokens : {spec.capacity, spec.max_append, spec.slack})
+    if (tokens > kMostTokens) refuse(cat("capacity and step may be at most ", kMostTokens, " tokens, not ", tokens));
+  for (const DType dtype : {spec.key_type, spec.value_type})
+    if (dtype != DType::f16 && dtype != DType::f32 && dtype != DType::q8_0)
+      refuse(cat("keys and values are kept as f32, f16 or q8_0, not ", dtype_info(dtype).name));
+  for (const auto& layer : spec.layers) {
+    if (layer.kv_heads < 1) refuse("a layer needs at least one KV head");
+    if (layer.head_dim < 1 || layer.head_dim > kMaxHeadDim)
+      refuse(cat("head_dim must be between 1 and ", kMaxHeadDim, ", not ", layer.head_dim));
+    for (const DType dtype : {spec.key_type, spec.value_type})
+      if (layer.head_dim % dtype_info(dtype).block_elements != 0)
+        refuse(cat("q8_0 needs heads of a multiple of 32 elements, not ", layer.head_dim, "; use f16"));
+    if (layer.window && (*layer.window < 1 || *layer.window > kMostTokens))
+      refuse(cat("a window must be at least 1 and at most ", kMostTokens, " positions, not ", *layer.window));
+  }
+  if (!spec.rolling) return;
+  if (!spec.rotary)
+    refuse("a rolling window moves positions, which a model with absolute positions cannot follow");
+  if (spec.rolling->sinks < 0) refuse(cat("the number of sinks cannot be ", spec.rolling->sinks));
+  if (spec.rolling->window < 1)
+    refuse(cat("a rolling window must hold at least 1 position, not ", spec.rolling->window));
+}
+
+std::int64_t bytes_per_token(const StateSpec& spec) {
+  std::int64_t bytes = 0;
+  for (const auto& layer : spec.layers)
+    if (!most_rows(spec, layer)) bytes += row_bytes(spec, layer);
+  return bytes;
+}
+
+std::int64_t bytes_for_tokens(const StateSpec& spec, std::int64_t tokens) {
+  std::int64_t bytes = 0;
+  for (const auto& layer : spec.layers)
+    bytes += std::min(tokens, most_rows(spec, layer).value_or(tokens)) * row_bytes(spec, layer);
+  return bytes;
+}
+
+}  // namespace kvtide

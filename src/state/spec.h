@@ -1,0 +1,38 @@
+// spec.h: what a KV state is made from, as plain data. No model, no file.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kvtide/types.h"
+#include "tensor/dtype.h"
+
+namespace kvtide {
+
+struct LayerSpec {
+  int kv_heads = 0;
+  int head_dim = 0;
+  std::optional<std::int64_t> window;  // positions a query sees, its own included; nullopt: all
+};
+
+struct StateSpec {
+  std::vector<LayerSpec> layers;
+  DType key_type = DType::f16;  // f32, f16 or q8_0 (head_dim a multiple of 32)
+  DType value_type = DType::f16;
+  std::int64_t capacity = 0;    // rows the state may hold
+  std::int64_t max_append = 1;  // tokens of the largest step
+  std::int64_t slack = 0;  // positions that truncate can always take back, also where a window has moved on
+  std::optional<Rolling> rolling;  // layers with a window of their own keep that instead
+  bool rotary = true;  // keys are rotated by position: only then can rows be seen from another distance
+};
+
+// Throws Error(invalid_argument) naming the first rule that the spec breaks.
+void check(const StateSpec& spec);
+
+// The bytes that one more token costs in layers that keep everything, and the bytes of `tokens` tokens in
+// all.
+std::int64_t bytes_per_token(const StateSpec& spec);
+std::int64_t bytes_for_tokens(const StateSpec& spec, std::int64_t tokens);
+
+}  // namespace kvtide

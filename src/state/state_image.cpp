@@ -1,0 +1,85 @@
+// state_image.cpp: a KvState as plain data and back.
+#include <algorithm>
+
+#include "base/text.h"
+#include "kvtide/error.h"
+#include "state/state.h"
+
+namespace kvtide {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(ErrorCode::invalid_argument, "KV state image: " + why);
+}
+
+// Ranges must be non-empty, ascending, apart, and inside [0, end].
+template <class Range>
+void check_ascending(const std::vector<Range>& ranges, Pos end, const char* what) {
+  Pos before = 0;
+  for (const auto& range : ranges) {
+    if (range.first < before || range.first >= range.last || range.last > end)
+      refuse(cat(what, " ", range.first, " to ", range.last, " overlaps the one before or leaves 0 to ", end));
+    before = range.last;
+  }
+}
+
+void check(const StateImage& image) {
+  check(image.spec);
+  constexpr Pos kFarthest = Pos{1} << 40;
+  if (image.position < 0 || image.position > kFarthest) refuse(cat("position ", image.position, " is out of range"));
+  if (image.attention_size && *image.attention_size < 1) refuse("the attention size must be at least 1");
+  check_ascending(image.segments, image.position, "the segment");
+  for (const Segment& segment : image.segments)
+    if (segment.shift < 0 || segment.shift > image.position - segment.last)
+      refuse(cat("a shift of ", segment.shift, " moves positions beyond the newest one"));
+  if (image.released.size() != image.spec.layers.size() || image.runs.size() != image.spec.layers.size())
+    refuse(cat("needs one entry per layer: ", image.spec.layers.size()));
+  for (const Pos released : image.released)
+    if (released < 0 || released > image.position) refuse(cat("released position ", released, " is out of range"));
+  for (const auto& runs : image.runs) check_ascending(runs, image.position, "the run");
+}
+
+}  // namespace
+
+StateImage KvState::image() const {
+  StateImage image{spec_, position_, attention_size_, segments_, released_, {}};
+  for (const auto& layer : layers_) {
+    image.runs.emplace_back();
+    for (const auto& run : layer.runs(0, position_)) image.runs.back().push_back({run.first, run.last});
+  }
+  return image;
+}
+
+KvState::KvState(const StateImage& image) : KvState((check(image), image.spec)) {
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    for (const PosRange& run : image.runs[i]) layers_[i].open(run.first, run.last);
+  position_ = image.position;
+  attention_size_ = image.attention_size;
+  segments_ = image.segments;
+  released_ = image.released;
+  // Everything a query can see has to be there.
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const auto& layer = spec_.layers[i];
+    for (const auto& visible : visible_runs(segments_, visibility(spec_, layer, std::nullopt), position_)) {
+      std::int64_t held = 0;
+      for (const auto& run : layers_[i].runs(visible.rows.first, visible.rows.last)) held += run.last - run.first;
+      if (held != visible.rows.last - visible.rows.first)
+        refuse(cat("layer ", i, " lacks rows of the visible positions ", visible.rows.first, " to ",
+                   visible.rows.last));
+    }
+  }
+}
+
+std::span<std::byte> KvState::key_bytes(int layer, int kv_head, const PosRange& run) {
+  const LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
+  return {rows.runs(run.first, run.last).front().extent->key(kv_head, run.first),
+          static_cast<std::size_t>(run.size() * rows.format().key_bytes)};
+}
+
+std::span<std::byte> KvState::value_bytes(int layer, int kv_head, const PosRange& run) {
+  const LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
+  return {rows.runs(run.first, run.last).front().extent->value(kv_head, run.first),
+          static_cast<std::size_t>(run.size() * rows.format().value_bytes)};
+}
+
+}  // namespace kvtide
