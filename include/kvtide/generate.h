@@ -49,8 +49,8 @@ struct GenerateOptions {
   // stops.
   std::function<bool(std::string_view)> on_text;
   std::function<void(std::span<const float>)> on_logits;  // before each choice
-  // Called when the session has no room for the next token. It may make some (expand, forget and read again what
-  // is to stay); false, or no function: the answer ends (StopReason::context_full).
+  // Called when the session has no room for the next token. It may make some (expand, forget and read again
+  // what is to stay); false, or no function: the answer ends (StopReason::context_full).
   std::function<bool()> make_room;
 };
 

@@ -28,10 +28,11 @@ struct SessionOptions {
   bool exact = false;  // f32 activations instead of 8-bit ones in quantised matrix products
   KvType key_type = KvType::f16;
   KvType value_type = KvType::f16;
-  std::int64_t context = 0;  // tokens the session can hold; 0: what the model was trained for
-  std::optional<Rolling> rolling;              // forget all but sinks and a window; nullopt: keep everything
+  std::int64_t context = 0;        // tokens the session can hold; 0: what the model was trained for
+  std::optional<Rolling> rolling;  // forget all but sinks and a window; nullopt: keep everything
   std::optional<std::int64_t> attention_size;  // newest positions a query sees; nullopt: all that are held
-  std::int64_t slack = 0;  // newest tokens that truncate can always take back, also where a window has moved on
+  std::int64_t slack =
+      0;  // newest tokens that truncate can always take back, also where a window has moved on
   // Change only speed or memory.
   int threads = 0;                   // 0: as many as the machine has
   std::int64_t prefill_chunk = 512;  // tokens per forward pass while reading
@@ -51,9 +52,9 @@ struct ReadOptions {
 
 struct MemoryUse {  // bytes
   std::int64_t weights = 0;
-  std::int64_t kv = 0;       // pages of the rows held
+  std::int64_t kv = 0;         // pages of the rows held
   std::int64_t kv_shared = 0;  // of these, shared with forks
-  std::int64_t scratch = 0;  // activations, logits and vocabulary tables
+  std::int64_t scratch = 0;    // activations, logits and vocabulary tables
 };
 
 class Session {
@@ -84,18 +85,20 @@ class Session {
   // The tokens read, as they stand in the memory's positions (without those that were taken back).
   const std::vector<TokenId>& tokens() const;
 
-  // What a change of the memory would do, or why it cannot be made; and making it. Throws Error(invalid_argument) with
-  // the refusal. Taking back positions also takes back the logits: read a token to have new ones.
+  // What a change of the memory would do, or why it cannot be made; and making it. Throws
+  // Error(invalid_argument) with the refusal. Taking back positions also takes back the logits: read a token
+  // to have new ones.
   TransitionPlan plan(const Transition& transition) const;
   TransitionRecord apply(const Transition& transition);
   std::optional<std::int64_t> attention_size() const;
 
-  // A second session with the same memory, threads of its own and the same options. Rows are shared until one writes.
+  // A second session with the same memory, threads of its own and the same options. Rows are shared until one
+  // writes.
   Session fork() const;
 
-  // The memory as a file (docs/snapshot_format.md), saved atomically; loading replaces this session's memory as a whole
-  // or, after an error, not at all. A file of another model, tokenizer or shape is refused.
-  // cache: folder that remembers the model's hash between runs; empty: none.
+  // The memory as a file (docs/snapshot_format.md), saved atomically; loading replaces this session's memory
+  // as a whole or, after an error, not at all. A file of another model, tokenizer or shape is refused. cache:
+  // folder that remembers the model's hash between runs; empty: none.
   void save(const std::string& path, const std::string& cache = "") const;
   void load(const std::string& path, const std::string& cache = "");
 

@@ -29,7 +29,8 @@ std::uint32_t big_endian(const std::byte* p) {
 }  // namespace
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc) {
-  // The SSE4.2 instruction, part of the x86-64-v2 baseline, computes exactly this polynomial, eight bytes at a time.
+  // The SSE4.2 instruction, part of the x86-64-v2 baseline, computes exactly this polynomial, eight bytes at
+  // a time.
   std::uint64_t state = ~crc;
   std::size_t i = 0;
   for (; i + 8 <= bytes.size(); i += 8) {
@@ -43,7 +44,8 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc) {
 }
 
 Sha256::Sha256()
-    : state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19} {}
+    : state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19} {
+}
 
 void Sha256::block(const std::byte* bytes) {
   std::uint32_t w[64];
@@ -92,7 +94,8 @@ void Sha256::add(std::span<const std::byte> bytes) {
 std::array<std::byte, 32> Sha256::finish() {
   const std::uint64_t bits = total_ * 8;
   std::byte padding[72] = {std::byte{0x80}};
-  const std::size_t zeros = (119 - total_ % 64) % 64;  // after the 0x80, up to 8 bytes before the end of a block
+  const std::size_t zeros =
+      (119 - total_ % 64) % 64;  // after the 0x80, up to 8 bytes before the end of a block
   for (std::size_t i = 0; i < 8; ++i) padding[1 + zeros + i] = static_cast<std::byte>(bits >> (56 - 8 * i));
   add({padding, 1 + zeros + 8});
   std::array<std::byte, 32> digest;

@@ -15,7 +15,8 @@
 namespace kvtide {
 namespace {
 
-constexpr std::size_t kLargestCall = std::size_t{1} << 26;  // bytes per read or write: interruptions stay cheap
+constexpr std::size_t kLargestCall = std::size_t{1}
+                                     << 26;  // bytes per read or write: interruptions stay cheap
 
 std::string folder_of(const std::string& path) {
   const auto slash = path.rfind('/');
@@ -94,7 +95,8 @@ std::int64_t PosixFiles::size(int fd) {
   return -1;
 }
 
-void save_file(FileSystem& files, const std::string& path, std::span<const std::span<const std::byte>> pieces) {
+void save_file(FileSystem& files, const std::string& path,
+               std::span<const std::span<const std::byte>> pieces) {
   Temporary temporary(files, path);
   for (const auto piece : pieces) temporary.write(piece);
   temporary.put_in_place();

@@ -1,9 +1,8 @@
 // file.h: reading and writing files through one small shim, so that tests can make the n-th call fail.
 //
-// FileSystem is the shim: the calls that saving and loading make, with the meaning of their POSIX namesakes. Every call
-// returns -1 and sets errno on failure.
-// save_file() is atomic and durable: the target holds the old or the new contents, never a mixture, and when it returns
-// the new contents survive a loss of power.
+// FileSystem is the shim: the calls that saving and loading make, with the meaning of their POSIX namesakes.
+// Every call returns -1 and sets errno on failure. save_file() is atomic and durable: the target holds the
+// old or the new contents, never a mixture, and when it returns the new contents survive a loss of power.
 #pragma once
 
 #include <cstddef>
@@ -40,9 +39,10 @@ class PosixFiles final : public FileSystem {
   int unlink(const char* path) override;
 };
 
-// Writes the pieces, one after another, to `path`. Throws Error(io) naming the step that failed; the old file is then
-// untouched and nothing is left beside it.
-void save_file(FileSystem& files, const std::string& path, std::span<const std::span<const std::byte>> pieces);
+// Writes the pieces, one after another, to `path`. Throws Error(io) naming the step that failed; the old file
+// is then untouched and nothing is left beside it.
+void save_file(FileSystem& files, const std::string& path,
+               std::span<const std::span<const std::byte>> pieces);
 
 // A file opened for reading, closed with the object. Reads continue where the last one stopped.
 class FileReader {

@@ -2,8 +2,6 @@
 // what is new.
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,40 +16,12 @@
 #include "cli/opening.h"
 #include "cli/output_file.h"
 #include "cli/report.h"
+#include "cli/stdin_lines.h"
 #include "cli/terminal.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
 namespace {
-
-// Lines of stdin, one after another.
-class Lines {
- public:
-  // nullopt at the end. Throws Error: io, cancelled (Ctrl-C).
-  std::optional<std::string> next() {
-    for (;;) {
-      const std::size_t end = pending_.find('\n');
-      if (end != pending_.npos || (at_end_ && !pending_.empty())) {
-        std::string line = pending_.substr(0, end);
-        pending_.erase(0, end == pending_.npos ? end : end + 1);
-        if (line.ends_with('\r')) line.pop_back();
-        return line;
-      }
-      if (at_end_) return std::nullopt;
-      char piece[4096];
-      const ssize_t got = ::read(STDIN_FILENO, piece, sizeof piece);
-      stop_if_interrupted("stopped; the conversation ends here");
-      if (got < 0 && errno != EINTR)
-        throw Error(ErrorCode::io, cat("stdin: read failed: ", std::strerror(errno)));
-      if (got == 0) at_end_ = true;
-      if (got > 0) pending_.append(piece, static_cast<std::size_t>(got));
-    }
-  }
-
- private:
-  std::string pending_;
-  bool at_end_ = false;
-};
 
 class Conversation {
  public:
@@ -229,6 +199,7 @@ bool obey_files(const std::string& line, Conversation& conversation) {
   const std::string path = line.substr(first, last + 1 - first);
   try {
     if (saves) {
+      OutputFile::check_replaceable(path);
       conversation.memory().save(path);
       say(cat("saved: ", path));
     } else {
@@ -267,8 +238,8 @@ bool obey(const std::string& line, Conversation& conversation, bool& done) {
 }  // namespace
 
 int chat_command(const Arguments& arguments) {
-  for (const std::string& path : {arguments.report, arguments.memory.save_state})
-    if (!path.empty()) OutputFile::check(path);
+  if (!arguments.report.empty()) OutputFile::check(arguments.report);
+  if (!arguments.memory.save_state.empty()) OutputFile::check_replaceable(arguments.memory.save_state);
   OpenModel open(arguments, arguments.session.context);
   Conversation conversation(arguments, open);
   say(cat(open.headline(), stdin_is_terminal() ? "; /help lists commands" : ""));
@@ -276,7 +247,7 @@ int chat_command(const Arguments& arguments) {
 
   int status = kExitFine;
   try {
-    Lines lines;
+    StdinLines lines;
     for (bool done = false; !done;) {
       if (shows_prompt) prompt_on_terminal("> ");
       const auto line = lines.next();

@@ -95,4 +95,11 @@ void OutputFile::check(const std::string& path) {
   const OutputFile probe(path);
 }
 
+void OutputFile::check_replaceable(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
+    throw Error(ErrorCode::io, cat(path, ": is a device or a pipe; a snapshot needs a file"));
+  check(path);
+}
+
 }  // namespace kvtide

@@ -25,6 +25,8 @@ class OutputFile {
 
   // Throws what the constructor would throw, before a long computation instead of after it.
   static void check(const std::string& path);
+  // The same for a file that takes the place of what was there: a pipe or device must not be replaced.
+  static void check_replaceable(const std::string& path);
 
  private:
   void flush();

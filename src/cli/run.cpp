@@ -80,8 +80,8 @@ void say_what_was_kept(const Session& session, const Arguments& arguments, std::
 }  // namespace
 
 int run_command(const Arguments& arguments) {
-  for (const std::string& path : {arguments.report, arguments.memory.save_state})
-    if (!path.empty()) OutputFile::check(path);
+  if (!arguments.report.empty()) OutputFile::check(arguments.report);
+  if (!arguments.memory.save_state.empty()) OutputFile::check_replaceable(arguments.memory.save_state);
   const bool only_goes_on = !arguments.memory.load_state.empty() && !arguments.file && !arguments.prompt;
   std::optional<InputText> input;
   if (!only_goes_on) input = whole_prompt(arguments);

@@ -26,8 +26,8 @@ Transition transition_of(const StateRequest& request) {
 int change(const Arguments& arguments) {
   const std::string& from = arguments.state.files[0];
   const std::string& to = arguments.out.empty() ? from : arguments.out;
-  OutputFile::check(to);
   Snapshot snapshot = load(from);
+  OutputFile::check_replaceable(to);
   const TransitionPlan plan = snapshot.state.plan(transition_of(arguments.state));
   if (!plan) throw Error(ErrorCode::invalid_argument, cat(from, ": ", plan.refusal()));
   const TransitionRecord record = snapshot.state.apply(plan);

@@ -27,7 +27,8 @@ SessionOptions completed(const Model& model, SessionOptions o) {
     o.threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads);
   if (o.context == 0) o.context = model.context_length();
   if (o.rolling && o.rolling->sinks + o.rolling->window > o.context)
-    refuse(cat(o.rolling->sinks, " sinks and a window of ", o.rolling->window, " do not fit a context of ", o.context));
+    refuse(cat(o.rolling->sinks, " sinks and a window of ", o.rolling->window, " do not fit a context of ",
+               o.context));
   if (o.context < 1 || o.context > (std::int64_t{1} << 31))
     refuse(cat("the context must be between 1 and 2^31 tokens, not ", o.context));
   if (o.prefill_chunk < 1 || o.prefill_chunk > 65536)
@@ -61,8 +62,8 @@ struct Session::Impl {
   ThreadPool pool;
   KvState state;
   Workspace workspace;
-  std::vector<float> rows;    // [kLogitRows][vocabulary], only when several rows are asked for
-  std::vector<float> logits;  // [vocabulary] of the last token
+  std::vector<float> rows;           // [kLogitRows][vocabulary], only when several rows are asked for
+  std::vector<float> logits;         // [vocabulary] of the last token
   std::vector<TokenId> read_tokens;  // what the memory's positions hold
   bool failed = false;
 
@@ -203,14 +204,17 @@ void Session::save(const std::string& path, const std::string& cache) const {
   if (s.failed)
     throw Error(ErrorCode::numeric, "this session met numbers that are not finite: it cannot be saved");
   PosixFiles files;
-  save_snapshot(files, path, s.state, {model_identity(*s.model, cache), s.options.exact, s.read_tokens, s.logits});
+  save_snapshot(files, path, s.state,
+                {model_identity(*s.model, cache), s.options.exact, s.read_tokens, s.logits});
 }
 
 void Session::load(const std::string& path, const std::string& cache) {
   Impl& s = *impl_;
   PosixFiles files;
   Snapshot snapshot = load_snapshot(files, path, model_identity(*s.model, cache));
-  const auto refuse = [&](const std::string& why) { throw Error(ErrorCode::invalid_argument, cat(path, ": ", why)); };
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::invalid_argument, cat(path, ": ", why));
+  };
   const auto count = static_cast<std::int64_t>(snapshot.extras.tokens.size());
   if (count != snapshot.state.position())
     refuse(cat("the snapshot holds ", count, " tokens for ", snapshot.state.position(), " positions"));
@@ -226,10 +230,12 @@ void Session::load(const std::string& path, const std::string& cache) {
   const auto same_layer = [](const LayerSpec& a, const LayerSpec& b) {
     return a.kv_heads == b.kv_heads && a.head_dim == b.head_dim && a.window == b.window;
   };
-  if (!std::equal(theirs.layers.begin(), theirs.layers.end(), ours.layers.begin(), ours.layers.end(), same_layer))
+  if (!std::equal(theirs.layers.begin(), theirs.layers.end(), ours.layers.begin(), ours.layers.end(),
+                  same_layer))
     refuse("the snapshot's layers have another shape than the model's");
 
-  // From here on nothing can fail. The file says what the memory is; the session says how large its steps may be.
+  // From here on nothing can fail. The file says what the memory is; the session says how large its steps may
+  // be.
   snapshot.state.set_max_append(s.options.prefill_chunk);
   if (snapshot.state.capacity() < s.options.context) snapshot.state.apply(Expand{s.options.context});
   s.state = std::move(snapshot.state);

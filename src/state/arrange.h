@@ -19,11 +19,23 @@ struct Segment {
   friend bool operator==(const Segment&, const Segment&) = default;
 };
 
+// What is left of a text that was read: the same for all layers, but for `forgotten`.
+struct Holdings {
+  Pos position = 0;               // of the next token
+  std::vector<Segment> segments;  // ascending
+  // Per layer: positions below, sinks apart, had left the window when a gap was closed (the last time at
+  // position `edited`). They would come near again, and are not seen any more, whether they are still there
+  // or not.
+  std::vector<Pos> forgotten;
+  Pos edited = 0;
+};
+
 // What queries of one layer may see.
 struct Visibility {
   std::optional<std::int64_t> window;  // newest positions, the query's own included; nullopt: all
   std::int64_t sinks = 0;              // positions [0, sinks) are always visible
   std::optional<Pos> sink_reader;      // queries beyond this position see the sinks as if they stood here
+  Pos forgotten = 0;                   // positions below are never seen again, sinks apart
   friend bool operator==(const Visibility&, const Visibility&) = default;
 };
 
@@ -35,6 +47,22 @@ Visibility visibility(const StateSpec& spec, const LayerSpec& layer,
 // `end` on, and after taking back up to `slack` positions, see nothing older. The attention size does not
 // matter: it may grow again.
 Pos oldest_needed(const StateSpec& spec, const LayerSpec& layer, Pos end);
+
+// The window that decides what a layer keeps, whatever the attention size; nullopt: everything.
+std::optional<std::int64_t> kept_window(const StateSpec& spec, const LayerSpec& layer);
+
+// The positions of `held` that are sinks or among the newest, as a rolling state counts its rows; all of them
+// otherwise.
+std::int64_t count_rows(const StateSpec& spec, const Holdings& held);
+
+// What is left without the positions of `range`. close_gap: what was held on both sides of it become
+// neighbours, as they are seen; gaps that earlier drops left at the edges of the range stay as they are.
+Holdings without(const StateSpec& spec, const Holdings& held, const PosRange& range, bool close_gap);
+
+// What is left when only the first `length` positions remain; below the first thing that was ever dropped, as
+// if nothing had been.
+Holdings back_to(const Holdings& held, Pos length);
+bool before_edits(const Holdings& held, Pos length);
 
 // The segments cut to what queries at positions >= reader can see, sinks first and apart from the rest.
 struct VisibleRun {

@@ -27,7 +27,8 @@ std::int64_t reserved(std::int64_t rows, std::int64_t row_bytes) {
 }  // namespace
 
 Extent::Extent(const RowFormat& format, std::int64_t first, std::int64_t rows)
-    : format_(format),
+    : used(first),
+      format_(format),
       first_(first),
       last_(first + rows),
       key_base_(page_floor(first * format.key_bytes)),

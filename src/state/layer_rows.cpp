@@ -29,20 +29,39 @@ LayerRows::LayerRows(const LayerRows& other)
   }
 }
 
+// Whoever shared an extent may be gone by now: what only they held, or what could not be given back while
+// they read it, is wiped, and the extent is ours.
+void LayerRows::take_over() {
+  for (std::size_t i = 0; i < extents_.size(); ++i) {
+    if (extents_[i].use_count() != 1 || (ours_[i] && extents_[i]->frozen == 0)) continue;
+    // Letting go of a second reference waits for what the others did before they let go of theirs.
+    std::shared_ptr<Extent>(extents_[i]).reset();
+    Extent& extent = *extents_[i];
+    std::int64_t next = extent.first();
+    for (const Piece& piece : pieces_) {
+      if (piece.extent != i) continue;
+      extent.release(next, piece.first);
+      next = piece.last;
+    }
+    extent.zero(next, extent.used);
+    extent.used = next;
+    extent.frozen = 0;
+    ours_[i] = true;
+  }
+}
+
 bool LayerRows::can_write(const Piece& piece, std::int64_t row) const {
-  const auto& extent = extents_[piece.extent];
-  if (extent.use_count() == 1) return true;  // whoever shared it is gone
-  return ours_[piece.extent] && row >= extent->frozen;
+  return ours_[piece.extent] && row >= extents_[piece.extent]->frozen;
 }
 
 void LayerRows::open(std::int64_t first, std::int64_t last) {
+  take_over();
   if (!pieces_.empty()) {
     Piece& tail = pieces_.back();
     if (first >= tail.first && first <= tail.last && last <= extents_[tail.extent]->last() &&
         can_write(tail, first)) {
-      ours_[tail.extent] = true;
-      if (extents_[tail.extent].use_count() == 1) extents_[tail.extent]->frozen = 0;
       tail.last = std::max(tail.last, last);
+      extents_[tail.extent]->used = tail.last;
       return;
     }
   }
@@ -62,6 +81,7 @@ void LayerRows::open(std::int64_t first, std::int64_t last) {
                   static_cast<std::size_t>(rows * format_.value_bytes));
     }
   }
+  extent->used = last;
   extents_.push_back(std::move(extent));
   ours_.push_back(true);
   for (Piece& piece : pieces_) piece.last = std::min(piece.last, held_from);
@@ -88,6 +108,7 @@ std::vector<LayerRows::Run> LayerRows::runs(std::int64_t first, std::int64_t las
 }
 
 void LayerRows::drop(std::int64_t first, std::int64_t last) {
+  take_over();
   std::vector<Piece> kept;
   for (const Piece& piece : pieces_) {
     const std::int64_t from = std::max(first, piece.first), to = std::min(last, piece.last);
@@ -111,13 +132,19 @@ void LayerRows::drop(std::int64_t first, std::int64_t last) {
 }
 
 void LayerRows::truncate(std::int64_t end) {
-  for (Piece& piece : pieces_) {
-    if (piece.last <= end) continue;
-    const std::int64_t from = std::max(end, piece.first);
-    if (can_write(piece, from)) extents_[piece.extent]->zero(from, piece.last);
-    piece.last = from;
-  }
+  take_over();
+  for (Piece& piece : pieces_) piece.last = std::min(piece.last, end);
   std::erase_if(pieces_, [](const Piece& piece) { return piece.first >= piece.last; });
+  for (std::size_t i = 0; i < extents_.size(); ++i) {
+    Extent& extent = *extents_[i];
+    std::int64_t from = std::max(extent.first(), extent.frozen.load());
+    for (const Piece& piece : pieces_)
+      if (piece.extent == i) from = std::max(from, piece.last);
+    // Also what was dropped behind the rows that remain: its pages may still hold the edges.
+    if (!ours_[i] || from >= extent.used) continue;
+    extent.zero(from, extent.used);
+    extent.used = from;
+  }
   forget_unused_extents();
 }
 

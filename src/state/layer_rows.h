@@ -55,6 +55,7 @@ class LayerRows {
     std::int64_t first, last;
   };
   bool can_write(const Piece& piece, std::int64_t row) const;
+  void take_over();
   void forget_unused_extents();
 
   RowFormat format_;

@@ -80,8 +80,8 @@ std::vector<SnapshotTensor> row_tensors(const StateImage& image) {
         tensor.dtype = key ? image.spec.key_type : image.spec.value_type;
         tensor.shape = {spec.kv_heads, run.size(), spec.head_dim};
         tensor.first = run.first;
-        tensor.bytes = static_cast<std::uint64_t>(spec.kv_heads * run.size() *
-                                                  dtype_bytes(tensor.dtype, spec.head_dim));
+        tensor.bytes =
+            static_cast<std::uint64_t>(spec.kv_heads * run.size() * dtype_bytes(tensor.dtype, spec.head_dim));
         tensors.push_back(std::move(tensor));
       }
   }
@@ -101,7 +101,8 @@ std::uint64_t place(std::vector<SnapshotTensor>& tensors) {
   throw Error(ErrorCode::bad_format, cat(path, ": not a sound snapshot: ", why));
 }
 
-// The runs that the header's row tensors describe. Also checks that sizes, order and offsets are the ones a writer makes.
+// The runs that the header's row tensors describe. Also checks that sizes, order and offsets are the ones a
+// writer makes.
 void read_runs(SnapshotHeader& header, std::uint64_t logits) {
   StateImage& image = header.image;
   image.runs.assign(image.spec.layers.size(), {});
@@ -119,7 +120,8 @@ void read_runs(SnapshotHeader& header, std::uint64_t logits) {
   }
   auto expected = row_tensors(image);
   if (logits > 0)
-    expected.push_back({"logits", DType::f32, {static_cast<std::int64_t>(logits)}, image.position, 0, logits * 4});
+    expected.push_back(
+        {"logits", DType::f32, {static_cast<std::int64_t>(logits)}, image.position, 0, logits * 4});
   const std::uint64_t payload = place(expected);
   const auto same = [](const SnapshotTensor& a, const SnapshotTensor& b) {
     return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.first == b.first &&
@@ -144,8 +146,8 @@ void check_identity(const std::string& path, const SnapshotExtras& extras,
     const auto found = extras.identity.find(key);
     const std::string theirs = found == extras.identity.end() ? "nothing" : quoted(found->second);
     if (found == extras.identity.end() || found->second != value)
-      throw Error(ErrorCode::invalid_argument, cat(path, ": the snapshot belongs to another ", key, ": it says ",
-                                                   theirs, ", this one is ", quoted(value)));
+      throw Error(ErrorCode::invalid_argument, cat(path, ": the snapshot belongs to another ", key,
+                                                   ": it says ", theirs, ", this one is ", quoted(value)));
   }
 }
 
@@ -157,12 +159,17 @@ void save_snapshot(FileSystem& files, const std::string& path, KvState& state, c
   header.extras = extras;
   header.tensors = row_tensors(header.image);
   if (!extras.logits.empty())
-    header.tensors.push_back({"logits", DType::f32, {static_cast<std::int64_t>(extras.logits.size())},
-                              header.image.position, 0, extras.logits.size() * 4});
+    header.tensors.push_back({"logits",
+                              DType::f32,
+                              {static_cast<std::int64_t>(extras.logits.size())},
+                              header.image.position,
+                              0,
+                              extras.logits.size() * 4});
   header.payload_bytes = place(header.tensors);
   const std::string json = write_header(header);
   if (json.size() > kLargestHeader)
-    throw Error(ErrorCode::invalid_argument, cat(path, ": the state's header would be ", json.size(), " bytes"));
+    throw Error(ErrorCode::invalid_argument,
+                cat(path, ": the state's header would be ", json.size(), " bytes"));
 
   std::vector<std::byte> front;
   const auto text = std::as_bytes(std::span(json));
@@ -221,16 +228,16 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
   if (file.size() < kPrefix + kTrailer) damaged(path, cat("it has only ", file.size(), " bytes"));
   std::vector<std::byte> front(kPrefix);
   file.read(front);
-  if (std::memcmp(front.data(), kMagic, 8) != 0) damaged(path, "it does not begin with the magic of a snapshot");
+  if (std::memcmp(front.data(), kMagic, 8) != 0)
+    damaged(path, "it does not begin with the magic of a snapshot");
   const auto version = get<std::uint32_t>(front.data() + 8);
   if (version != kVersion)
     throw Error(ErrorCode::unsupported,
                 cat(path, ": snapshot version ", version, "; this program reads version ", kVersion));
   const auto length = get<std::uint64_t>(front.data() + 16);
-  if (length > kLargestHeader || kPrefix + aligned(length) + kTrailer > file.size())
+  if (length > kLargestHeader || aligned(kPrefix + length) + kTrailer > file.size())
     damaged(path, cat("its header of ", length, " bytes does not fit the file"));
   front.resize(aligned(kPrefix + length));
-  if (front.size() + kTrailer > file.size()) damaged(path, "its header does not fit the file");
   file.read(std::span(front).subspan(kPrefix));
   const std::string_view json(reinterpret_cast<const char*>(front.data()) + kPrefix, length);
   if (crc32c(std::as_bytes(std::span(json))) != get<std::uint32_t>(front.data() + 12))

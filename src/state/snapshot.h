@@ -1,7 +1,7 @@
 // snapshot.h: a state, and what is needed to go on with it, as a file. Format: docs/snapshot_format.md.
 //
-// save_snapshot is atomic and durable (base/file.h). load_snapshot checks everything into fresh memory: it gives a whole
-// new state or throws, and touches nothing else.
+// save_snapshot is atomic and durable (base/file.h). load_snapshot checks everything into fresh memory: it
+// gives a whole new state or throws, and touches nothing else.
 #pragma once
 
 #include <map>
@@ -29,8 +29,8 @@ struct Snapshot {
 // Throws Error(io); the old file is then untouched.
 void save_snapshot(FileSystem& files, const std::string& path, KvState& state, const SnapshotExtras& extras);
 
-// Throws Error: not_found, io, bad_format (damaged, or not a snapshot), unsupported (a newer version), out_of_memory.
-// expected: identity entries that must be equal, or Error(invalid_argument) names both.
+// Throws Error: not_found, io, bad_format (damaged, or not a snapshot), unsupported (a newer version),
+// out_of_memory. expected: identity entries that must be equal, or Error(invalid_argument) names both.
 Snapshot load_snapshot(FileSystem& files, const std::string& path,
                        const std::map<std::string, std::string>& expected = {});
 

@@ -10,13 +10,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json optional_number(const std::optional<std::int64_t>& value) { return value ? Json(*value) : Json(nullptr); }
+Json optional_number(const std::optional<std::int64_t>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
 
 Json spec_json(const StateSpec& spec) {
   Json layers = Json::array();
   for (const auto& layer : spec.layers)
-    layers.push_back(
-        {{"kv_heads", layer.kv_heads}, {"head_dim", layer.head_dim}, {"window", optional_number(layer.window)}});
+    layers.push_back({{"kv_heads", layer.kv_heads},
+                      {"head_dim", layer.head_dim},
+                      {"window", optional_number(layer.window)}});
   Json rolling = nullptr;
   if (spec.rolling) rolling = {{"sinks", spec.rolling->sinks}, {"window", spec.rolling->window}};
   return {{"layers", layers},
@@ -42,7 +45,8 @@ const Json& field(const Json& object, const char* key) {
 std::int64_t integer(const Json& object, const char* key) {
   const Json& value = field(object, key);
   if (!value.is_number_integer()) refuse(key, "an integer");
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() > (std::uint64_t{1} << 62)) refuse(key, "below 2^62");
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > (std::uint64_t{1} << 62))
+    refuse(key, "below 2^62");
   const auto number = value.get<std::int64_t>();
   if (number < -(std::int64_t{1} << 62)) refuse(key, "above -2^62");
   return number;
@@ -109,8 +113,8 @@ StateSpec read_spec(const Json& json) {
   StateSpec spec;
   for (const Json& layer : list(json, "layers")) {
     if (!layer.is_object()) refuse("layers", "a list of objects");
-    spec.layers.push_back(
-        {small_integer(layer, "kv_heads"), small_integer(layer, "head_dim"), optional_integer(layer, "window")});
+    spec.layers.push_back({small_integer(layer, "kv_heads"), small_integer(layer, "head_dim"),
+                           optional_integer(layer, "window")});
   }
   spec.key_type = dtype(json, "key_type");
   spec.value_type = dtype(json, "value_type");
@@ -138,6 +142,8 @@ SnapshotHeader read(const Json& json) {
     header.image.segments.push_back({values[0], values[1], values[2]});
   }
   header.image.released = integers(json, "released");
+  header.image.forgotten = integers(json, "forgotten");
+  header.image.edited = integer(json, "edited");
   for (const auto& [key, value] : object_at(json, "identity").items()) {
     if (!value.is_string()) refuse("identity", "an object of strings");
     header.extras.identity[key] = value.get<std::string>();
@@ -177,6 +183,8 @@ std::string write_header(const SnapshotHeader& header) {
                      {"attention_size", optional_number(header.image.attention_size)},
                      {"segments", segments},
                      {"released", header.image.released},
+                     {"forgotten", header.image.forgotten},
+                     {"edited", header.image.edited},
                      {"tokens", header.extras.tokens},
                      {"payload_bytes", header.payload_bytes},
                      {"tensors", tensors}};

@@ -1,5 +1,5 @@
-// snapshot_header.h: the JSON header of a snapshot as plain data. The only file of this floor that knows the JSON library
-// is snapshot_header.cpp.
+// snapshot_header.h: the JSON header of a snapshot as plain data. The only file of this floor that knows the
+// JSON library is snapshot_header.cpp.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct SnapshotTensor {
 };
 
 struct SnapshotHeader {
-  StateImage image;  // without runs: they follow from the tensors
+  StateImage image;       // without runs: they follow from the tensors
   SnapshotExtras extras;  // without logits
   std::uint64_t payload_bytes = 0;
   std::vector<SnapshotTensor> tensors;
@@ -28,8 +28,8 @@ struct SnapshotHeader {
 
 std::string write_header(const SnapshotHeader& header);
 
-// Throws Error(bad_format) naming the key that is missing or wrong. Values are typed and within 64 bits; whether they fit
-// one another is for the caller to check.
+// Throws Error(bad_format) naming the key that is missing or wrong. Values are typed and within 64 bits;
+// whether they fit one another is for the caller to check.
 SnapshotHeader read_header(std::string_view json);
 
 }  // namespace kvtide

@@ -9,7 +9,8 @@
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;  // sums of a few token counts stay far from overflow
+constexpr std::int64_t kMostTokens = std::int64_t{1}
+                                     << 40;  // sums of a few token counts stay far from overflow
 
 std::int64_t row_bytes(const StateSpec& spec, const LayerSpec& layer) {
   return layer.kv_heads *
@@ -34,7 +35,8 @@ void check(const StateSpec& spec) {
   if (spec.max_append < 1) refuse(cat("the largest step must be at least 1 token, not ", spec.max_append));
   if (spec.slack < 0) refuse(cat("the slack cannot be ", spec.slack, " tokens"));
   for (const std::int64_t tokens : {spec.capacity, spec.max_append, spec.slack})
-    if (tokens > kMostTokens) refuse(cat("capacity and step may be at most ", kMostTokens, " tokens, not ", tokens));
+    if (tokens > kMostTokens)
+      refuse(cat("capacity and step may be at most ", kMostTokens, " tokens, not ", tokens));
   for (const DType dtype : {spec.key_type, spec.value_type})
     if (dtype != DType::f16 && dtype != DType::f32 && dtype != DType::q8_0)
       refuse(cat("keys and values are kept as f32, f16 or q8_0, not ", dtype_info(dtype).name));

@@ -18,21 +18,20 @@ constexpr std::int64_t kReserve = std::int64_t{1} << 18;
 
 KvState::KvState(const StateSpec& spec) : spec_(spec), released_(spec.layers.size(), 0) {
   check(spec_);
+  held_.forgotten.resize(spec_.layers.size());
   for (const auto& layer : spec_.layers)
     layers_.emplace_back(RowFormat{layer.kv_heads, dtype_bytes(spec_.key_type, layer.head_dim),
                                    dtype_bytes(spec_.value_type, layer.head_dim)},
                          std::max(kReserve, spec_.capacity + spec_.max_append));
 }
 
-std::int64_t KvState::rows_up_to(Pos end) const {
-  std::int64_t rows = 0;
-  for (const Segment& segment : segments_)
-    rows += std::max<Pos>(0, std::min(segment.last, end) - segment.first);
-  if (!spec_.rolling) return rows;
-  return std::min(rows, spec_.rolling->sinks + spec_.rolling->window);
-}
+std::int64_t KvState::rows() const { return count_rows(spec_, held_); }
 
-std::int64_t KvState::rows() const { return rows_up_to(position_); }
+Visibility KvState::visible(std::size_t layer, std::optional<std::int64_t> attention_size) const {
+  Visibility visible = visibility(spec_, spec_.layers[layer], attention_size);
+  visible.forgotten = held_.forgotten[layer];
+  return visible;
+}
 
 std::int64_t KvState::room() const {
   // A rolling state forgets as it goes; its capacity has to hold what it keeps.
@@ -61,32 +60,33 @@ KvState::Step KvState::begin(std::int64_t tokens) {
                                              " rows are used and ", tokens, " more do not fit"));
   release_unseen();
   Step step(this, tokens);  // takes back what was opened when a later layer finds no memory
-  for (auto& layer : layers_) layer.open(position_, position_ + tokens);
+  for (auto& layer : layers_) layer.open(position(), position() + tokens);
   return step;
 }
 
-// Lets go of rows that no query from `position_` on, or after taking back `slack` positions, can see.
+// Lets go of rows that no query from `position()` on, or after taking back `slack` positions, can see.
 void KvState::release_unseen() {
   const Pos sinks = spec_.rolling ? spec_.rolling->sinks : 0;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const LayerSpec& layer = spec_.layers[i];
     const Pos keep = layer.window ? 0 : sinks;
-    const Pos oldest = oldest_needed(spec_, layer, position_) / kTile * kTile;  // whole tiles: few calls
-    Pos& released = released_[i];
-    for (const Segment& segment : segments_) {
-      const Pos from = std::max({segment.first, keep, released}),
+    const Pos oldest = oldest_needed(spec_, layer, position()) / kTile * kTile;  // whole tiles: few calls
+    Pos released = released_[i];
+    for (const Segment& segment : held_.segments) {
+      const Pos from = std::max({segment.first, keep, released_[i]}),
                 to = std::min(segment.last, oldest - segment.shift);
-      if (from < to) layers_[i].drop(from, to);
+      if (from >= to) continue;
+      layers_[i].drop(from, to);
+      released = to;
     }
-    released = std::max(released, oldest);
+    released_[i] = released;
   }
 }
 
 void KvState::clear() {
   for (auto& layer : layers_) layer.truncate(0);
   std::fill(released_.begin(), released_.end(), 0);
-  segments_.clear();
-  position_ = 0;
+  held_ = back_to(held_, 0);
   ++generation_;
 }
 
@@ -119,8 +119,8 @@ std::vector<std::vector<Span>> KvState::Step::spans(int layer) const {
   const StateSpec& spec = state_->spec_;
   const LayerSpec& layer_spec = spec.layers[static_cast<std::size_t>(layer)];
   const LayerRows& rows = state_->layers_[static_cast<std::size_t>(layer)];
-  const Visibility visible = visibility(spec, layer_spec, state_->attention_size_);
-  std::vector<Segment> segments = state_->segments_;
+  const Visibility visible = state_->visible(static_cast<std::size_t>(layer), state_->attention_size_);
+  std::vector<Segment> segments = state_->held_.segments;
   if (segments.empty() || segments.back().last != first_ || segments.back().shift != 0)
     segments.push_back({first_, first_, 0});
   segments.back().last = first_ + tokens_;
@@ -151,11 +151,11 @@ std::vector<std::vector<Span>> KvState::Step::spans(int layer) const {
 }
 
 void KvState::Step::commit() {
-  auto& segments = state_->segments_;
+  auto& segments = state_->held_.segments;
   if (segments.empty() || segments.back().last != first_ || segments.back().shift != 0)
     segments.push_back({first_, first_, 0});
   segments.back().last = first_ + tokens_;
-  state_->position_ = first_ + tokens_;
+  state_->held_.position = first_ + tokens_;
   ++state_->generation_;
   state_ = nullptr;
 }

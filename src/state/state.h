@@ -21,10 +21,10 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/span.h"
+#include "kvtide/transition.h"
 #include "state/arrange.h"
 #include "state/layer_rows.h"
 #include "state/spec.h"
-#include "kvtide/transition.h"
 
 namespace kvtide {
 
@@ -34,8 +34,10 @@ struct StateImage {
   Pos position = 0;
   std::optional<std::int64_t> attention_size;
   std::vector<Segment> segments;
-  std::vector<Pos> released;
-  std::vector<std::vector<PosRange>> runs;  // per layer: rows held, ascending, each run in one piece of memory
+  std::vector<Pos> released, forgotten;  // per layer, as in KvState and Holdings
+  Pos edited = 0;
+  std::vector<std::vector<PosRange>>
+      runs;  // per layer: rows held, ascending, each run in one piece of memory
 };
 
 class KvState {
@@ -49,13 +51,13 @@ class KvState {
   KvState& operator=(KvState&&) = default;
 
   const StateSpec& spec() const { return spec_; }
-  Pos position() const { return position_; }  // of the next token
-  std::int64_t rows() const;                  // positions held, by the layer that holds most
+  Pos position() const { return held_.position; }  // of the next token
+  std::int64_t rows() const;                       // positions held, by the layer that holds most
   std::int64_t capacity() const { return spec_.capacity; }
   // Tokens that can still be appended; a rolling state never fills up.
   std::int64_t room() const;
   std::optional<std::int64_t> attention_size() const { return attention_size_; }
-  const std::vector<Segment>& segments() const { return segments_; }
+  const std::vector<Segment>& segments() const { return held_.segments; }
 
   std::int64_t held_bytes() const;    // pages of held rows: what RSS is compared with
   std::int64_t shared_bytes() const;  // of these, shared with forks
@@ -84,7 +86,7 @@ class KvState {
 
    private:
     friend class KvState;
-    Step(KvState* state, std::int64_t tokens) : state_(state), first_(state->position_), tokens_(tokens) {}
+    Step(KvState* state, std::int64_t tokens) : state_(state), first_(state->position()), tokens_(tokens) {}
     KvState* state_;  // nullptr: committed or moved from
     Pos first_;
     std::int64_t tokens_;
@@ -117,16 +119,16 @@ class KvState {
  private:
   KvState(const KvState&) = default;
   void release_unseen();
-  std::int64_t rows_up_to(Pos end) const;
+  Visibility visible(std::size_t layer, std::optional<std::int64_t> attention_size) const;
   std::string why_not(const Transition& transition) const;  // "" when it can be made
+  std::string why_not_back_to(Pos length) const;            // the same for truncate
   void perform(const Transition& transition);
 
   StateSpec spec_;
   std::vector<LayerRows> layers_;
-  std::vector<Segment> segments_;  // what was appended and not dropped; ascending
+  Holdings held_;
   std::optional<std::int64_t> attention_size_;
-  std::vector<Pos> released_;  // per layer: positions below, sinks apart, are gone
-  Pos position_ = 0;
+  std::vector<Pos> released_;     // per layer: positions below, sinks apart, may be gone
   std::uint64_t generation_ = 0;  // changes with everything that makes an older plan wrong
 };
 

@@ -18,7 +18,8 @@ void check_ascending(const std::vector<Range>& ranges, Pos end, const char* what
   Pos before = 0;
   for (const auto& range : ranges) {
     if (range.first < before || range.first >= range.last || range.last > end)
-      refuse(cat(what, " ", range.first, " to ", range.last, " overlaps the one before or leaves 0 to ", end));
+      refuse(
+          cat(what, " ", range.first, " to ", range.last, " overlaps the one before or leaves 0 to ", end));
     before = range.last;
   }
 }
@@ -26,26 +27,32 @@ void check_ascending(const std::vector<Range>& ranges, Pos end, const char* what
 void check(const StateImage& image) {
   check(image.spec);
   constexpr Pos kFarthest = Pos{1} << 40;
-  if (image.position < 0 || image.position > kFarthest) refuse(cat("position ", image.position, " is out of range"));
+  if (image.position < 0 || image.position > kFarthest)
+    refuse(cat("position ", image.position, " is out of range"));
   if (image.attention_size && *image.attention_size < 1) refuse("the attention size must be at least 1");
   check_ascending(image.segments, image.position, "the segment");
   for (const Segment& segment : image.segments)
     if (segment.shift < 0 || segment.shift > image.position - segment.last)
       refuse(cat("a shift of ", segment.shift, " moves positions beyond the newest one"));
-  if (image.released.size() != image.spec.layers.size() || image.runs.size() != image.spec.layers.size())
+  if (image.released.size() != image.spec.layers.size() ||
+      image.forgotten.size() != image.spec.layers.size() || image.runs.size() != image.spec.layers.size())
     refuse(cat("needs one entry per layer: ", image.spec.layers.size()));
-  for (const Pos released : image.released)
-    if (released < 0 || released > image.position) refuse(cat("released position ", released, " is out of range"));
+  for (const auto* positions : {&image.released, &image.forgotten})
+    for (const Pos p : *positions)
+      if (p < 0 || p > image.position) refuse(cat("released or forgotten position ", p, " is out of range"));
+  if (image.edited < 0 || image.edited > image.position)
+    refuse(cat("edited at ", image.edited, " is out of range"));
   for (const auto& runs : image.runs) check_ascending(runs, image.position, "the run");
 }
 
 }  // namespace
 
 StateImage KvState::image() const {
-  StateImage image{spec_, position_, attention_size_, segments_, released_, {}};
+  StateImage image{spec_,     held_.position,  attention_size_, held_.segments,
+                   released_, held_.forgotten, held_.edited,    {}};
   for (const auto& layer : layers_) {
     image.runs.emplace_back();
-    for (const auto& run : layer.runs(0, position_)) image.runs.back().push_back({run.first, run.last});
+    for (const auto& run : layer.runs(0, position())) image.runs.back().push_back({run.first, run.last});
   }
   return image;
 }
@@ -53,19 +60,17 @@ StateImage KvState::image() const {
 KvState::KvState(const StateImage& image) : KvState((check(image), image.spec)) {
   for (std::size_t i = 0; i < layers_.size(); ++i)
     for (const PosRange& run : image.runs[i]) layers_[i].open(run.first, run.last);
-  position_ = image.position;
   attention_size_ = image.attention_size;
-  segments_ = image.segments;
+  held_ = {image.position, image.segments, image.forgotten, image.edited};
   released_ = image.released;
   // Everything a query can see has to be there.
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const auto& layer = spec_.layers[i];
-    for (const auto& visible : visible_runs(segments_, visibility(spec_, layer, std::nullopt), position_)) {
+    for (const auto& run : visible_runs(held_.segments, visible(i, std::nullopt), position())) {
       std::int64_t held = 0;
-      for (const auto& run : layers_[i].runs(visible.rows.first, visible.rows.last)) held += run.last - run.first;
-      if (held != visible.rows.last - visible.rows.first)
-        refuse(cat("layer ", i, " lacks rows of the visible positions ", visible.rows.first, " to ",
-                   visible.rows.last));
+      for (const auto& rows : layers_[i].runs(run.rows.first, run.rows.last)) held += rows.last - rows.first;
+      if (held != run.rows.last - run.rows.first)
+        refuse(
+            cat("layer ", i, " lacks rows of the visible positions ", run.rows.first, " to ", run.rows.last));
     }
   }
 }

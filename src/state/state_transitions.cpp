@@ -44,36 +44,21 @@ std::string KvState::why_not(const Transition& transition) const {
     return "";
   };
   const auto truncate = [&](const Truncate& t) -> std::string {
-    if (t.length < 0 || t.length > position_)
-      return cat("cannot truncate to ", t.length, " positions: the state has read ", position_);
-    // A state that only saw `length` tokens would still hold what its next query can see.
-    StateSpec without_slack = spec_;
-    without_slack.slack = 0;
-    Pos smallest = 0;
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      const LayerSpec& layer = spec_.layers[i];
-      const Pos needed = oldest_needed(without_slack, layer, t.length);
-      if (needed >= released_[i] || needed >= t.length) continue;
-      const std::int64_t window = layer.window ? *layer.window : spec_.rolling->window;
-      smallest = std::max(smallest, released_[i] + window - 1);
-    }
-    if (smallest > 0)
-      return cat("cannot truncate to ", t.length,
-                 " positions: a window has moved on; the smallest that works is ",
-                 std::min(smallest, position_));
-    for (std::size_t i = 0; i + 1 < segments_.size(); ++i)
-      if (t.length < segments_[i + 1].first && t.length > 0)
-        return cat("cannot truncate to ", t.length, " positions: text before position ",
-                   segments_[i + 1].first, " was dropped; the smallest that works is ",
-                   segments_.back().first);
-    return "";
+    if (t.length < 0 || t.length > position())
+      return cat("cannot truncate to ", t.length, " positions: the state has read ", position());
+    const std::string why = why_not_back_to(t.length);
+    if (why.empty()) return why;
+    Pos smallest = t.length + 1;
+    while (!why_not_back_to(smallest).empty()) ++smallest;
+    return cat("cannot truncate to ", t.length, " positions: ", why, "; the smallest that works is ",
+               smallest);
   };
   const auto drop = [&](const Drop& t) -> std::string {
     const PosRange r = t.range;
-    if (r.first < 0 || r.first >= r.last || r.last > position_)
-      return cat("cannot drop positions ", r.first, " to ", r.last, ": the state has read ", position_);
+    if (r.first < 0 || r.first >= r.last || r.last > position())
+      return cat("cannot drop positions ", r.first, " to ", r.last, ": the state has read ", position());
     if (t.close_gap && !spec_.rotary) return "cannot close the gap: the model's positions are absolute";
-    if (t.close_gap && r.last == position_)
+    if (t.close_gap && r.last == position())
       return "cannot close a gap at the end: truncate takes back positions";
     if (spec_.rolling && r.first < spec_.rolling->sinks)
       return cat("cannot drop positions ", r.first, " to ", r.last, ": the first ", spec_.rolling->sinks,
@@ -88,26 +73,50 @@ std::string KvState::why_not(const Transition& transition) const {
   return std::visit(Match{expand, compact, truncate, drop, attention}, transition);
 }
 
+std::string KvState::why_not_back_to(Pos length) const {
+  if (length == 0 || length == position() || held_.segments.empty()) return "";
+  // Before the first thing that was dropped, the text is what it was; after the last, it stays as it was
+  // edited.
+  const Segment& newest = held_.segments.back();
+  const Pos edited_end = newest.shift > 0 ? newest.last + newest.shift : newest.first;
+  if (!before_edits(held_, length) && length < edited_end)
+    return cat("text before position ", edited_end, " was dropped");
+  const Holdings left = back_to(held_, length);
+  if (const std::int64_t needed = count_rows(spec_, left); needed > spec_.capacity)
+    return cat(needed, " rows would be in use, of ", spec_.capacity);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const auto window = kept_window(spec_, spec_.layers[i]);
+    if (!window) continue;
+    const Pos keep = spec_.layers[i].window || !spec_.rolling ? 0 : spec_.rolling->sinks;
+    if (length < held_.edited && held_.forgotten[i] > keep)
+      return cat("a gap was closed at position ", held_.edited, ", when a window had moved on");
+    // What the next query would see has to be there.
+    for (const Segment& segment : left.segments) {
+      const Pos first =
+          std::max({segment.first, keep, left.forgotten[i], length - *window + 1 - segment.shift});
+      if (first < std::min(segment.last, released_[i])) return "a window has moved on";
+    }
+  }
+  return "";
+}
+
 TransitionPlan KvState::plan(const Transition& transition) const {
   TransitionPlan plan(transition);
   plan.generation_ = generation_;
   plan.refusal_ = why_not(transition);
   TransitionRecord& record = plan.expected_;
   record.name = transition_name(transition);
-  record.position = position_;
+  record.position = position();
   record.rows_kept = rows();
   record.capacity_before = record.capacity_after = spec_.capacity;
   record.bytes_before = record.bytes_after = held_bytes();
   if (!plan.refusal_.empty()) return plan;
   if (const auto* t = std::get_if<Expand>(&transition)) record.capacity_after = t->capacity;
   if (const auto* t = std::get_if<Compact>(&transition)) record.capacity_after = t->capacity;
-  if (const auto* t = std::get_if<Truncate>(&transition)) record.rows_kept = rows_up_to(t->length);
-  if (const auto* t = std::get_if<Drop>(&transition)) {
-    std::int64_t gone = 0;
-    for (const Segment& s : segments_)
-      gone += std::max<Pos>(0, std::min(s.last, t->range.last) - std::max(s.first, t->range.first));
-    record.rows_kept = rows() - gone;
-  }
+  if (const auto* t = std::get_if<Truncate>(&transition))
+    record.rows_kept = count_rows(spec_, back_to(held_, t->length));
+  if (const auto* t = std::get_if<Drop>(&transition))
+    record.rows_kept = count_rows(spec_, without(spec_, held_, t->range, t->close_gap));
   record.rows_dropped = rows() - record.rows_kept;
   return plan;
 }
@@ -131,20 +140,12 @@ void KvState::perform(const Transition& transition) {
   const auto capacity = [&](std::int64_t rows) { spec_.capacity = rows; };
   const auto truncate = [&](const Truncate& t) {
     for (auto& layer : layers_) layer.truncate(t.length);
-    std::erase_if(segments_, [&](const Segment& s) { return s.first >= t.length; });
-    if (!segments_.empty()) segments_.back().last = std::min(segments_.back().last, t.length);
     for (Pos& released : released_) released = std::min(released, t.length);
-    position_ = t.length;
+    held_ = back_to(held_, t.length);
   };
   const auto drop = [&](const Drop& t) {
     for (auto& layer : layers_) layer.drop(t.range.first, t.range.last);
-    std::vector<Segment> kept;
-    const std::int64_t gap = t.close_gap ? t.range.size() : 0;
-    for (const Segment& s : segments_) {
-      if (s.first < t.range.first) kept.push_back({s.first, std::min(s.last, t.range.first), s.shift + gap});
-      if (s.last > t.range.last) kept.push_back({std::max(s.first, t.range.last), s.last, s.shift});
-    }
-    segments_ = std::move(kept);
+    held_ = without(spec_, held_, t.range, t.close_gap);
   };
   std::visit(
       Match{[&](const Expand& t) { capacity(t.capacity); }, [&](const Compact& t) { capacity(t.capacity); },

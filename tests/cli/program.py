@@ -1,7 +1,9 @@
 """Runs the program as a user would, on the tiny models of tests/goldens. The program's path comes from KVTIDE."""
 
+import atexit
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -14,6 +16,8 @@ LLAMA = MODELS / "llama-mha-untied.gguf"  # 64 tokens of lower-case letters, tra
 TEXT = MODELS / "tiny.txt"  # 80 tokens
 PROGRAM = os.environ.get("KVTIDE", "build/kvtide")
 TIMEOUT_S = 120
+CACHE = tempfile.mkdtemp(prefix="kvtide-cache-")  # instead of the user's own
+atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 
 
 @dataclass
@@ -33,7 +37,7 @@ class Outcome:
 
 def environment(**more: str) -> dict:
     kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
-    return kept | {"LC_ALL": "C.UTF-8"} | more
+    return kept | {"LC_ALL": "C.UTF-8", "XDG_CACHE_HOME": CACHE} | more
 
 
 def kvtide(*words, stdin: bytes = b"", **options) -> Outcome:

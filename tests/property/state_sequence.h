@@ -1,0 +1,47 @@
+// state_sequence.h: made-up sequences of everything that can be done to KV states, run against the real state
+// and against StateModel at once.
+//
+// A step says what to do, not with which numbers: those follow from its seed and the state it meets, so that
+// a sequence still means something when steps before it are deleted.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "state/spec.h"
+
+namespace kvtide::testing {
+
+struct SequenceStep {
+  enum class Kind {
+    append,
+    dropped_step,
+    expand,
+    compact,
+    truncate,
+    drop,
+    attention,
+    fork,
+    forget_fork,
+    reload,
+    clear
+  };
+  Kind kind = Kind::append;
+  std::uint64_t seed = 0;
+};
+
+struct Sequence {
+  StateSpec spec;
+  std::vector<SequenceStep> steps;
+};
+
+Sequence made_up_sequence(std::uint64_t seed);
+
+std::string describe(const StateSpec& spec);
+
+// "" when the states did what the contract says at every step; otherwise the steps with their numbers, and
+// what was wrong after the last of them.
+std::string run_sequence(const Sequence& sequence);
+
+}  // namespace kvtide::testing
