@@ -42,7 +42,7 @@ struct TransitionOptions {
                                   // write, and writing past the caches would only throw them out
 };
 
-struct TransitionRecord {
+struct DenseTransitionRecord {
   std::int64_t kept = 0;     // positions, of each row and head
   std::int64_t dropped = 0;  // positions of the source that the target does not hold
   std::int64_t bytes_before = 0;
@@ -57,17 +57,17 @@ struct TransitionRecord {
 // Throws Error(invalid_argument), in this order: source or target is not 4-D; target shorter than source;
 // position beyond the source or negative; rows, heads or head_dim differ; a size that does not match the
 // number of bytes; arrays that overlap.
-TransitionRecord transition(const DenseSource& source, const DenseTarget& target,
-                            std::optional<Pos> position = std::nullopt,
-                            const TransitionOptions& options = {});
+DenseTransitionRecord transition(const DenseSource& source, const DenseTarget& target,
+                                 std::optional<Pos> position = std::nullopt,
+                                 const TransitionOptions& options = {});
 
 // The same with a target of any length that holds the positions in use; the padding is zeros whatever
 // options.pad holds (its size still counts).
 //
 // Throws Error(invalid_argument), in this order: source or target is not 4-D; position beyond the target, or
 // beyond the source, or negative; then as above.
-TransitionRecord compact(const DenseSource& source, const DenseTarget& target, Pos position,
-                         const TransitionOptions& options = {});
+DenseTransitionRecord compact(const DenseSource& source, const DenseTarget& target, Pos position,
+                              const TransitionOptions& options = {});
 
 // What a transition would do, in numbers. Checks nothing.
 struct TransitionInfo {

@@ -45,7 +45,7 @@ class Session:
         kernels: str | None = None,
     ) -> None:
         """What changes results: ``context``, the tokens that fit (None: what the model was trained for); ``exact``, f32
-        activations in every matrix product; ``key_type`` and ``value_type`` of the KV memory, "f16" or "f32".
+        activations in every matrix product; ``key_type`` and ``value_type`` of the KV memory, "f16", "f32" or "q8_0".
 
         What changes speed only: ``threads`` (None: as many as the machine has), ``prefill_chunk`` in tokens, and
         ``kernels``, "avx512", "avx2" or "scalar" (None: the best that the processor has).

@@ -16,10 +16,14 @@ namespace {
 KvType kv_type(const char* what, const std::string& name) {
   if (name == "f16") return KvType::f16;
   if (name == "f32") return KvType::f32;
-  throw Error(ErrorCode::invalid_argument, std::string(what) + " must be 'f16' or 'f32', not '" + name + "'");
+  if (name == "q8_0") return KvType::q8_0;
+  throw Error(ErrorCode::invalid_argument,
+              std::string(what) + " must be 'f16', 'f32' or 'q8_0', not '" + name + "'");
 }
 
-const char* kv_type_name(KvType type) { return type == KvType::f16 ? "f16" : "f32"; }
+const char* kv_type_name(KvType type) {
+  return type == KvType::f16 ? "f16" : type == KvType::f32 ? "f32" : "q8_0";
+}
 
 void make_sampler(Sampler* self, float temperature, int top_k, float top_p, float min_p, float repeat_penalty,
                   int repeat_last, std::uint64_t seed) {
@@ -44,13 +48,15 @@ void bind_session(nb::module_& module) {
           [](PySession* self, const PyModel& model, std::int64_t context, bool exact,
              const std::string& key_type, const std::string& value_type, int threads,
              std::int64_t prefill_chunk, const std::string& kernels) {
-            new (self) PySession(model, {.exact = exact,
-                                         .key_type = kv_type("key_type", key_type),
-                                         .value_type = kv_type("value_type", value_type),
-                                         .context = context,
-                                         .threads = threads,
-                                         .prefill_chunk = prefill_chunk,
-                                         .kernels = kernels});
+            SessionOptions options;
+            options.exact = exact;
+            options.key_type = kv_type("key_type", key_type);
+            options.value_type = kv_type("value_type", value_type);
+            options.context = context;
+            options.threads = threads;
+            options.prefill_chunk = prefill_chunk;
+            options.kernels = kernels;
+            new (self) PySession(model, options);
           },
           nb::arg("model"), nb::arg("context"), nb::arg("exact"), nb::arg("key_type"), nb::arg("value_type"),
           nb::arg("threads"), nb::arg("prefill_chunk"), nb::arg("kernels"))

@@ -75,8 +75,8 @@ int threads_for(const DenseMove& move, int asked) {
 }
 
 // The checks that both transitions end with, and the move.
-TransitionRecord apply(const DenseSource& source, const DenseTarget& target, Pos position,
-                       std::span<const std::byte> pad, const TransitionOptions& options) {
+DenseTransitionRecord apply(const DenseSource& source, const DenseTarget& target, Pos position,
+                            std::span<const std::byte> pad, const TransitionOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   check_alike(source.shape, target.shape);
   if (pad.empty() || pad.size() > kLargestElement)
@@ -113,8 +113,8 @@ TransitionRecord apply(const DenseSource& source, const DenseTarget& target, Pos
 
 }  // namespace
 
-TransitionRecord transition(const DenseSource& source, const DenseTarget& target, std::optional<Pos> position,
-                            const TransitionOptions& options) {
+DenseTransitionRecord transition(const DenseSource& source, const DenseTarget& target,
+                                 std::optional<Pos> position, const TransitionOptions& options) {
   check_four(source.shape);
   check_four(target.shape);
   const std::int64_t length = source.shape[2], new_length = target.shape[2];
@@ -124,8 +124,8 @@ TransitionRecord transition(const DenseSource& source, const DenseTarget& target
   return apply(source, target, position.value_or(length), options.pad, options);
 }
 
-TransitionRecord compact(const DenseSource& source, const DenseTarget& target, Pos position,
-                         const TransitionOptions& options) {
+DenseTransitionRecord compact(const DenseSource& source, const DenseTarget& target, Pos position,
+                              const TransitionOptions& options) {
   check_four(source.shape);
   check_four(target.shape);
   if (position > target.shape[2])
