@@ -9,7 +9,7 @@
 
 namespace {
 
-void show(const kvtide::DenseTransitionRecord& r) {
+void show(const kvtide::TransitionRecord& r) {
   std::printf("%-9s at %lld: capacity %lld -> %lld, %lld rows kept, %lld dropped, %.1f microseconds\n",
               r.name.c_str(), static_cast<long long>(r.position), static_cast<long long>(r.capacity_before),
               static_cast<long long>(r.capacity_after), static_cast<long long>(r.rows_kept),
