@@ -25,7 +25,7 @@ inline constexpr CommandInfo kCommands[] = {
     {Command::logits, "logits", "write the logits of a text as a NumPy file",
      "-m MODEL [-p TEXT | -f FILE] --out F.npy"},
     {Command::state, "state", "look at snapshots, resize them, hand them on",
-     "info|diff|truncate|compact|expand|export FILE [flags]"},
+     "info|diff|truncate|compact|expand|export|import FILE [flags]"},
 };
 
 constexpr const CommandInfo& command_info(Command command) {

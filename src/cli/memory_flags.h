@@ -39,6 +39,8 @@ struct StateRequest {
   std::string layout;  // of an export: "unified", "per-layer", "stacked"
   std::string dtype;   // of an export: "f32", "f16"; empty: as stored
   bool exact_only = false;
+  std::string like;    // of an import: a snapshot of the same model
+  std::string tokens;  // of an import: a file with token ids; empty: as the arrays say
 };
 
 }  // namespace kvtide

@@ -58,6 +58,10 @@ int state_command(const Arguments& arguments) {
     export_state(snapshot, arguments);
     return kExitFine;
   }
+  if (request.action == "import") {
+    import_state(load(request.like), arguments);
+    return kExitFine;
+  }
   return change(arguments);
 }
 

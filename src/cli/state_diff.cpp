@@ -38,6 +38,12 @@ std::string segments_of(const StateImage& image) {
   return text;
 }
 
+std::string positions_of(const std::vector<Pos>& positions) {
+  std::string text;
+  for (const Pos pos : positions) text += cat(text.empty() ? "" : " ", pos);
+  return text;
+}
+
 std::vector<Field> different_fields(const Snapshot& a, const Snapshot& b) {
   const StateImage x = a.state.image(), y = b.state.image();
   std::vector<Field> fields;
@@ -62,6 +68,7 @@ std::vector<Field> different_fields(const Snapshot& a, const Snapshot& b) {
   compare("attention_size", number_or_all(x.attention_size), number_or_all(y.attention_size));
   compare("position", cat(x.position), cat(y.position));
   compare("segments", segments_of(x), segments_of(y));
+  if (x.forgotten != y.forgotten) compare("forgotten", positions_of(x.forgotten), positions_of(y.forgotten));
   const auto hash = [](const Snapshot& s) {
     return s.extras.logits.empty() ? std::string("none") : hash_text(hash_logits(s.extras.logits));
   };

@@ -16,4 +16,8 @@ bool print_state_diff(Snapshot& first, Snapshot& second, const Arguments& argume
 // Rows as plain arrays in a layout that other runtimes know: a safetensors file, or a folder of .npy files.
 void export_state(Snapshot& snapshot, const Arguments& arguments);
 
+// A safetensors file in one of those layouts as a snapshot that belongs to the model of `base` and has its
+// shape.
+void import_state(Snapshot base, const Arguments& arguments);
+
 }  // namespace kvtide

@@ -77,6 +77,10 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) {
        a.state.dtype = one_of(g, "the type", {"f32", "f16"});
      }},
+    {"", "--like", "FILE", "import: a snapshot of the model that the rows belong to", kState,
+     [](A& a, const G& g) { a.state.like = path_of(g); }},
+    {"", "--tokens", "FILE", "import: ids of the tokens that were read [as the arrays say]", kState,
+     [](A& a, const G& g) { a.state.tokens = path_of(g); }},
     {"", "--exact-only", "", "export: leave out what plain arrays cannot say, and tell it", kState,
      [](A& a, const G&) { a.state.exact_only = true; }},
 };

@@ -24,6 +24,7 @@ constexpr Action kActions[] = {
     {"expand", 1, "FILE --capacity N [--out OTHER]"},
     {"export", 1,
      "FILE --out F.safetensors|FOLDER [--layout NAME] [--dtype TYPE] [--capacity N] [--exact-only]"},
+    {"import", 1, "F.safetensors --like SNAPSHOT --out FILE [--tokens IDS]"},
 };
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
@@ -61,12 +62,14 @@ void check_state_request(const Arguments& a) {
     std::vector<std::string_view> actions;
   } rules[] = {
       {a.json, "--json", {"info", "diff"}},
-      {!a.out.empty(), "--out", {"truncate", "compact", "expand", "export"}},
+      {!a.out.empty(), "--out", {"truncate", "compact", "expand", "export", "import"}},
       {request.length.has_value(), "--length", {"truncate"}},
       {request.capacity.has_value(), "--capacity", {"compact", "expand", "export"}},
       {!request.layout.empty(), "--layout", {"export"}},
       {!request.dtype.empty(), "--dtype", {"export"}},
       {request.exact_only, "--exact-only", {"export"}},
+      {!request.like.empty(), "--like", {"import"}},
+      {!request.tokens.empty(), "--tokens", {"import"}},
   };
   for (const auto& rule : rules) {
     bool takes = false;
@@ -77,7 +80,9 @@ void check_state_request(const Arguments& a) {
   }
   need(action.name != "truncate" || request.length, "--length is missing");
   need((action.name != "compact" && action.name != "expand") || request.capacity, "--capacity is missing");
-  need(action.name != "export" || !a.out.empty(), "--out is missing");
+  const bool writes_another = action.name == "export" || action.name == "import";
+  need(!writes_another || !a.out.empty(), "--out is missing");
+  need(action.name != "import" || !request.like.empty(), "--like is missing");
 }
 
 }  // namespace kvtide

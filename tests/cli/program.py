@@ -47,8 +47,9 @@ def kvtide(*words, stdin: bytes = b"", **options) -> Outcome:
 
 
 def start(*words, **options) -> subprocess.Popen:
-    """For a test that talks to the running program; stdout and stderr are pipes."""
-    return subprocess.Popen([PROGRAM, *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    """For a test that talks to the running program; stdout and stderr are pipes, unbuffered: what a buffer had read ahead
+    would be lost to communicate()."""
+    return subprocess.Popen([PROGRAM, *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0,
                             stderr=subprocess.PIPE, env=environment(), **options)  # fmt: skip
 
 

@@ -304,13 +304,88 @@ class Export(StateTest):
         self.assert_refused(outcome, USAGE, "80 rows", "79")
 
 
+class Import(StateTest):
+    def setUp(self):
+        super().setUp()
+        self.arrays, self.back = self.folder / "x.safetensors", self.folder / "back.kv"
+
+    def build(self, arrays, metadata=None):
+        """A safetensors file of {name: (dtype, shape, bytes)}."""
+        header, data = {"__metadata__": metadata} if metadata else {}, b""
+        for name, (dtype, shape, content) in arrays.items():
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+            data += content
+        text = json.dumps(header).encode()
+        self.arrays.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+    def importing(self, *words):
+        return kvtide("state", "import", self.arrays, "--like", self.state, "--out", self.back, *words)
+
+    def test_what_was_exported_comes_back_bit_for_bit(self):
+        for model, layout, words in [(LLAMA, "unified", []), (LLAMA, "per-layer", ["-ctk", "f32"]), (LLAMA, "stacked", ["-ctv", "f32"]),
+                                     (GEMMA, "split", []), (GEMMA, "unified", ["-ctk", "f32", "-ctv", "f32"])]:  # fmt: skip
+            with self.subTest(model=model.name, layout=layout):
+                self.save(*words, model=model)
+                self.assert_fine(kvtide("state", "export", self.state, "--out", self.arrays, "--layout", layout, "--capacity", 90))
+                self.assert_fine(self.importing())
+                found = kvtide("state", "diff", self.state, self.back, "--json").json
+                self.assertEqual((list(found["fields"]), found["common_tokens"]), (["logits_hash"], TOKENS))
+                self.assertEqual([layer for layer in found["layers"] if layer["different_rows"] or layer["only_second"]], [])
+                after = [kvtide("run", "-m", model, "--load-state", path, "-p", "in", "-n", 5, "--logits-hash")
+                         for path in (self.state, self.back)]  # fmt: skip
+                self.assertEqual(self.assert_fine(after[0]).text, self.assert_fine(after[1]).text)
+                self.assertEqual(after[0].err.splitlines()[-1], after[1].err.splitlines()[-1])
+
+    def test_rows_of_another_program_need_their_tokens(self):
+        self.save()
+        rows = struct.pack("<64e", *(i / 8 for i in range(64)))  # 2 rows of 8 for 4 heads
+        self.build({"kv_cache": ("F16", [4, HEADS, 2, HEAD_DIM], rows * 4)})
+        self.assert_refused(self.importing(), USAGE, str(self.arrays), "--tokens")
+        ids = self.file("ids.txt", b"[7,\n 40]")
+        self.assert_fine(self.importing("--tokens", ids))
+        self.assertEqual((self.info(self.back)["tokens"], self.info(self.back)["position"]), ([7, 40], 2))
+        first, heads = self.rows(self.back)[1, "v"][0]
+        self.assertEqual((first, heads[3][1]), (0, [i / 8 for i in range(56, 64)]))
+        self.assert_refused(self.importing("--tokens", self.file("ids.txt", b"7 x")), BAD_FORMAT, "ids.txt", "'x'")
+
+    def test_arrays_that_do_not_fit_are_named(self):
+        self.save()
+        one = struct.pack("<32e", *range(32)) * 4
+        tokens = {"tokens": "[7]"}
+        good = {"kv_cache": ("F16", [4, HEADS, 1, HEAD_DIM], one)}
+        self.build(good, tokens)
+        self.assert_fine(self.importing())
+        for arrays, metadata, *parts in [
+            (good, {"tokens": "[7, 8]"}, "[4, 4, 1, 8]", "at least 2"),
+            (good, {"tokens": "[]"}, "no tokens"),
+            (good, tokens | {"first_position.kv_cache": "3"}, "position 3"),
+            ({"kv_cache": ("F16", [4, 2, 2, HEAD_DIM], one)}, tokens, "[4, 2, 2, 8]"),
+            ({"kv_cache": ("I16", [4, HEADS, 1, HEAD_DIM], one)}, tokens, "I16"),
+            ({"kv_cache": ("F16", [4, HEADS, 1, HEAD_DIM], one[:-2] + b"\x00\x7c")}, tokens, "NaN or infinity", "layer 1"),
+            ({"kv_cache": ("F16", [4, HEADS, 2, HEAD_DIM], one)}, tokens, "bytes"),
+            ({"keyCache": ("F16", [2, 1, HEADS, 1, HEAD_DIM], one[: len(one) // 2])}, tokens, "valueCache"),
+            ({"other": ("F16", [1], b"12")}, tokens, "known layout"),
+        ]:  # fmt: skip
+            with self.subTest(parts=parts):
+                self.build(arrays, metadata)
+                self.assert_refused(self.importing(), BAD_FORMAT, str(self.arrays), *parts)
+        self.arrays.write_bytes(b"\xff" * 9)
+        self.assert_refused(self.importing(), BAD_FORMAT, str(self.arrays), "header")
+
+    def test_a_rolling_memory_is_no_model_for_arrays(self):
+        self.save()
+        self.assert_fine(kvtide("state", "export", self.state, "--out", self.arrays))
+        self.save("--overflow", "rolling")
+        self.assert_refused(self.importing(), USAGE, "--like", "rolling")
+
+
 class BadInput(StateTest):
     def test_words_that_are_missing_or_too_many_are_named(self):
         self.save()
         for words, *parts in [([], "info, diff"), (["inf", self.state], "'inf'", "did you mean info?"), (["info"], "FILE is missing"),
                               (["diff", self.state], "two files"), (["info", self.state, "more"], "'more'"),
                               (["truncate", self.state], "--length is missing"), (["compact", self.state], "--capacity is missing"),
-                              (["export", self.state], "--out is missing"), (["info", self.state, "--length", 3], "takes no --length"),
+                              (["export", self.state], "--out is missing"), (["import", self.state, "--out", "x"], "--like is missing"), (["info", self.state, "--length", 3], "takes no --length"),
                               (["expand", self.state, "--capacity", 300, "--json"], "takes no --json"),
                               (["export", self.state, "--out", "x", "--layout", "flat"], "'flat'", "unified"),
                               (["export", self.state, "--out", "x", "--dtype", "f8"], "'f8'", "f32"),
