@@ -10,7 +10,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 MODELS ?= build/models
 TEXT ?= build/text/ruth.txt
-LONG_TEXT ?= build/text/genesis.txt
+LONG_TEXT ?= build/text/ezekiel.txt
 # Seconds per fuzz target; the targets run side by side.
 FUZZ_SECONDS ?= 30
 
@@ -74,7 +74,7 @@ test-references: build  ## compare with the Python references, on both real mode
 	@tools/install.sh references demo
 	@tools/make_venv.sh build/venv-references tools/requirements-references.txt
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
-	@tools/fetch_text.sh genesis $(LONG_TEXT)
+	@tools/fetch_text.sh ezekiel $(LONG_TEXT)
 	@tools/real_models.sh build/cmake $(SMOLLM2) $(GEMMA3)
 	build/venv-references/bin/python tools/references/compare.py --kvtide build/kvtide --models $(MODELS) --text $(LONG_TEXT)
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(SMOLLM2)

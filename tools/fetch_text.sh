@@ -3,7 +3,8 @@
 #
 #   tools/fetch_text.sh ruth FILE       the Book of Ruth, 12 kB, some 3,000 tokens: what the demo reads. Breaks off
 #                                       shortly before the end, so that a model has something to go on with.
-#   tools/fetch_text.sh genesis FILE    the first twenty chapters of Genesis, 65 kB: what perplexities are compared on
+#   tools/fetch_text.sh ezekiel FILE    Ezekiel 1-24, 97 kB: what perplexities are compared on. Small models know Genesis
+#                                       by heart (perplexity 4.7), where rounding shows three times as much as in prose.
 #
 # The words come from Debian's package bible-kjv (the text itself is in the public domain). Does nothing when FILE is
 # there; FILE appears only when it is complete.
@@ -12,9 +13,9 @@ cd "$(dirname "$0")/.."
 
 case "${1:-} $#" in
   "ruth 2") verses=ruth1:1-4:12 least=11000 most=13000 ;;
-  "genesis 2") verses=gen1:1-20:18 least=60000 most=70000 ;;
+  "ezekiel 2") verses=eze1:1-24:27 least=85000 most=110000 ;;
   *)
-    echo "usage: tools/fetch_text.sh ruth|genesis FILE" >&2
+    echo "usage: tools/fetch_text.sh ruth|ezekiel FILE" >&2
     exit 2
     ;;
 esac

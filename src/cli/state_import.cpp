@@ -23,7 +23,8 @@ std::vector<TokenId> parse_ids(std::string_view text, const std::string& name) {
   while (at != end) {
     if (*at < '0' || *at > '9') {
       if (std::string_view(" \t\r\n,[]").find(*at) == std::string_view::npos)
-        throw Error(ErrorCode::bad_format, cat(name, ": token ids are whole numbers, not ", quoted(std::string(1, *at))));
+        throw Error(ErrorCode::bad_format,
+                    cat(name, ": token ids are whole numbers, not ", quoted(std::string(1, *at))));
       ++at;
       continue;
     }

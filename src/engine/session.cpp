@@ -194,7 +194,8 @@ Session Session::fork() const {
   // The memory may have been compacted below its window or its chunks; a new one may not begin like that.
   SessionOptions options = impl_->options;
   options.context = std::max(options.context, options.prefill_chunk);
-  if (options.rolling) options.context = std::max(options.context, options.rolling->sinks + options.rolling->window);
+  if (options.rolling)
+    options.context = std::max(options.context, options.rolling->sinks + options.rolling->window);
   Session other(*impl_->model, options);
   other.impl_->options.context = impl_->options.context;
   other.impl_->state = impl_->state.fork();
