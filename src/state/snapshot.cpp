@@ -20,6 +20,9 @@ constexpr std::uint64_t kTrailer = 32 + 8 + 8;
 constexpr std::uint64_t kChunk = std::uint64_t{1} << 20;
 constexpr std::uint64_t kAlign = 64;
 constexpr std::uint64_t kLargestHeader = std::uint64_t{64} << 20;
+constexpr Pos kFarthest = Pos{1} << 40;
+constexpr std::uint64_t kPagesAnyway = std::uint64_t{32} << 20;
+constexpr std::uint64_t kPagesPerByte = 64;
 
 std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
@@ -105,9 +108,13 @@ std::uint64_t place(std::vector<SnapshotTensor>& tensors) {
 // writer makes.
 void read_runs(SnapshotHeader& header, std::uint64_t logits) {
   StateImage& image = header.image;
+  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::bad_format, why); };
+  check(image.spec);
+  if (image.position < 0 || image.position > kFarthest)
+    refuse(cat("position ", image.position, " is out of range"));
   image.runs.assign(image.spec.layers.size(), {});
   std::size_t layer = 0;
-  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::bad_format, why); };
+  std::uint64_t pages = 0;
   for (std::size_t i = 0; i + 1 < header.tensors.size(); i += 2) {
     const auto& tensor = header.tensors[i];
     if (tensor.shape.size() != 3) break;
@@ -116,8 +123,19 @@ void read_runs(SnapshotHeader& header, std::uint64_t logits) {
     const std::int64_t rows = tensor.shape[1];
     if (tensor.first < 0 || rows < 1 || rows > image.position - tensor.first)
       refuse(cat("tensor ", quoted(tensor.name), " has rows beyond the position"));
+    const RowFormat format = row_format(image.spec, image.spec.layers[layer]);
+    // Bounded by the length of the file before anything is multiplied by it.
+    const std::int64_t row = format.kv_heads * (format.key_bytes + format.value_bytes);
+    if (static_cast<std::uint64_t>(rows) > header.payload_bytes / static_cast<std::uint64_t>(row))
+      refuse(cat("tensor ", quoted(tensor.name), " is longer than the payload"));
     image.runs[layer].push_back({tensor.first, tensor.first + rows});
+    pages += static_cast<std::uint64_t>(page_bytes(format, tensor.first, tensor.first + rows));
   }
+  // Rows begin on pages of their own for every head and run; a header that asks for far more of them than
+  // there are bytes is not the work of a model.
+  if (pages > kPagesAnyway && pages / kPagesPerByte > header.payload_bytes)
+    refuse(
+        cat("its ", header.payload_bytes, " bytes of rows are scattered over ", pages, " bytes of memory"));
   auto expected = row_tensors(image);
   if (logits > 0)
     expected.push_back(
@@ -247,10 +265,10 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
     SnapshotHeader header = read_header(json);
     check_identity(path, header.extras, expected);
     const std::uint64_t vocabulary = logits_length(header);
-    read_runs(header, vocabulary);
     const std::uint64_t chunks = (header.payload_bytes + kChunk - 1) / kChunk;
     if (front.size() + header.payload_bytes + chunks * 4 + kTrailer != file.size())
       damaged(path, cat("its length of ", file.size(), " bytes is not what its header says"));
+    read_runs(header, vocabulary);
 
     // The file is as long as its payload claims, so what is reserved here is bounded by what is there.
     Snapshot snapshot{KvState(header.image), std::move(header.extras)};

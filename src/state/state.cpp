@@ -16,13 +16,16 @@ constexpr std::int64_t kReserve = std::int64_t{1} << 18;
 
 }  // namespace
 
+RowFormat row_format(const StateSpec& spec, const LayerSpec& layer) {
+  return {layer.kv_heads, dtype_bytes(spec.key_type, layer.head_dim),
+          dtype_bytes(spec.value_type, layer.head_dim)};
+}
+
 KvState::KvState(const StateSpec& spec) : spec_(spec), released_(spec.layers.size(), 0) {
   check(spec_);
   held_.forgotten.resize(spec_.layers.size());
   for (const auto& layer : spec_.layers)
-    layers_.emplace_back(RowFormat{layer.kv_heads, dtype_bytes(spec_.key_type, layer.head_dim),
-                                   dtype_bytes(spec_.value_type, layer.head_dim)},
-                         std::max(kReserve, spec_.capacity + spec_.max_append));
+    layers_.emplace_back(row_format(spec_, layer), std::max(kReserve, spec_.capacity + spec_.max_append));
 }
 
 std::int64_t KvState::rows() const { return count_rows(spec_, held_); }

@@ -28,6 +28,9 @@
 
 namespace kvtide {
 
+// The bytes of the rows of one layer.
+RowFormat row_format(const StateSpec& spec, const LayerSpec& layer);
+
 // Everything about a state but the bytes of its rows: what a snapshot's header says.
 struct StateImage {
   StateSpec spec;

@@ -63,14 +63,19 @@ KvState::KvState(const StateImage& image) : KvState((check(image), image.spec)) 
   attention_size_ = image.attention_size;
   held_ = {image.position, image.segments, image.forgotten, image.edited};
   released_ = image.released;
-  // Everything a query can see has to be there.
+  // Everything that a query can see has to be there, now and when positions are taken back.
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    for (const auto& run : visible_runs(held_.segments, visible(i, std::nullopt), position())) {
+    const Pos sinks = spec_.rolling && !spec_.layers[i].window ? spec_.rolling->sinks : 0;
+    const auto require = [&](Pos first, Pos last) {
       std::int64_t held = 0;
-      for (const auto& rows : layers_[i].runs(run.rows.first, run.rows.last)) held += rows.last - rows.first;
-      if (held != run.rows.last - run.rows.first)
-        refuse(
-            cat("layer ", i, " lacks rows of the visible positions ", run.rows.first, " to ", run.rows.last));
+      for (const auto& rows : layers_[i].runs(first, last)) held += rows.last - rows.first;
+      if (held < last - first) refuse(cat("layer ", i, " lacks rows of the positions ", first, " to ", last));
+    };
+    for (const auto& run : visible_runs(held_.segments, visible(i, std::nullopt), position()))
+      require(run.rows.first, run.rows.last);
+    for (const Segment& segment : held_.segments) {
+      require(segment.first, std::min(segment.last, sinks));
+      require(std::max(segment.first, released_[i]), segment.last);
     }
   }
 }
