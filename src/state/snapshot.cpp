@@ -314,7 +314,7 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
     return snapshot;
   } catch (const Error& error) {
     // Contradictions inside the header are the file's fault, and every message names the file.
-    if (error.message().starts_with(path)) throw;
+    if (error.message().starts_with(path + ": ")) throw;
     const bool format = error.code() == ErrorCode::invalid_argument || error.code() == ErrorCode::bad_format;
     if (format) damaged(path, error.message());
     throw Error(error.code(), cat(path, ": ", error.message()));

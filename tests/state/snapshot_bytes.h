@@ -27,11 +27,11 @@ T number_at(std::span<const std::byte> bytes, std::size_t at) {
   return value;
 }
 template <class T>
-void put(std::vector<std::byte>& out, T value) {
+void put_number(std::vector<std::byte>& out, T value) {
   const auto* bytes = reinterpret_cast<const std::byte*>(&value);
   out.insert(out.end(), bytes, bytes + sizeof value);
 }
-inline void put(std::vector<std::byte>& out, std::span<const std::byte> bytes) {
+inline void put_bytes(std::vector<std::byte>& out, std::span<const std::byte> bytes) {
   out.insert(out.end(), bytes.begin(), bytes.end());
 }
 
@@ -52,28 +52,30 @@ inline SnapshotParts take_apart(std::span<const std::byte> file) {
 }
 
 inline std::vector<std::byte> put_together(const SnapshotParts& parts) {
-  using detail::put;
+  using detail::put_bytes;
+  using detail::put_number;
   std::vector<std::byte> file;
-  put(file, std::as_bytes(std::span("KVTIDE\0\1", 8)));
-  put(file, parts.version);
-  put(file, crc32c(std::as_bytes(std::span(parts.header))));
-  put(file, static_cast<std::uint64_t>(parts.header.size()));
-  put(file, std::as_bytes(std::span(parts.header)));
+  put_bytes(file, std::as_bytes(std::span("KVTIDE\0\1", 8)));
+  put_number(file, parts.version);
+  put_number(file, crc32c(std::as_bytes(std::span(parts.header))));
+  put_number(file, static_cast<std::uint64_t>(parts.header.size()));
+  put_bytes(file, std::as_bytes(std::span(parts.header)));
   file.resize((file.size() + 63) / 64 * 64);
   std::vector<std::byte> sums;
   for (std::size_t at = 0; at < parts.payload.size(); at += std::size_t{1} << 20)
-    put(sums,
+    put_number(
+        sums,
         crc32c(
             std::span(parts.payload).subspan(at, std::min(std::size_t{1} << 20, parts.payload.size() - at))));
   Sha256 digest;
   digest.add(file);
   digest.add(sums);
   const auto hash = digest.finish();
-  put(file, parts.payload);
-  put(file, sums);
-  put(file, std::span<const std::byte>(hash));
-  put(file, static_cast<std::uint64_t>(file.size() + 16));
-  put(file, std::as_bytes(std::span("KVTIDEND", 8)));
+  put_bytes(file, parts.payload);
+  put_bytes(file, sums);
+  put_bytes(file, std::span<const std::byte>(hash));
+  put_number(file, static_cast<std::uint64_t>(file.size() + 16));
+  put_bytes(file, std::as_bytes(std::span("KVTIDEND", 8)));
   return file;
 }
 

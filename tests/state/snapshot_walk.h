@@ -34,12 +34,18 @@ inline std::string walk(Snapshot& snapshot) {
   // Saved again and loaded, it is the same.
   MemoryFiles files;
   save_snapshot(files, "again", state, snapshot.extras);
-  Snapshot again = load_snapshot(files, "again");
-  const StateImage other = again.state.image();
-  if (other.position != image.position || other.segments != image.segments || other.runs != image.runs ||
-      other.released != image.released || other.forgotten != image.forgotten || other.edited != image.edited)
-    return "it is another state after it was saved again";
-  if (again.extras.tokens != snapshot.extras.tokens) return "it has other tokens after it was saved again";
+  try {
+    const Snapshot again = load_snapshot(files, "again");
+    const StateImage other = again.state.image();
+    if (other.position != image.position || other.segments != image.segments || other.runs != image.runs ||
+        other.released != image.released || other.forgotten != image.forgotten ||
+        other.edited != image.edited)
+      return "it is another state after it was saved again";
+    if (again.extras.tokens != snapshot.extras.tokens) return "it has other tokens after it was saved again";
+  } catch (const Error& error) {
+    // Two states that claim an enormous capacity do not fit into the address space.
+    if (error.code() != ErrorCode::out_of_memory) throw;
+  }
   // Whatever plan() accepts works, and the rows that a query is then given are there.
   const auto read_step = [&] {
     try {
