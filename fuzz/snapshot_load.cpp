@@ -26,7 +26,7 @@ using namespace kvtide;
 // States of every policy and type, as the fuzzer's first inputs.
 std::vector<std::byte> seed_input(unsigned seed) {
   const DType types[] = {DType::f32, DType::f16, DType::q8_0};
-  StateSpec spec = testing::small_spec(40, 16);
+  KvSpec spec = testing::small_spec(40, 16);
   spec.key_type = types[seed % 3];
   spec.value_type = types[seed / 3 % 3];
   spec.slack = seed / 9 % 4;

@@ -16,12 +16,12 @@ constexpr std::int64_t kReserve = std::int64_t{1} << 18;
 
 }  // namespace
 
-RowFormat row_format(const StateSpec& spec, const LayerSpec& layer) {
+RowFormat row_format(const KvSpec& spec, const LayerSpec& layer) {
   return {layer.kv_heads, dtype_bytes(spec.key_type, layer.head_dim),
           dtype_bytes(spec.value_type, layer.head_dim)};
 }
 
-KvState::KvState(const StateSpec& spec) : spec_(spec), released_(spec.layers.size(), 0) {
+KvState::KvState(const KvSpec& spec) : spec_(spec), released_(spec.layers.size(), 0) {
   check(spec_);
   held_.forgotten.resize(spec_.layers.size());
   for (const auto& layer : spec_.layers)
@@ -119,7 +119,7 @@ std::optional<std::int64_t> KvState::Step::window(int layer) const {
 }
 
 std::vector<std::vector<Span>> KvState::Step::spans(int layer) const {
-  const StateSpec& spec = state_->spec_;
+  const KvSpec& spec = state_->spec_;
   const LayerSpec& layer_spec = spec.layers[static_cast<std::size_t>(layer)];
   const LayerRows& rows = state_->layers_[static_cast<std::size_t>(layer)];
   const Visibility visible = state_->visible(static_cast<std::size_t>(layer), state_->attention_size_);

@@ -32,7 +32,7 @@ struct SequenceStep {
 };
 
 struct Sequence {
-  StateSpec spec;
+  KvSpec spec;
   std::vector<SequenceStep> steps;
 };
 
@@ -45,7 +45,7 @@ inline constexpr Keeping kKeepings[] = {Keeping::everything, Keeping::windows_be
 // A sequence for one policy and one pair of types, which ends with a save, a load and more text.
 Sequence made_up_sequence(std::uint64_t seed, Keeping keeping, DType key_type, DType value_type);
 
-std::string describe(const StateSpec& spec);
+std::string describe(const KvSpec& spec);
 
 // "" when the states did what the contract says at every step; otherwise the steps with their numbers, and
 // what was wrong after the last of them.

@@ -23,7 +23,7 @@ using Bytes = std::vector<std::byte>;
 
 // A few tokens in two layers, with a window, an attention size and a closed gap: every field says something.
 Bytes small_file() {
-  StateSpec spec;
+  KvSpec spec;
   spec.layers = {{2, 4, std::nullopt}, {1, 4, 3}};
   spec.capacity = 16;
   spec.max_append = 4;
@@ -183,7 +183,7 @@ TEST(SnapshotDamage, RandomChangesSealedAgain_AreRefusedOrLoadSoundly) {
 // One row of many narrow heads takes a page for each of them: a small file must not ask for much memory.
 TEST(SnapshotDamage, AFileThatAsksForFarMoreMemoryThanItHasRows_IsRefused) {
   const int heads = 16384;
-  StateSpec spec;
+  KvSpec spec;
   spec.layers = {{heads, 1, std::nullopt}};
   spec.capacity = 1;
   SnapshotParts parts;

@@ -39,7 +39,7 @@ using testing::seen;
 TEST(SnapshotKill, ThreeHundredKillsDuringOverwritingSaves_LeaveNoTornFile) {
   const testing::TemporaryFolder folder;
   const std::string path = folder.path("state.kv");
-  StateSpec spec = testing::small_spec(800, 512);
+  KvSpec spec = testing::small_spec(800, 512);
   KvState small(spec), large(spec);
   append(small, 300);
   append(large, 700);

@@ -30,12 +30,12 @@ SnapshotExtras some_extras(const KvState& state) {
 
 struct Story {
   std::string name;
-  std::function<void(StateSpec&)> policy;
+  std::function<void(KvSpec&)> policy;
   std::function<void(KvState&)> events;
 };
 
 std::vector<Story> stories() {
-  const auto same = [](StateSpec&) {};
+  const auto same = [](KvSpec&) {};
   const auto nothing = [](KvState&) {};
   return {
       {"nothing read", same, nothing},
@@ -79,7 +79,7 @@ std::vector<Story> stories() {
          s.apply(Compact{101});
        }},
       {"a sliding layer",
-       [](StateSpec& spec) {
+       [](KvSpec& spec) {
          spec.layers.push_back({1, 32, 30});
        },
        [](KvState& s) {
@@ -88,12 +88,12 @@ std::vector<Story> stories() {
          append(s, 1);
        }},
       {"rolling",
-       [](StateSpec& spec) {
+       [](KvSpec& spec) {
          spec.rolling = Rolling{4, 50};
          spec.slack = 5;
        },
        [](KvState& s) { append(s, 1000); }},
-      {"absolute positions", [](StateSpec& spec) { spec.rotary = false; }, [](KvState& s) { append(s, 10); }},
+      {"absolute positions", [](KvSpec& spec) { spec.rotary = false; }, [](KvState& s) { append(s, 10); }},
   };
 }
 
@@ -102,7 +102,7 @@ TEST(Snapshot, GivesBackWhatWasSaved_ForEveryPolicyAndMixOfTypes) {
   for (const Story& story : stories())
     for (const DType keys : types)
       for (const DType values : types) {
-        StateSpec spec = small_spec(400);
+        KvSpec spec = small_spec(400);
         spec.key_type = keys;
         spec.value_type = values;
         story.policy(spec);
@@ -141,7 +141,7 @@ TEST(Snapshot, GivesBackWhatWasSaved_ForEveryPolicyAndMixOfTypes) {
 }
 
 TEST(Snapshot, RestoresWhatCanStillBeTakenBack) {
-  StateSpec spec = small_spec(400);
+  KvSpec spec = small_spec(400);
   spec.layers.push_back({1, 32, 30});
   spec.slack = 20;
   KvState state(spec);
@@ -218,7 +218,7 @@ TEST(Snapshot, NamesWhatIsWrongWithAFile) {
 }
 
 TEST(Snapshot, OfSeveralMebibytes_TellsWhichOfThemIsDamaged) {
-  StateSpec spec = small_spec(20000, 512);
+  KvSpec spec = small_spec(20000, 512);
   KvState state(spec);
   append(state, 10000);  // 2 heads, 128 bytes, keys and values: 5,120,000 bytes, 5 chunks
   MemoryFiles files;
