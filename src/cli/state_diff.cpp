@@ -7,8 +7,8 @@
 #include "cli/json.h"
 #include "cli/report.h"
 #include "cli/state_files.h"
-#include "cli/state_rows.h"
 #include "cli/terminal.h"
+#include "state/state_rows.h"
 
 namespace kvtide {
 namespace {

@@ -13,6 +13,7 @@
 #include "model/decoder.h"
 #include "model/identity.h"
 #include "model/loaded_model.h"
+#include "model/rope_table.h"
 #include "state/snapshot.h"
 #include "state/state.h"
 
@@ -40,7 +41,9 @@ SessionOptions completed(const Model& model, SessionOptions o) {
 KvSpec state_spec(const ModelConfig& config, const SessionOptions& o) {
   KvSpec spec;
   for (const auto& layer : config.layers)
-    spec.layers.push_back({config.kv_heads, config.head_dim, layer.window});
+    spec.layers.push_back(
+        {config.kv_heads, config.head_dim, layer.window,
+         RopeTable(config.ropes[static_cast<std::size_t>(layer.rope)], config.rope_dims).frequencies()});
   const auto dtype = [](KvType type) {
     return type == KvType::f16 ? DType::f16 : type == KvType::f32 ? DType::f32 : DType::q8_0;
   };

@@ -15,11 +15,19 @@ Json optional_number(const std::optional<std::int64_t>& value) {
 }
 
 Json spec_json(const KvSpec& spec) {
-  Json layers = Json::array();
-  for (const auto& layer : spec.layers)
+  // Layers share a few rotations, which stand once.
+  Json layers = Json::array(), ropes = Json::array();
+  for (const auto& layer : spec.layers) {
     layers.push_back({{"kv_heads", layer.kv_heads},
                       {"head_dim", layer.head_dim},
                       {"window", optional_number(layer.window)}});
+    if (layer.frequencies.empty()) continue;
+    const Json rope = layer.frequencies;
+    std::size_t index = 0;
+    while (index < ropes.size() && ropes[index] != rope) ++index;
+    if (index == ropes.size()) ropes.push_back(rope);
+    layers.back()["rope"] = index;
+  }
   Json rolling = nullptr;
   if (spec.rolling) rolling = {{"sinks", spec.rolling->sinks}, {"window", spec.rolling->window}};
   return {{"layers", layers},
@@ -29,7 +37,8 @@ Json spec_json(const KvSpec& spec) {
           {"max_append", spec.max_append},
           {"slack", spec.slack},
           {"rotary", spec.rotary},
-          {"rolling", rolling}};
+          {"rolling", rolling},
+          {"ropes", ropes}};
 }
 
 [[noreturn]] void refuse(std::string_view key, std::string_view wanted) {
@@ -109,12 +118,27 @@ DType dtype(const Json& object, const char* key) {
   return *found;
 }
 
+// Frequencies of the rotation that a layer names; files that were written without any have no such keys.
+std::vector<double> read_rope(const Json& spec, const Json& layer) {
+  std::vector<double> frequencies;
+  if (!layer.contains("rope")) return frequencies;
+  const std::uint64_t index = size(layer, "rope");
+  const Json& ropes = list(spec, "ropes");
+  if (index >= ropes.size() || !ropes[index].is_array())
+    refuse("ropes", "a list with the rope of every layer");
+  for (const Json& frequency : ropes[index]) {
+    if (!frequency.is_number()) refuse("ropes", "a list of lists of numbers");
+    frequencies.push_back(frequency.get<double>());
+  }
+  return frequencies;
+}
+
 KvSpec read_spec(const Json& json) {
   KvSpec spec;
   for (const Json& layer : list(json, "layers")) {
     if (!layer.is_object()) refuse("layers", "a list of objects");
     spec.layers.push_back({small_integer(layer, "kv_heads"), small_integer(layer, "head_dim"),
-                           optional_integer(layer, "window")});
+                           optional_integer(layer, "window"), read_rope(json, layer)});
   }
   spec.key_type = dtype(json, "key_type");
   spec.value_type = dtype(json, "value_type");

@@ -1,6 +1,7 @@
 #include "state/spec.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 #include "kernels/attend_kernel.h"
@@ -47,6 +48,10 @@ void check(const KvSpec& spec) {
     for (const DType dtype : {spec.key_type, spec.value_type})
       if (layer.head_dim % dtype_info(dtype).block_elements != 0)
         refuse(cat("q8_0 needs heads of a multiple of 32 elements, not ", layer.head_dim, "; use f16"));
+    if (static_cast<std::int64_t>(layer.frequencies.size()) > layer.head_dim / 2)
+      refuse(cat(layer.frequencies.size(), " rotated pairs do not fit a head of ", layer.head_dim));
+    for (const double frequency : layer.frequencies)
+      if (!std::isfinite(frequency)) refuse("a rotation frequency is not finite");
     if (layer.window && (*layer.window < 1 || *layer.window > kMostTokens))
       refuse(cat("a window must be at least 1 and at most ", kMostTokens, " positions, not ", *layer.window));
   }

@@ -14,6 +14,9 @@ struct LayerSpec {
   int kv_heads = 0;
   int head_dim = 0;
   std::optional<std::int64_t> window;  // positions a query sees, its own included; nullopt: all
+  // How keys are rotated: radians per position of the pairs (i, i + frequencies.size()). Needed only to say
+  // where a moved key would stand; empty: not known, or positions are absolute.
+  std::vector<double> frequencies = {};
 };
 
 struct KvSpec {

@@ -118,6 +118,8 @@ class KvState {
   // The bytes of one run of image().runs[layer] of one head.
   std::span<std::byte> key_bytes(int layer, int kv_head, const PosRange& run);
   std::span<std::byte> value_bytes(int layer, int kv_head, const PosRange& run);
+  std::span<const std::byte> key_bytes(int layer, int kv_head, const PosRange& run) const;
+  std::span<const std::byte> value_bytes(int layer, int kv_head, const PosRange& run) const;
 
  private:
   KvState(const KvState&) = default;

@@ -92,4 +92,16 @@ std::span<std::byte> KvState::value_bytes(int layer, int kv_head, const PosRange
           static_cast<std::size_t>(run.size() * rows.format().value_bytes)};
 }
 
+std::span<const std::byte> KvState::key_bytes(int layer, int kv_head, const PosRange& run) const {
+  const LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
+  return {rows.runs(run.first, run.last).front().extent->key(kv_head, run.first),
+          static_cast<std::size_t>(run.size() * rows.format().key_bytes)};
+}
+
+std::span<const std::byte> KvState::value_bytes(int layer, int kv_head, const PosRange& run) const {
+  const LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
+  return {rows.runs(run.first, run.last).front().extent->value(kv_head, run.first),
+          static_cast<std::size_t>(run.size() * rows.format().value_bytes)};
+}
+
 }  // namespace kvtide
