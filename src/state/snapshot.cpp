@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/checksum.h"
@@ -88,6 +89,10 @@ std::vector<SnapshotTensor> row_tensors(const StateImage& image) {
         tensors.push_back(std::move(tensor));
       }
   }
+  for (const Pos position : image.recurrent)
+    for (const RecurrentSpec& spec : image.spec.recurrent)
+      tensors.push_back({"recurrent." + spec.name, spec.dtype, spec.shape, position, 0,
+                         static_cast<std::uint64_t>(recurrent_bytes(spec))});
   return tensors;
 }
 
@@ -117,7 +122,8 @@ void read_runs(SnapshotHeader& header, std::uint64_t logits) {
   std::uint64_t pages = 0;
   for (std::size_t i = 0; i + 1 < header.tensors.size(); i += 2) {
     const auto& tensor = header.tensors[i];
-    if (tensor.shape.size() != 3) break;
+    if (tensor.name.starts_with("recurrent.") || tensor.name == "logits") break;
+    if (tensor.shape.size() != 3) refuse(cat("tensor ", quoted(tensor.name), " must have three dimensions"));
     while (layer < image.runs.size() && tensor.name != cat("layers.", layer, ".k")) ++layer;
     if (layer == image.runs.size()) refuse(cat("an unknown tensor ", quoted(tensor.name)));
     const std::int64_t rows = tensor.shape[1];
@@ -136,6 +142,10 @@ void read_runs(SnapshotHeader& header, std::uint64_t logits) {
   if (pages > kPagesAnyway && pages / kPagesPerByte > header.payload_bytes)
     refuse(
         cat("its ", header.payload_bytes, " bytes of rows are scattered over ", pages, " bytes of memory"));
+  for (const auto& tensor : header.tensors)
+    if (tensor.name.starts_with("recurrent.") &&
+        (image.recurrent.empty() || image.recurrent.back() != tensor.first))
+      image.recurrent.push_back(tensor.first);
   auto expected = row_tensors(image);
   if (logits > 0)
     expected.push_back(
@@ -220,6 +230,12 @@ void save_snapshot(FileSystem& files, const std::string& path, KvState& state, c
         }
         pad(bytes);
       }
+  for (const Pos position : header.image.recurrent)
+    for (std::size_t i = 0; i < state.recurrent().count(); ++i) {
+      const auto bytes = std::as_const(state).recurrent().value_at(position, i);
+      add(bytes);
+      pad(bytes.size());
+    }
   if (!extras.logits.empty()) {
     const auto bytes = std::as_bytes(std::span(extras.logits));
     add(bytes);
@@ -291,6 +307,12 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
           }
           skip(bytes);
         }
+    for (const Pos position : header.image.recurrent)
+      for (std::size_t i = 0; i < snapshot.state.recurrent().count(); ++i) {
+        const auto bytes = snapshot.state.recurrent().bytes_at(position, i);
+        read(bytes);
+        skip(bytes.size());
+      }
     if (vocabulary > 0) {
       snapshot.extras.logits.resize(vocabulary);
       read(std::as_writable_bytes(std::span(snapshot.extras.logits)));

@@ -30,6 +30,10 @@ Json spec_json(const KvSpec& spec) {
   }
   Json rolling = nullptr;
   if (spec.rolling) rolling = {{"sinks", spec.rolling->sinks}, {"window", spec.rolling->window}};
+  Json recurrent = Json::array();
+  for (const auto& tensor : spec.recurrent)
+    recurrent.push_back(
+        {{"name", tensor.name}, {"dtype", dtype_info(tensor.dtype).name}, {"shape", tensor.shape}});
   return {{"layers", layers},
           {"key_type", dtype_info(spec.key_type).name},
           {"value_type", dtype_info(spec.value_type).name},
@@ -38,7 +42,8 @@ Json spec_json(const KvSpec& spec) {
           {"slack", spec.slack},
           {"rotary", spec.rotary},
           {"rolling", rolling},
-          {"ropes", ropes}};
+          {"ropes", ropes},
+          {"recurrent", recurrent}};
 }
 
 [[noreturn]] void refuse(std::string_view key, std::string_view wanted) {
@@ -140,6 +145,11 @@ KvSpec read_spec(const Json& json) {
     spec.layers.push_back({small_integer(layer, "kv_heads"), small_integer(layer, "head_dim"),
                            optional_integer(layer, "window"), read_rope(json, layer)});
   }
+  if (json.contains("recurrent"))
+    for (const Json& tensor : list(json, "recurrent")) {
+      if (!tensor.is_object()) refuse("recurrent", "a list of objects");
+      spec.recurrent.push_back({text(tensor, "name"), dtype(tensor, "dtype"), integers(tensor, "shape")});
+    }
   spec.key_type = dtype(json, "key_type");
   spec.value_type = dtype(json, "value_type");
   spec.capacity = integer(json, "capacity");

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "kvtide/types.h"
@@ -19,14 +20,22 @@ struct LayerSpec {
   std::vector<double> frequencies = {};
 };
 
+// A tensor without a sequence axis, replaced as a whole (recurrent.h).
+struct RecurrentSpec {
+  std::string name;
+  DType dtype = DType::f32;  // f32 or f16
+  std::vector<std::int64_t> shape;
+};
+
 struct KvSpec {
-  std::vector<LayerSpec> layers;
-  DType key_type = DType::f16;  // f32, f16 or q8_0 (head_dim a multiple of 32)
+  std::vector<LayerSpec> layers;  // may be empty beside recurrent tensors
+  DType key_type = DType::f16;    // f32, f16 or q8_0 (head_dim a multiple of 32)
   DType value_type = DType::f16;
   std::int64_t capacity = 0;    // rows the state may hold
   std::int64_t max_append = 1;  // tokens of the largest step
   std::int64_t slack = 0;  // positions that truncate can always take back, also where a window has moved on
   std::optional<Rolling> rolling;  // layers with a window of their own keep that instead
+  std::vector<RecurrentSpec> recurrent = {};
   bool rotary = true;  // keys are rotated by position: only then can rows be seen from another distance
 };
 

@@ -21,8 +21,8 @@ RowFormat row_format(const KvSpec& spec, const LayerSpec& layer) {
           dtype_bytes(spec.value_type, layer.head_dim)};
 }
 
-KvState::KvState(const KvSpec& spec) : spec_(spec), released_(spec.layers.size(), 0) {
-  check(spec_);
+KvState::KvState(const KvSpec& spec)
+    : spec_((check(spec), spec)), recurrent_(spec.recurrent), released_(spec.layers.size(), 0) {
   held_.forgotten.resize(spec_.layers.size());
   for (const auto& layer : spec_.layers)
     layers_.emplace_back(row_format(spec_, layer), std::max(kReserve, spec_.capacity + spec_.max_append));
@@ -45,7 +45,7 @@ std::int64_t KvState::room() const {
 std::int64_t KvState::held_bytes() const {
   std::int64_t bytes = 0;
   for (const auto& layer : layers_) bytes += layer.held_bytes();
-  return bytes;
+  return bytes + recurrent_.held_bytes();
 }
 
 std::int64_t KvState::shared_bytes() const {
@@ -90,6 +90,7 @@ void KvState::clear() {
   for (auto& layer : layers_) layer.truncate(0);
   std::fill(released_.begin(), released_.end(), 0);
   held_ = back_to(held_, 0);
+  recurrent_.back_to(0);
   ++generation_;
 }
 
@@ -159,6 +160,7 @@ void KvState::Step::commit() {
     segments.push_back({first_, first_, 0});
   segments.back().last = first_ + tokens_;
   state_->held_.position = first_ + tokens_;
+  state_->recurrent_.advance(first_ + tokens_, state_->spec_.slack);
   ++state_->generation_;
   state_ = nullptr;
 }

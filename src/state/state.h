@@ -24,6 +24,7 @@
 #include "kvtide/transition.h"
 #include "state/arrange.h"
 #include "state/layer_rows.h"
+#include "state/recurrent.h"
 #include "state/spec.h"
 
 namespace kvtide {
@@ -40,7 +41,8 @@ struct StateImage {
   std::vector<Pos> released, forgotten;  // per layer, as in KvState and Holdings
   Pos edited = 0;
   std::vector<std::vector<PosRange>>
-      runs;  // per layer: rows held, ascending, each run in one piece of memory
+      runs;                         // per layer: rows held, ascending, each run in one piece of memory
+  std::vector<Pos> recurrent = {};  // positions of which the recurrent tensors' values are kept
 };
 
 class KvState {
@@ -114,6 +116,10 @@ class KvState {
   // Forgets everything; gives the memory back.
   void clear();
 
+  // Tensors without a sequence axis: their values at position().
+  const RecurrentTensors& recurrent() const { return recurrent_; }
+  RecurrentTensors& recurrent() { return recurrent_; }
+
   StateImage image() const;
   // The bytes of one run of image().runs[layer] of one head.
   std::span<std::byte> key_bytes(int layer, int kv_head, const PosRange& run);
@@ -132,6 +138,7 @@ class KvState {
   KvSpec spec_;
   std::vector<LayerRows> layers_;
   Holdings held_;
+  RecurrentTensors recurrent_;
   std::optional<std::int64_t> attention_size_;
   std::vector<Pos> released_;     // per layer: positions below, sinks apart, may be gone
   std::uint64_t generation_ = 0;  // changes with everything that makes an older plan wrong

@@ -42,14 +42,23 @@ void check(const StateImage& image) {
       if (p < 0 || p > image.position) refuse(cat("released or forgotten position ", p, " is out of range"));
   if (image.edited < 0 || image.edited > image.position)
     refuse(cat("edited at ", image.edited, " is out of range"));
+  Pos before = -1;
+  for (const Pos p : image.recurrent) {
+    if (p <= before || p > image.position)
+      refuse(cat("the recurrent tensors' position ", p, " is out of order"));
+    before = p;
+  }
+  if (image.spec.recurrent.empty() ? !image.recurrent.empty() : before != image.position)
+    refuse("the recurrent tensors are not those of the position");
   for (const auto& runs : image.runs) check_ascending(runs, image.position, "the run");
 }
 
 }  // namespace
 
 StateImage KvState::image() const {
-  StateImage image{spec_,     held_.position,  attention_size_, held_.segments,
-                   released_, held_.forgotten, held_.edited,    {}};
+  StateImage image{
+      spec_, held_.position,        attention_size_, held_.segments, released_, held_.forgotten, held_.edited,
+      {},    recurrent_.positions()};
   for (const auto& layer : layers_) {
     image.runs.emplace_back();
     for (const auto& run : layer.runs(0, position())) image.runs.back().push_back({run.first, run.last});
@@ -60,6 +69,7 @@ StateImage KvState::image() const {
 KvState::KvState(const StateImage& image) : KvState((check(image), image.spec)) {
   for (std::size_t i = 0; i < layers_.size(); ++i)
     for (const PosRange& run : image.runs[i]) layers_[i].open(run.first, run.last);
+  if (!recurrent_.empty()) recurrent_.restore(image.recurrent);
   attention_size_ = image.attention_size;
   held_ = {image.position, image.segments, image.forgotten, image.edited};
   released_ = image.released;

@@ -27,7 +27,14 @@ const char* transition_name(const Transition& transition) noexcept {
 
 // Why the transition cannot be made; "" when it can.
 std::string KvState::why_not(const Transition& transition) const {
+  // What has no sequence axis has no capacity; and it holds something of every position.
+  const auto fixed = [&](const char* what) {
+    return spec_.layers.empty()
+               ? cat("cannot ", what, ": tensor ", quoted(spec_.recurrent[0].name), " has no sequence axis")
+               : std::string();
+  };
   const auto expand = [&](const Expand& t) -> std::string {
+    if (std::string why = fixed("expand"); !why.empty()) return why;
     if (t.capacity < spec_.capacity)
       return cat("cannot expand to ", t.capacity, " rows: the capacity is ", spec_.capacity,
                  "; compact lowers it");
@@ -36,6 +43,7 @@ std::string KvState::why_not(const Transition& transition) const {
     return "";
   };
   const auto compact = [&](const Compact& t) -> std::string {
+    if (std::string why = fixed("compact"); !why.empty()) return why;
     if (t.capacity < 1) return cat("cannot compact to ", t.capacity, " rows: at least 1 is needed");
     if (t.capacity > spec_.capacity)
       return cat("cannot compact to ", t.capacity, " rows: the capacity is ", spec_.capacity,
@@ -57,6 +65,9 @@ std::string KvState::why_not(const Transition& transition) const {
     const PosRange r = t.range;
     if (r.first < 0 || r.first >= r.last || r.last > position())
       return cat("cannot drop positions ", r.first, " to ", r.last, ": the state has read ", position());
+    if (!recurrent_.empty())
+      return cat("cannot drop positions ", r.first, " to ", r.last, ": tensor ",
+                 quoted(spec_.recurrent[0].name), " holds something of all of them");
     if (t.close_gap && !spec_.rotary) return "cannot close the gap: the model's positions are absolute";
     if (t.close_gap && r.last == position())
       return "cannot close a gap at the end: truncate takes back positions";
@@ -75,6 +86,8 @@ std::string KvState::why_not(const Transition& transition) const {
 
 std::string KvState::why_not_back_to(Pos length) const {
   if (length == 0 || length == position() || held_.segments.empty()) return "";
+  if (!recurrent_.knows(length))
+    return cat("tensor ", quoted(spec_.recurrent[0].name), " of that position was not kept");
   // Before the first thing that was dropped, the text is what it was; after the last, it stays as it was
   // edited.
   const Segment& newest = held_.segments.back();
@@ -142,6 +155,7 @@ void KvState::perform(const Transition& transition) {
     for (auto& layer : layers_) layer.truncate(t.length);
     for (Pos& released : released_) released = std::min(released, t.length);
     held_ = back_to(held_, t.length);
+    recurrent_.back_to(t.length);
   };
   const auto drop = [&](const Drop& t) {
     for (auto& layer : layers_) layer.drop(t.range.first, t.range.last);
