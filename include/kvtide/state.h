@@ -8,10 +8,12 @@
 //
 // Ownership: a State owns its rows; fork() shares those of the past. Thread rules: one thread at a time per
 // state; forks are independent. Invariants
-//   1. A state owns its position: nothing outside advances it, and every change takes part in all tensors or in
+//   1. A state owns its position: nothing outside advances it, and every change takes part in all tensors or
+//   in
 //      none.
 //   2. Elements that nobody wrote are zeros.
-//   3. Plain arrays hold rows as they are seen, oldest first. What they cannot say (a window that has moved on, a
+//   3. Plain arrays hold rows as they are seen, oldest first. What they cannot say (a window that has moved
+//   on, a
 //      gap, moved rows) is refused, or reported when exact_only asks for the rest.
 // Units: bytes as they lie in memory, little endian, C order. A row of q8_0 is head_dim / 32 blocks of an f16
 // scale and 32 signed bytes.
@@ -37,10 +39,10 @@ const char* element_type_name(ElementType type) noexcept;
 
 enum class TensorRole {
   keys_and_values,  // [2 * layers, kv_heads, capacity, head_dim]: the keys of every layer, then the values
-  keys,             // [1, kv_heads, capacity, head_dim] of one layer, or [layers, 1, kv_heads, capacity, head_dim]
-  values,           // the same, for the same layers: the n-th tensor of values belongs to the n-th of keys
-  position,         // [1] i32: the state's position; read only
-  recurrent,        // any shape, no sequence axis: replaced as a whole, never resized
+  keys,       // [1, kv_heads, capacity, head_dim] of one layer, or [layers, 1, kv_heads, capacity, head_dim]
+  values,     // the same, for the same layers: the n-th tensor of values belongs to the n-th of keys
+  position,   // [1] i32: the state's position; read only
+  recurrent,  // any shape, no sequence axis: replaced as a whole, never resized
 };
 
 struct TensorSpec {
@@ -64,7 +66,8 @@ struct StateSpec {
 // The usual layouts. Layers with a window of their own: windows[layer]; an empty list: none has one.
 struct KvShape {
   std::int64_t layers = 0, kv_heads = 0, capacity = 0, head_dim = 0;
-  ElementType key_type = ElementType::f16, value_type = ElementType::f16;  // equal where one tensor holds both
+  ElementType key_type = ElementType::f16,
+              value_type = ElementType::f16;  // equal where one tensor holds both
   std::vector<std::optional<std::int64_t>> windows = {};
 };
 StateSpec unified_spec(const KvShape& shape);    // kv_cache
@@ -94,7 +97,7 @@ struct TensorBytes {
 
 struct ReadTensor {
   std::optional<ElementType> type;  // f32 or f16; nullopt: the tensor's own
-  bool exact_only = false;          // the rows that a plain array can say; false: refuse when there are others
+  bool exact_only = false;  // the rows that a plain array can say; false: refuse when there are others
 };
 
 struct TensorRead {
@@ -117,7 +120,7 @@ class State {
   std::int64_t capacity() const;  // 0: no tensor has a sequence axis
   std::int64_t room() const;
   std::optional<std::int64_t> attention_size() const;
-  std::int64_t held_bytes() const;      // in memory; of these, shared with forks
+  std::int64_t held_bytes() const;  // in memory; of these, shared with forks
   std::int64_t shared_bytes() const;
   std::int64_t capacity_bytes() const;  // when it is full
 
@@ -126,19 +129,20 @@ class State {
   TensorRead read_tensor(std::string_view name, const ReadTensor& options) const;
 
   // The rows of a tensor without a copy, block by block and oldest first: one view a block when the state was
-  // never forked, loaded with gaps or cut. Moved rows are as they were written. Only tensors of keys and values.
+  // never forked, loaded with gaps or cut. Moved rows are as they were written. Only tensors of keys and
+  // values.
   std::vector<TensorView> views(std::string_view name) const;
 
-  // Replaces what the state holds: `position` tokens were read, and these are the tensors, all of them but those
-  // of the role position. Row i of an array is position i; an array of a window that has moved on ends with
-  // position - 1. The attention size stays. Throws Error(invalid_argument) and changes nothing: a tensor is
-  // missing, unknown or of another size; NaN or infinity; more positions than fit.
+  // Replaces what the state holds: `position` tokens were read, and these are the tensors, all of them but
+  // those of the role position. Row i of an array is position i; an array of a window that has moved on ends
+  // with position - 1. The attention size stays. Throws Error(invalid_argument) and changes nothing: a tensor
+  // is missing, unknown or of another size; NaN or infinity; more positions than fit.
   void write(std::span<const TensorBytes> tensors, Pos position);
   // One recurrent tensor, for the position the state is at.
   void write_recurrent(std::string_view name, std::span<const std::byte> bytes);
 
-  // Adds tokens: fill is called for every row. Throws Error(context_full) when they do not fit; what fill throws
-  // leaves the state as it was.
+  // Adds tokens: fill is called for every row. Throws Error(context_full) when they do not fit; what fill
+  // throws leaves the state as it was.
   void append(std::int64_t tokens, const std::function<void(const Row&)>& fill);
 
   TransitionPlan plan(const Transition& transition) const;

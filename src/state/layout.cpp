@@ -31,7 +31,11 @@ class Chain {
                  spec.window ? " (the layout split holds such layers apart)" : "");
       return;
     }
-    if (oldest_ > 0) why_ = "positions before it were dropped or moved";
+    // Text that was taken out from between, and the gap closed, is missing nowhere.
+    const bool all = !image.segments.empty() &&
+                     oldest_ == image.segments[0].first + image.segments[0].shift &&
+                     image.segments[0].first == 0;
+    if (oldest_ > 0 && !all) why_ = "positions before it were dropped or moved";
   }
 
   Pos oldest() const { return oldest_; }
@@ -169,7 +173,9 @@ ExactRows exact_rows(const StateImage& image, const std::vector<int>& layers, bo
   exact.rows = {0, end};
   const auto from = [&](Pos oldest, const std::string& why) {
     if (oldest <= exact.rows.first) return;
-    exact.rows.first = exact.left_out = oldest;
+    exact.rows.first = oldest;
+    if (why.empty()) return;
+    exact.left_out = oldest;
     exact.why = why;
   };
   Pos windows = 0;  // where the rows begin that arrays of windows hold
