@@ -19,7 +19,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
 SANITIZED := base tensor formats hostile kernels text state
 
-.PHONY: help install build demo test test-release test-python test-sanitized test-fuzz test-references check \
+.PHONY: help install build bench-state demo test test-release test-python test-sanitized test-fuzz test-references check \
   check-clang format clean
 
 help:  ## show this list
@@ -79,6 +79,13 @@ test-references: build  ## compare with the Python references, on both real mode
 	build/venv-references/bin/python tools/references/compare.py --kvtide build/kvtide --models $(MODELS) --text $(LONG_TEXT)
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(SMOLLM2)
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(GEMMA3)
+
+bench-state: build  ## measure resizing, forking, saving and loading a KV state (4 GiB of memory, 3 GiB of disk)
+	@cmake --build build/cmake --target bench_state_resizing bench_state_snapshot bench_state_transition
+	@mkdir -p build/bench
+	@build/cmake/bench_state_resizing build/bench/resizing.json
+	@build/cmake/bench_state_transition 256 15 build/bench/transition.json
+	@build/cmake/bench_state_snapshot build/bench build/bench/snapshot.json
 
 bench-peers: build  ## measure kvtide and llama.cpp in turn, on both real models (compiles llama.cpp: minutes)
 	@tools/install.sh references demo
