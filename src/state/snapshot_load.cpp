@@ -1,108 +1,26 @@
-#include "state/snapshot.h"
-
+// snapshot_load.cpp: a file into fresh memory, checked as a whole before anybody sees it.
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
-#include "base/checked.h"
 #include "base/checksum.h"
 #include "base/text.h"
 #include "kvtide/error.h"
-#include "state/snapshot_header.h"
+#include "state/snapshot_format.h"
 
 namespace kvtide {
 namespace {
 
-constexpr char kMagic[9] = "KVTIDE\0\1";
-constexpr char kEnd[9] = "KVTIDEND";
-constexpr std::uint32_t kVersion = 1;
-constexpr std::uint64_t kPrefix = 24;  // magic, version, header CRC, header length
-constexpr std::uint64_t kTrailer = 32 + 8 + 8;
-constexpr std::uint64_t kChunk = std::uint64_t{1} << 20;
-constexpr std::uint64_t kAlign = 64;
-constexpr std::uint64_t kLargestHeader = std::uint64_t{64} << 20;
+using namespace snapshot_format;
+
 constexpr Pos kFarthest = Pos{1} << 40;
 constexpr std::uint64_t kPagesAnyway = std::uint64_t{32} << 20;
 constexpr std::uint64_t kPagesPerByte = 64;
-
-std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
-
-template <class T>
-void put(std::vector<std::byte>& out, const T& value) {
-  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-  out.insert(out.end(), bytes, bytes + sizeof value);
-}
 
 template <class T>
 T get(const std::byte* bytes) {
   T value;
   std::memcpy(&value, bytes, sizeof value);
   return value;
-}
-
-// CRCs of the 1 MiB chunks of a payload that comes in pieces.
-class ChunkSums {
- public:
-  void add(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const auto take = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), kChunk - filled_));
-      crc_ = crc32c(bytes.first(take), crc_);
-      filled_ += take;
-      bytes = bytes.subspan(take);
-      if (filled_ == kChunk) close();
-    }
-  }
-  const std::vector<std::uint32_t>& finish() {
-    if (filled_ > 0) close();
-    return sums_;
-  }
-
- private:
-  void close() {
-    sums_.push_back(crc_);
-    crc_ = 0;
-    filled_ = 0;
-  }
-  std::vector<std::uint32_t> sums_;
-  std::uint32_t crc_ = 0;
-  std::uint64_t filled_ = 0;
-};
-
-std::span<const std::byte> bytes_of(const std::vector<std::uint32_t>& values) {
-  return std::as_bytes(std::span(values));
-}
-
-// The tensors of a state's rows in file order, without offsets. sizes in bytes follow from the spec.
-std::vector<SnapshotTensor> row_tensors(const StateImage& image) {
-  std::vector<SnapshotTensor> tensors;
-  for (std::size_t layer = 0; layer < image.runs.size(); ++layer) {
-    const LayerSpec& spec = image.spec.layers[layer];
-    for (const PosRange& run : image.runs[layer])
-      for (const bool key : {true, false}) {
-        SnapshotTensor tensor;
-        tensor.name = cat("layers.", layer, key ? ".k" : ".v");
-        tensor.dtype = key ? image.spec.key_type : image.spec.value_type;
-        tensor.shape = {spec.kv_heads, run.size(), spec.head_dim};
-        tensor.first = run.first;
-        tensor.bytes =
-            static_cast<std::uint64_t>(spec.kv_heads * run.size() * dtype_bytes(tensor.dtype, spec.head_dim));
-        tensors.push_back(std::move(tensor));
-      }
-  }
-  for (const Pos position : image.recurrent)
-    for (const RecurrentSpec& spec : image.spec.recurrent)
-      tensors.push_back({"recurrent." + spec.name, spec.dtype, spec.shape, position, 0,
-                         static_cast<std::uint64_t>(recurrent_bytes(spec))});
-  return tensors;
-}
-
-std::uint64_t place(std::vector<SnapshotTensor>& tensors) {
-  std::uint64_t offset = 0;
-  for (auto& tensor : tensors) {
-    tensor.offset = offset;
-    offset = aligned(offset + tensor.bytes);
-  }
-  return offset;
 }
 
 [[noreturn]] void damaged(const std::string& path, const std::string& why) {
@@ -146,7 +64,7 @@ void read_runs(SnapshotHeader& header, std::uint64_t logits) {
     if (tensor.name.starts_with("recurrent.") &&
         (image.recurrent.empty() || image.recurrent.back() != tensor.first))
       image.recurrent.push_back(tensor.first);
-  auto expected = row_tensors(image);
+  auto expected = state_tensors(image);
   if (logits > 0)
     expected.push_back(
         {"logits", DType::f32, {static_cast<std::int64_t>(logits)}, image.position, 0, logits * 4});
@@ -180,81 +98,6 @@ void check_identity(const std::string& path, const SnapshotExtras& extras,
 }
 
 }  // namespace
-
-void save_snapshot(FileSystem& files, const std::string& path, KvState& state, const SnapshotExtras& extras) {
-  SnapshotHeader header;
-  header.image = state.image();
-  header.extras = extras;
-  header.tensors = row_tensors(header.image);
-  if (!extras.logits.empty())
-    header.tensors.push_back({"logits",
-                              DType::f32,
-                              {static_cast<std::int64_t>(extras.logits.size())},
-                              header.image.position,
-                              0,
-                              extras.logits.size() * 4});
-  header.payload_bytes = place(header.tensors);
-  const std::string json = write_header(header);
-  if (json.size() > kLargestHeader)
-    throw Error(ErrorCode::invalid_argument,
-                cat(path, ": the state's header would be ", json.size(), " bytes"));
-
-  std::vector<std::byte> front;
-  const auto text = std::as_bytes(std::span(json));
-  front.insert(front.end(), reinterpret_cast<const std::byte*>(kMagic),
-               reinterpret_cast<const std::byte*>(kMagic) + 8);
-  put(front, kVersion);
-  put(front, crc32c(text));
-  put(front, static_cast<std::uint64_t>(json.size()));
-  front.insert(front.end(), text.begin(), text.end());
-  front.resize(aligned(front.size()));
-
-  static constexpr std::byte kZeros[kAlign] = {};
-  std::vector<std::span<const std::byte>> pieces{front};
-  ChunkSums sums;
-  const auto add = [&](std::span<const std::byte> bytes) {
-    if (bytes.empty()) return;
-    pieces.push_back(bytes);
-    sums.add(bytes);
-  };
-  const auto pad = [&](std::uint64_t bytes) { add(std::span(kZeros).first(aligned(bytes) - bytes)); };
-  for (std::size_t layer = 0; layer < header.image.runs.size(); ++layer)
-    for (const PosRange& run : header.image.runs[layer])
-      for (const bool key : {true, false}) {
-        std::uint64_t bytes = 0;
-        for (int head = 0; head < header.image.spec.layers[layer].kv_heads; ++head) {
-          const auto rows = key ? state.key_bytes(static_cast<int>(layer), head, run)
-                                : state.value_bytes(static_cast<int>(layer), head, run);
-          bytes += rows.size();
-          add(rows);
-        }
-        pad(bytes);
-      }
-  for (const Pos position : header.image.recurrent)
-    for (std::size_t i = 0; i < state.recurrent().count(); ++i) {
-      const auto bytes = std::as_const(state).recurrent().value_at(position, i);
-      add(bytes);
-      pad(bytes.size());
-    }
-  if (!extras.logits.empty()) {
-    const auto bytes = std::as_bytes(std::span(extras.logits));
-    add(bytes);
-    pad(bytes.size());
-  }
-
-  const std::vector<std::uint32_t>& table = sums.finish();
-  Sha256 digest;
-  digest.add(front);
-  digest.add(bytes_of(table));
-  const auto hash = digest.finish();
-  std::vector<std::byte> trailer(hash.begin(), hash.end());
-  put(trailer, static_cast<std::uint64_t>(front.size() + header.payload_bytes + table.size() * 4 + kTrailer));
-  trailer.insert(trailer.end(), reinterpret_cast<const std::byte*>(kEnd),
-                 reinterpret_cast<const std::byte*>(kEnd) + 8);
-  pieces.push_back(bytes_of(table));
-  pieces.push_back(trailer);
-  save_file(files, path, pieces);
-}
 
 Snapshot load_snapshot(FileSystem& files, const std::string& path,
                        const std::map<std::string, std::string>& expected) {
@@ -291,8 +134,10 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
     ChunkSums sums;
     std::byte gap[kAlign];
     const auto read = [&](std::span<std::byte> bytes) {
-      file.read(bytes);
-      sums.add(bytes);
+      in_parts<std::span<std::byte>>(bytes, [&](std::span<std::byte> part) {
+        file.read(part);
+        sums.add(part);
+      });
     };
     const auto skip = [&](std::uint64_t bytes) { read(std::span(gap).first(aligned(bytes) - bytes)); };
     for (std::size_t layer = 0; layer < header.image.runs.size(); ++layer)
