@@ -56,8 +56,10 @@ void forget(const std::string& path) {
   ::close(fd);
 }
 
+double best(const std::vector<double>& times) { return *std::min_element(times.begin(), times.end()); }
+
 int run(const std::string& folder, const char* json, std::int64_t mib) {
-  constexpr int kRounds = 5;
+  constexpr int kRounds = 6;
   const std::int64_t tokens = (mib << 20) / kTokenBytes;
   KvState state = smollm2_state(tokens);
   fill(state, tokens);
@@ -70,35 +72,49 @@ int run(const std::string& folder, const char* json, std::int64_t mib) {
   std::memset(bytes.data(), 5, size);
   plain_write(plain, {bytes.data(), size});
 
-  std::vector<double> writes, saves, reads, loads, cold_reads, cold_loads;
+  std::vector<double> writes, saves, overwrites, reads, loads, cold_reads, cold_loads;
   const auto load = [&] { load_snapshot(files, path); };
+  const std::string new_path = path + ".new", new_plain = plain + ".new";
   for (int round = 0; round < kRounds; ++round) {
-    ::unlink(plain.c_str());
-    writes.push_back(seconds([&] { plain_write(plain, {bytes.data(), size}); }));
-    saves.push_back(seconds([&] { save_snapshot(files, path, state, {}); }));
-    reads.push_back(seconds([&] { plain_read(plain, size); }));
-    loads.push_back(seconds(load));
+    const auto in_turn = [&](const auto& one, const auto& other) {
+      if (round % 2 == 0) one();
+      other();
+      if (round % 2 == 1) one();
+    };
+    in_turn(
+        [&] {
+          writes.push_back(seconds([&] { plain_write(new_plain, {bytes.data(), size}); }));
+          ::unlink(new_plain.c_str());
+        },
+        [&] {
+          saves.push_back(seconds([&] { save_snapshot(files, new_path, state, {}); }));
+          ::unlink(new_path.c_str());
+        });
+    overwrites.push_back(seconds([&] { save_snapshot(files, path, state, {}); }));
+    in_turn([&] { reads.push_back(seconds([&] { plain_read(plain, size); })); },
+            [&] { loads.push_back(seconds(load)); });
     forget(plain);
-    cold_reads.push_back(seconds([&] { plain_read(plain, size); }));
     forget(path);
-    cold_loads.push_back(seconds(load));
+    in_turn([&] { cold_reads.push_back(seconds([&] { plain_read(plain, size); })); },
+            [&] { cold_loads.push_back(seconds(load)); });
   }
   ::unlink(plain.c_str());
   ::unlink(path.c_str());
 
   Report report("a snapshot of " + std::to_string(size >> 20) + " MiB");
   const auto mib_per_second = [&](const std::vector<double>& times) {
-    return static_cast<double>(size) / (1 << 20) / median(times);
+    return static_cast<double>(size) / (1 << 20) / best(times);
   };
   report.add("plain write and fsync", mib_per_second(writes), "MiB/s");
   report.add("save", mib_per_second(saves), "MiB/s");
-  report.at_least("  of the plain write", 100 * median(writes) / median(saves), "%", 80);
+  report.at_least("  of the plain write", 100 * best(writes) / best(saves), "%", 80);
+  report.add("save over an older snapshot", mib_per_second(overwrites), "MiB/s");
   report.add("plain read, from the disk", mib_per_second(cold_reads), "MiB/s");
   report.add("load, from the disk", mib_per_second(cold_loads), "MiB/s");
-  report.at_least("  of the plain read", 100 * median(cold_reads) / median(cold_loads), "%", 80);
+  report.at_least("  of the plain read", 100 * best(cold_reads) / best(cold_loads), "%", 80);
   report.add("plain read, from the page cache", mib_per_second(reads), "MiB/s");
   report.add("load, from the page cache", mib_per_second(loads), "MiB/s");
-  report.at_least("  of the plain read", 100 * median(reads) / median(loads), "%", 80);
+  report.at_least("  of the plain read", 100 * best(reads) / best(loads), "%", 80);
   return report.print(json);
 }
 
