@@ -58,29 +58,25 @@ KvState::Step KvState::begin(std::int64_t tokens) {
   if (tokens > room())
     throw Error(ErrorCode::context_full, cat("the context is full: ", rows(), " of ", spec_.capacity,
                                              " rows are used and ", tokens, " more do not fit"));
-  release_unseen();
   Step step(this, tokens);  // takes back what was opened when a later layer finds no memory
   for (auto& layer : layers_) layer.open(position(), position() + tokens);
   return step;
 }
 
 // Lets go of rows that no query from `position()` on, or after taking back `slack` positions, can see.
-void KvState::release_unseen() {
-  const Pos sinks = spec_.rolling ? spec_.rolling->sinks : 0;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const LayerSpec& layer = spec_.layers[i];
-    const Pos keep = layer.window ? 0 : sinks;
-    const Pos oldest = oldest_needed(spec_, layer, position()) / kTile * kTile;  // whole tiles: few calls
-    Pos released = released_[i];
-    for (const Segment& segment : held_.segments) {
-      const Pos from = std::max({segment.first, keep, released_[i]}),
-                to = std::min(segment.last, oldest - segment.shift);
-      if (from >= to) continue;
-      layers_[i].drop(from, to);
-      released = to;
-    }
-    released_[i] = released;
+void KvState::release_unseen(std::size_t i) {
+  const LayerSpec& layer = spec_.layers[i];
+  const Pos keep = !layer.window && spec_.rolling ? spec_.rolling->sinks : 0;
+  const Pos oldest = oldest_needed(spec_, layer, position()) / kTile * kTile;  // whole tiles: few calls
+  Pos released = released_[i];
+  for (const Segment& segment : held_.segments) {
+    const Pos from = std::max({segment.first, keep, released_[i]}),
+              to = std::min(segment.last, oldest - segment.shift);
+    if (from >= to) continue;
+    layers_[i].drop(from, to);
+    released = to;
   }
+  released_[i] = released;
 }
 
 void KvState::clear() {
@@ -115,7 +111,8 @@ std::optional<std::int64_t> KvState::Step::window(int layer) const {
   return visibility(spec, spec.layers[static_cast<std::size_t>(layer)], state_->attention_size_).window;
 }
 
-std::vector<std::vector<Span>> KvState::Step::spans(int layer) const {
+std::vector<std::vector<Span>> KvState::Step::spans(int layer) {
+  state_->release_unseen(static_cast<std::size_t>(layer));
   const StateSpec& spec = state_->spec_;
   const LayerSpec& layer_spec = spec.layers[static_cast<std::size_t>(layer)];
   const LayerRows& rows = state_->layers_[static_cast<std::size_t>(layer)];
@@ -151,6 +148,7 @@ std::vector<std::vector<Span>> KvState::Step::spans(int layer) const {
 }
 
 void KvState::Step::commit() {
+  for (std::size_t layer = 0; layer < state_->layers_.size(); ++layer) state_->release_unseen(layer);
   auto& segments = state_->held_.segments;
   if (segments.empty() || segments.back().last != first_ || segments.back().shift != 0)
     segments.push_back({first_, first_, 0});

@@ -77,8 +77,9 @@ class KvState {
     void write(const ElementwiseRow& kernels, int layer, int kv_head, std::int64_t token, const float* key,
                const float* value);
     // What the step's queries read, per KV head: the rows of earlier positions that they can see, and the
-    // step's own.
-    std::vector<std::vector<Span>> spans(int layer) const;
+    // step's own. What none of them can see goes now, layer by layer: a full window takes the same memory at
+    // every moment of a step.
+    std::vector<std::vector<Span>> spans(int layer);
     // The window of the step's queries in this layer.
     std::optional<std::int64_t> window(int layer) const;
     // Makes the step part of the state.
@@ -118,7 +119,7 @@ class KvState {
 
  private:
   KvState(const KvState&) = default;
-  void release_unseen();
+  void release_unseen(std::size_t layer);
   Visibility visible(std::size_t layer, std::optional<std::int64_t> attention_size) const;
   std::string why_not(const Transition& transition) const;  // "" when it can be made
   std::string why_not_back_to(Pos length) const;            // the same for truncate

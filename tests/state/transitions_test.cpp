@@ -75,7 +75,7 @@ TEST(Transition, TruncateTakesBackTokens_AndTheirRowsReadAsZeros) {
   KvState state(small_spec());
   append(state, 200);
   EXPECT_EQ(state.apply(Truncate{70}).rows_dropped, 130);
-  const KvState::Step step = state.begin(60);
+  KvState::Step step = state.begin(60);
   const auto spans = step.spans(0);
   const Span& span = spans[0].back();
   for (std::int64_t row = 70 - *span.first; row < span.rows; ++row)
@@ -238,7 +238,7 @@ TEST(Fork, ReadsZerosWhereAStateThatIsGoneHadWritten) {
   KvState child = parent->fork();
   append(*parent, 50, 1000);
   parent.reset();
-  const KvState::Step step = child.begin(60);
+  KvState::Step step = child.begin(60);
   const auto spans = step.spans(0);
   ASSERT_EQ(*spans[0].back().first + spans[0].back().rows, 160);
   for (std::int64_t row = spans[0].back().rows - 60; row < spans[0].back().rows; ++row)
