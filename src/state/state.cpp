@@ -51,10 +51,14 @@ std::int64_t KvState::shared_bytes() const {
   return bytes;
 }
 
+std::int64_t KvState::most_append() const {
+  return adapting_ ? std::min(spec_.max_append, until_decision(position())) : spec_.max_append;
+}
+
 KvState::Step KvState::begin(std::int64_t tokens) {
-  if (tokens < 1 || tokens > spec_.max_append)
+  if (tokens < 1 || tokens > most_append())
     throw Error(ErrorCode::invalid_argument,
-                cat("KV state: a step takes 1 to ", spec_.max_append, " tokens, not ", tokens));
+                cat("KV state: a step takes 1 to ", most_append(), " tokens, not ", tokens));
   if (tokens > room())
     throw Error(ErrorCode::context_full, cat("the context is full: ", rows(), " of ", spec_.capacity,
                                              " rows are used and ", tokens, " more do not fit"));
@@ -83,6 +87,10 @@ void KvState::clear() {
   for (auto& layer : layers_) layer.truncate(0);
   std::fill(released_.begin(), released_.end(), 0);
   held_ = back_to(held_, 0);
+  if (adapting_) {
+    adapting_ = begin_log(adapting_->range, 0);
+    attention_size_ = adapting_->range.smallest;
+  }
   ++generation_;
 }
 
@@ -109,6 +117,19 @@ void KvState::Step::write(const ElementwiseRow& kernels, int layer, int kv_head,
 std::optional<std::int64_t> KvState::Step::window(int layer) const {
   const auto& spec = state_->spec_;
   return visibility(spec, spec.layers[static_cast<std::size_t>(layer)], state_->attention_size_).window;
+}
+
+std::vector<std::int64_t> KvState::Step::sampled() const {
+  std::vector<std::int64_t> tokens;
+  if (!state_->adapting_) return tokens;
+  for (Pos p = first_ / kSampleEvery * kSampleEvery + kSampleEvery - 1; p < first_ + tokens_;
+       p += kSampleEvery)
+    if (p / kSampleEvery >= state_->adapting_->first) tokens.push_back(p - first_);
+  return tokens;
+}
+
+bool KvState::Step::is_measured(int layer) const {
+  return !state_->spec_.layers[static_cast<std::size_t>(layer)].window;
 }
 
 std::vector<std::vector<Span>> KvState::Step::spans(int layer) {
@@ -154,6 +175,11 @@ void KvState::Step::commit() {
     segments.push_back({first_, first_, 0});
   segments.back().last = first_ + tokens_;
   state_->held_.position = first_ + tokens_;
+  if (auto& log = state_->adapting_) {
+    far_shares_.resize(sampled().size(), 0);
+    log->samples.insert(log->samples.end(), far_shares_.begin(), far_shares_.end());
+    if (!far_shares_.empty()) state_->attention_size_ = kvtide::attention_size(*log);
+  }
   ++state_->generation_;
   state_ = nullptr;
 }
