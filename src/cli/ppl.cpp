@@ -9,6 +9,7 @@
 #include "cli/json.h"
 #include "cli/memory_event.h"
 #include "cli/opening.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "eval/perplexity.h"
@@ -75,6 +76,7 @@ void print_stream(const Arguments& arguments, const StreamedPerplexity& score,
 }  // namespace
 
 int ppl_command(const Arguments& arguments) {
+  if (!arguments.out.empty()) OutputFile::check(arguments.out);
   const InputText input = read_text_file(*arguments.file);
   const std::int64_t context = arguments.session.context != 0 ? arguments.session.context
                                : arguments.stream             ? 0
@@ -112,6 +114,11 @@ int ppl_command(const Arguments& arguments) {
   };
   if (arguments.stream) {
     const StreamedPerplexity score = perplexity_by_depth(session, tokens, arguments.bucket, show);
+    if (!arguments.out.empty()) {
+      OutputFile file(arguments.out);
+      for (const TokenId token : score.likeliest) file.write(cat(token, "\n"));
+      file.commit();
+    }
     print_stream(arguments, score, session.attention_changes(), seconds());
   } else {
     const Perplexity score = perplexity_by_chunks(session, tokens, session.context(), arguments.chunks, show);

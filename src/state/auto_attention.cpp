@@ -44,12 +44,12 @@ std::vector<AttentionChange> attention_changes(const AutoAttentionLog& log) {
     std::int64_t sum = 0;
     for (std::int64_t i = 0; i < kSamples; ++i)
       sum += log.samples[static_cast<std::size_t>(n - log.first + i)];
+    const Pos position = (n + kSamples) * kSampleEvery;
     const std::int64_t share = sum / kSamples, before = size;
+    if (position < size) continue;  // everything is seen: nothing lies beyond, and the far half is not full
     if (share > kExpandAbove) size = std::min(size * 2, log.range.largest);
     if (share < kContractBelow) size = std::max(size / 2, log.range.smallest);
-    if (size != before)
-      changes.push_back(
-          {(n + kSamples) * kSampleEvery, before, size, static_cast<double>(share) / kWholeShare});
+    if (size != before) changes.push_back({position, before, size, static_cast<double>(share) / kWholeShare});
   }
   return changes;
 }

@@ -20,7 +20,7 @@ inline constexpr std::int64_t kSampleEvery = 32, kDecideEvery = 256;  // positio
 inline constexpr std::int32_t kWholeShare = 1000000;
 // Shares of the far half above which the size doubles and below which it halves. Text of two real models lies
 // between: docs/attention_sizes.md.
-inline constexpr std::int32_t kExpandAbove = 100000, kContractBelow = 40000;
+inline constexpr std::int32_t kExpandAbove = 150000, kContractBelow = 80000;
 
 struct AutoAttentionLog {
   AutoAttention range;
