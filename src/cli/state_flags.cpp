@@ -70,8 +70,8 @@ std::string one_of(const Given& given, std::string_view what,
 
 constexpr Flag kFlags[] = {
     {"", "--attention-size", "N",
-     "each token sees the N newest positions, its own included [all held]; auto or auto:MIN-MAX adapts it",
-     kComputes, [](A& a, const G& g) { set_attention(a.session, g); }},
+     "each token sees its N newest positions [all]; auto, auto:MIN-MAX: adapts itself", kComputes,
+     [](A& a, const G& g) { set_attention(a.session, g); }},
     {"", "--overflow", "POLICY", "when the context is full: stop, rolling or refill [stop]", kComputes,
      [](A& a, const G& g) { a.memory.overflow = overflow_of(g); }},
     {"", "--kv-sinks", "N", "rolling: first tokens that always stay [4]", kComputes,
