@@ -155,7 +155,8 @@ TEST(Transition, ALayerWithAWindowKeepsIt_WhileTheOneBesideItGrows) {
   append(state, 100);
   const auto held = [&](int layer) {
     std::int64_t rows = 0;
-    for (const PosRange& run : state.image().runs[static_cast<std::size_t>(layer)]) rows += run.size();
+    const StateImage image = state.image();
+    for (const PosRange& run : image.runs[static_cast<std::size_t>(layer)]) rows += run.size();
     return rows;
   };
   EXPECT_LE(held(1), 20 + 16 + 64);  // the window, a step, and what is left of a tile
