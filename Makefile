@@ -11,6 +11,8 @@ PYTHON ?= python3
 MODELS ?= build/models
 TEXT ?= build/text/ruth.txt
 LONG_TEXT ?= build/text/ezekiel.txt
+# Of more than 100,000 tokens, for the measurements below; any text file will do: make bench-rolling BOOK=war-and-peace.txt
+BOOK ?= build/text/prophets.txt
 # Seconds per fuzz target; the targets run side by side.
 FUZZ_SECONDS ?= 30
 
@@ -19,8 +21,8 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
 SANITIZED := base tensor formats hostile kernels text state
 
-.PHONY: help install build bench-state demo test test-release test-python test-sanitized test-fuzz test-references check \
-  check-clang format clean
+.PHONY: help install build bench-state demo test test-release test-python test-sanitized test-fuzz test-references \
+  bench-peers bench-attention bench-rolling bench-strategy check check-clang format clean
 
 help:  ## show this list
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' Makefile | expand -t 26
@@ -92,6 +94,29 @@ bench-peers: build  ## measure kvtide and llama.cpp in turn, on both real models
 	@tools/make_venv.sh build/venv-peers tools/requirements-peers.txt
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
 	build/venv-peers/bin/python tools/bench_peers.py --kvtide build/kvtide $(SMOLLM2) $(GEMMA3)
+
+bench-attention: build $(BOOK)  ## what attention sizes cost and save, on both real models (half an hour)
+	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
+	$(PYTHON) tools/measure_attention.py --kvtide build/kvtide -m $(SMOLLM2) -m $(GEMMA3) -f $(BOOK) --json build/attention.json \
+	  --markdown build/attention.md
+
+bench-rolling: build $(BOOK)  ## 100,000 tokens through a rolling memory: constant RSS, no drift; draws the curve (15 minutes)
+	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
+	@tools/make_venv.sh build/venv-plots tools/requirements-plots.txt
+	$(PYTHON) tools/measure_rolling.py --kvtide build/kvtide -m $(SMOLLM2) -m $(GEMMA3) -f $(BOOK) --json build/rolling.json \
+	  --markdown build/rolling.md
+	build/venv-plots/bin/python tools/plot_rolling.py build/rolling.json build/rolling.svg
+
+bench-strategy: build $(BOOK)  ## resizing on the way (prefill, compact, attend, expand) against none, on both real models
+	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
+	@cmake --build build/cmake --target bench_strategy
+	for model in $(SMOLLM2) $(GEMMA3); do \
+	  build/cmake/bench_strategy $$model $(BOOK) 200 250 512 256 128 512 5 ; \
+	  build/cmake/bench_strategy $$model $(BOOK) 4000 250 8192 4096 512 8192 3 ; \
+	done
+
+build/text/prophets.txt:
+	@tools/fetch_text.sh prophets $@
 
 check: check-clang  ## the rules of the house: floors, symbols, format, both compilers
 	@tools/install.sh build test check

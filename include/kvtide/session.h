@@ -30,7 +30,8 @@ struct SessionOptions {
   KvType value_type = KvType::f16;
   std::int64_t context = 0;        // tokens the session can hold; 0: what the model was trained for
   std::optional<Rolling> rolling;  // forget all but sinks and a window; nullopt: keep everything
-  std::optional<std::int64_t> attention_size;  // newest positions a query sees; nullopt: all that are held
+  std::optional<std::int64_t> attention_size;   // newest positions a query sees; nullopt: all that are held
+  std::optional<AutoAttention> auto_attention;  // instead of an attention size: one that adapts itself
   std::int64_t slack =
       0;  // newest tokens that truncate can always take back, also where a window has moved on
   // Change only speed or memory.
@@ -91,6 +92,8 @@ class Session {
   TransitionPlan plan(const Transition& transition) const;
   TransitionRecord apply(const Transition& transition);
   std::optional<std::int64_t> attention_size() const;
+  // What an attention size that adapts itself has done since it was set; empty for one that does not.
+  std::vector<AttentionChange> attention_changes() const;
 
   // A second session with the same memory, threads of its own and the same options. Rows are shared until one
   // writes.

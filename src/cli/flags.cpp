@@ -96,6 +96,8 @@ constexpr Flag kFlags[] = {
      }},
     {"", "--all", "", "logits of every position [last only]", kLogits,
      [](A& a, const G&) { a.all_positions = true; }},
+    {"-o", "--out", "FILE", "with --stream: the likeliest token behind each one, an id a line", kPpl,
+     [](A& a, const G& g) { a.out = g.value; }},
     {"-o", "--out", "FILE", "the file to write [state: the snapshot itself]", kLogits | kState,
      [](A& a, const G& g) { a.out = g.value; }},
     {"", "--json", "", "print JSON", kPpl | kBench | kInspect | kTokenize | kState,

@@ -25,6 +25,8 @@ void check_memory_flags(const Arguments& a) {
   if (m.overflow == Overflow::refill && a.command != Command::run && a.command != Command::chat)
     refuse(cat("--overflow refill: reads text twice, which ", command_info(a.command).name,
                " does not measure; use stop or rolling"));
+  if (s.attend && a.session.auto_attention)
+    refuse("--strategy: attend= and --attention-size auto both say how much is seen; use one of them");
   if (m.save_every > 0 && m.save_state.empty()) refuse("--save-every: needs --save-state FILE");
   if (s.empty()) return;
   if (m.overflow == Overflow::rolling)
@@ -62,6 +64,8 @@ std::string memory_words(const Session& session) {
   if (const auto& rolling = session.options().rolling)
     add(cat("rolling: ", count_text(rolling->sinks), " sinks and the newest ", count_text(rolling->window)));
   if (const auto size = session.attention_size()) add(cat("attention size ", count_text(*size)));
+  if (const auto& range = session.options().auto_attention)
+    words += cat(", adapts itself from ", count_text(range->smallest), " to ", count_text(range->largest));
   return words;
 }
 

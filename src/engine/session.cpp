@@ -35,6 +35,10 @@ SessionOptions completed(const Model& model, SessionOptions o) {
   if (o.prefill_chunk < 1 || o.prefill_chunk > 65536)
     refuse(cat("the prefill chunk must be between 1 and 65536 tokens, not ", o.prefill_chunk));
   o.prefill_chunk = std::min(o.prefill_chunk, o.context);
+  if (o.auto_attention && o.attention_size) refuse("an attention size is either given or adapts itself");
+  if (o.auto_attention && o.auto_attention->largest == 0)
+    o.auto_attention->largest = std::max(o.auto_attention->smallest, model.context_length());
+  if (o.auto_attention && o.rolling) o.auto_attention = within(*o.auto_attention, *o.rolling);
   return o;
 }
 
@@ -77,7 +81,8 @@ struct Session::Impl {
         pool(options.threads),
         state(state_spec(m.internals().config, options)),
         workspace(m.internals().config, options.prefill_chunk) {
-    if (options.attention_size) state.apply(SetAttention{options.attention_size});
+    if (options.attention_size || options.auto_attention)
+      state.apply(SetAttention{options.attention_size, options.auto_attention});
   }
 
   DecoderContext context() {
@@ -136,7 +141,7 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
   const Pos from = options.logits_from < 0 ? s.state.position() + count : options.logits_from;
   if (count > 0) s.logits.clear();
   for (std::int64_t done = 0; done < count;) {
-    const std::int64_t chunk = std::min(s.options.prefill_chunk, count - done);
+    const std::int64_t chunk = std::min({s.options.prefill_chunk, s.state.most_append(), count - done});
     const bool last = done + chunk == count;
     try {
       s.read_chunk(tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(chunk)), from,
@@ -180,6 +185,10 @@ void Session::clear() {
 
 const std::vector<TokenId>& Session::tokens() const { return impl_->read_tokens; }
 std::optional<std::int64_t> Session::attention_size() const { return impl_->state.attention_size(); }
+std::vector<AttentionChange> Session::attention_changes() const {
+  const auto& log = impl_->state.adapting();
+  return log ? kvtide::attention_changes(*log) : std::vector<AttentionChange>();
+}
 TransitionPlan Session::plan(const Transition& transition) const { return impl_->state.plan(transition); }
 
 TransitionRecord Session::apply(const Transition& transition) {
@@ -190,6 +199,7 @@ TransitionRecord Session::apply(const Transition& transition) {
     s.logits.clear();
   }
   s.options.context = s.state.capacity();
+  s.options.auto_attention = s.state.adapting() ? std::optional(s.state.adapting()->range) : std::nullopt;
   return record;
 }
 
@@ -257,6 +267,7 @@ void Session::load(const std::string& path, const std::string& cache) {
   s.options.key_type = type(s.state.spec().key_type);
   s.options.value_type = type(s.state.spec().value_type);
   s.options.rolling = s.state.spec().rolling;
+  s.options.auto_attention = s.state.adapting() ? std::optional(s.state.adapting()->range) : std::nullopt;
   s.options.slack = s.state.spec().slack;
   s.options.context = s.state.capacity();
 }

@@ -169,6 +169,15 @@ SnapshotHeader read(const Json& json) {
   header.image.spec = read_spec(object_at(json, "spec"));
   header.image.position = integer(json, "position");
   header.image.attention_size = optional_integer(json, "attention_size");
+  // Files from before there were such sizes lack the key.
+  if (const auto found = json.find("auto_attention"); found != json.end() && !found->is_null()) {
+    const Json& log = object_at(json, "auto_attention");
+    header.image.adapting = {{integer(log, "smallest"), integer(log, "largest")}, integer(log, "first"), {}};
+    for (const std::int64_t share : integers(log, "samples")) {
+      if (share < 0 || share > kWholeShare) refuse("samples", "a list of shares from 0 to 1000000");
+      header.image.adapting->samples.push_back(static_cast<std::int32_t>(share));
+    }
+  }
   for (const Json& segment : list(json, "segments")) {
     const Json wrapped = {{"segments", segment}};
     const auto values = integers(wrapped, "segments");
@@ -209,12 +218,19 @@ std::string write_header(const SnapshotHeader& header) {
                        {"first", t.first},
                        {"offset", t.offset},
                        {"bytes", t.bytes}});
+  Json adapting = nullptr;
+  if (const auto& log = header.image.adapting)
+    adapting = {{"smallest", log->range.smallest},
+                {"largest", log->range.largest},
+                {"first", log->first},
+                {"samples", log->samples}};
   const Json json = {{"format", "kvtide-state"},
                      {"identity", header.extras.identity},
                      {"exact", header.extras.exact},
                      {"spec", spec_json(header.image.spec)},
                      {"position", header.image.position},
                      {"attention_size", optional_number(header.image.attention_size)},
+                     {"auto_attention", adapting},
                      {"segments", segments},
                      {"released", header.image.released},
                      {"forgotten", header.image.forgotten},

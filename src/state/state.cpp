@@ -54,36 +54,36 @@ std::int64_t KvState::shared_bytes() const {
   return bytes;
 }
 
+std::int64_t KvState::most_append() const {
+  return adapting_ ? std::min(spec_.max_append, until_decision(position())) : spec_.max_append;
+}
+
 KvState::Step KvState::begin(std::int64_t tokens) {
-  if (tokens < 1 || tokens > spec_.max_append)
+  if (tokens < 1 || tokens > most_append())
     throw Error(ErrorCode::invalid_argument,
-                cat("KV state: a step takes 1 to ", spec_.max_append, " tokens, not ", tokens));
+                cat("KV state: a step takes 1 to ", most_append(), " tokens, not ", tokens));
   if (tokens > room())
     throw Error(ErrorCode::context_full, cat("the context is full: ", rows(), " of ", spec_.capacity,
                                              " rows are used and ", tokens, " more do not fit"));
-  release_unseen();
   Step step(this, tokens);  // takes back what was opened when a later layer finds no memory
   for (auto& layer : layers_) layer.open(position(), position() + tokens);
   return step;
 }
 
 // Lets go of rows that no query from `position()` on, or after taking back `slack` positions, can see.
-void KvState::release_unseen() {
-  const Pos sinks = spec_.rolling ? spec_.rolling->sinks : 0;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const LayerSpec& layer = spec_.layers[i];
-    const Pos keep = layer.window ? 0 : sinks;
-    const Pos oldest = oldest_needed(spec_, layer, position()) / kTile * kTile;  // whole tiles: few calls
-    Pos released = released_[i];
-    for (const Segment& segment : held_.segments) {
-      const Pos from = std::max({segment.first, keep, released_[i]}),
-                to = std::min(segment.last, oldest - segment.shift);
-      if (from >= to) continue;
-      layers_[i].drop(from, to);
-      released = to;
-    }
-    released_[i] = released;
+void KvState::release_unseen(std::size_t i) {
+  const LayerSpec& layer = spec_.layers[i];
+  const Pos keep = !layer.window && spec_.rolling ? spec_.rolling->sinks : 0;
+  const Pos oldest = oldest_needed(spec_, layer, position()) / kTile * kTile;  // whole tiles: few calls
+  Pos released = released_[i];
+  for (const Segment& segment : held_.segments) {
+    const Pos from = std::max({segment.first, keep, released_[i]}),
+              to = std::min(segment.last, oldest - segment.shift);
+    if (from >= to) continue;
+    layers_[i].drop(from, to);
+    released = to;
   }
+  released_[i] = released;
 }
 
 void KvState::clear() {
@@ -91,6 +91,10 @@ void KvState::clear() {
   std::fill(released_.begin(), released_.end(), 0);
   held_ = back_to(held_, 0);
   recurrent_.back_to(0);
+  if (adapting_) {
+    adapting_ = begin_log(adapting_->range, 0);
+    attention_size_ = adapting_->range.smallest;
+  }
   ++generation_;
 }
 
@@ -119,7 +123,21 @@ std::optional<std::int64_t> KvState::Step::window(int layer) const {
   return visibility(spec, spec.layers[static_cast<std::size_t>(layer)], state_->attention_size_).window;
 }
 
-std::vector<std::vector<Span>> KvState::Step::spans(int layer) const {
+std::vector<std::int64_t> KvState::Step::sampled() const {
+  std::vector<std::int64_t> tokens;
+  if (!state_->adapting_) return tokens;
+  for (Pos p = first_ / kSampleEvery * kSampleEvery + kSampleEvery - 1; p < first_ + tokens_;
+       p += kSampleEvery)
+    if (p / kSampleEvery >= state_->adapting_->first) tokens.push_back(p - first_);
+  return tokens;
+}
+
+bool KvState::Step::is_measured(int layer) const {
+  return !state_->spec_.layers[static_cast<std::size_t>(layer)].window;
+}
+
+std::vector<std::vector<Span>> KvState::Step::spans(int layer) {
+  state_->release_unseen(static_cast<std::size_t>(layer));
   const KvSpec& spec = state_->spec_;
   const LayerSpec& layer_spec = spec.layers[static_cast<std::size_t>(layer)];
   const LayerRows& rows = state_->layers_[static_cast<std::size_t>(layer)];
@@ -155,12 +173,18 @@ std::vector<std::vector<Span>> KvState::Step::spans(int layer) const {
 }
 
 void KvState::Step::commit() {
+  for (std::size_t layer = 0; layer < state_->layers_.size(); ++layer) state_->release_unseen(layer);
   auto& segments = state_->held_.segments;
   if (segments.empty() || segments.back().last != first_ || segments.back().shift != 0)
     segments.push_back({first_, first_, 0});
   segments.back().last = first_ + tokens_;
   state_->held_.position = first_ + tokens_;
   state_->recurrent_.advance(first_ + tokens_, state_->spec_.slack);
+  if (auto& log = state_->adapting_) {
+    far_shares_.resize(sampled().size(), 0);
+    log->samples.insert(log->samples.end(), far_shares_.begin(), far_shares_.end());
+    if (!far_shares_.empty()) state_->attention_size_ = kvtide::attention_size(*log);
+  }
   ++state_->generation_;
   state_ = nullptr;
 }

@@ -14,15 +14,18 @@
 //   4. What a query sees is a pure function of positions (arrange.h): never of chunking or of where rows lie.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kernels/elementwise.h"
 #include "kernels/span.h"
 #include "kvtide/transition.h"
 #include "state/arrange.h"
+#include "state/auto_attention.h"
 #include "state/layer_rows.h"
 #include "state/recurrent.h"
 #include "state/spec.h"
@@ -37,6 +40,7 @@ struct StateImage {
   KvSpec spec;
   Pos position = 0;
   std::optional<std::int64_t> attention_size;
+  std::optional<AutoAttentionLog> adapting;  // what the attention size follows; nullopt: it stays
   std::vector<Segment> segments;
   std::vector<Pos> released, forgotten;  // per layer, as in KvState and Holdings
   Pos edited = 0;
@@ -62,6 +66,9 @@ class KvState {
   // Tokens that can still be appended; a rolling state never fills up.
   std::int64_t room() const;
   std::optional<std::int64_t> attention_size() const { return attention_size_; }
+  const std::optional<AutoAttentionLog>& adapting() const { return adapting_; }
+  // Tokens that one step may take: max_append, or fewer where the attention size may change.
+  std::int64_t most_append() const;
   const std::vector<Segment>& segments() const { return held_.segments; }
 
   std::int64_t held_bytes() const;    // pages of held rows: what RSS is compared with
@@ -71,7 +78,11 @@ class KvState {
   class Step {
    public:
     ~Step();
-    Step(Step&& other) noexcept : state_(other.state_), first_(other.first_), tokens_(other.tokens_) {
+    Step(Step&& other) noexcept
+        : state_(other.state_),
+          first_(other.first_),
+          tokens_(other.tokens_),
+          far_shares_(std::move(other.far_shares_)) {
       other.state_ = nullptr;
     }
     Step& operator=(Step&&) = delete;
@@ -82,10 +93,18 @@ class KvState {
     void write(const ElementwiseRow& kernels, int layer, int kv_head, std::int64_t token, const float* key,
                const float* value);
     // What the step's queries read, per KV head: the rows of earlier positions that they can see, and the
-    // step's own.
-    std::vector<std::vector<Span>> spans(int layer) const;
+    // step's own. What none of them can see goes now, layer by layer: a full window takes the same memory at
+    // every moment of a step.
+    std::vector<std::vector<Span>> spans(int layer);
     // The window of the step's queries in this layer.
     std::optional<std::int64_t> window(int layer) const;
+    // For an attention size that adapts itself: the tokens of the step whose far shares (far_share.h) it
+    // wants to know, the distance from which on rows are far, whether a layer's heads count, and the answer:
+    // parts per million, one per token, without which they count as nothing.
+    std::vector<std::int64_t> sampled() const;
+    std::int64_t near() const { return std::max<std::int64_t>(1, *state_->attention_size_ / 2); }
+    bool is_measured(int layer) const;
+    void measured(std::vector<std::int32_t> far_shares) { far_shares_ = std::move(far_shares); }
     // Makes the step part of the state.
     void commit();
 
@@ -95,10 +114,11 @@ class KvState {
     KvState* state_;  // nullptr: committed or moved from
     Pos first_;
     std::int64_t tokens_;
+    std::vector<std::int32_t> far_shares_;
   };
 
   // Throws Error(context_full) when `tokens` more do not fit, Error(invalid_argument) outside [1,
-  // max_append].
+  // most_append()].
   Step begin(std::int64_t tokens);
 
   TransitionPlan plan(const Transition& transition) const;
@@ -129,7 +149,7 @@ class KvState {
 
  private:
   KvState(const KvState&) = default;
-  void release_unseen();
+  void release_unseen(std::size_t layer);
   Visibility visible(std::size_t layer, std::optional<std::int64_t> attention_size) const;
   std::string why_not(const Transition& transition) const;  // "" when it can be made
   std::string why_not_back_to(Pos length) const;            // the same for truncate
@@ -140,8 +160,9 @@ class KvState {
   Holdings held_;
   RecurrentTensors recurrent_;
   std::optional<std::int64_t> attention_size_;
-  std::vector<Pos> released_;     // per layer: positions below, sinks apart, may be gone
-  std::uint64_t generation_ = 0;  // changes with everything that makes an older plan wrong
+  std::optional<AutoAttentionLog> adapting_;  // attention_size_ is what it says
+  std::vector<Pos> released_;                 // per layer: positions below, sinks apart, may be gone
+  std::uint64_t generation_ = 0;              // changes with everything that makes an older plan wrong
 };
 
 }  // namespace kvtide

@@ -30,6 +30,15 @@ void check(const StateImage& image) {
   if (image.position < 0 || image.position > kFarthest)
     refuse(cat("position ", image.position, " is out of range"));
   if (image.attention_size && *image.attention_size < 1) refuse("the attention size must be at least 1");
+  if (image.adapting) {
+    const AutoAttentionLog& log = *image.adapting;
+    check(log.range);
+    if (log.first < 0 || samples_at(log, image.position) != static_cast<std::int64_t>(log.samples.size()))
+      refuse(cat(log.samples.size(), " samples of the attention do not belong to position ", image.position));
+    for (const std::int32_t share : log.samples)
+      if (share < 0 || share > kWholeShare) refuse(cat("a share of the attention of ", share, " millionths"));
+    if (image.attention_size != attention_size(log)) refuse("the attention size is not what its samples say");
+  }
   check_ascending(image.segments, image.position, "the segment");
   for (const Segment& segment : image.segments)
     if (segment.shift < 0 || segment.shift > image.position - segment.last)
@@ -56,9 +65,8 @@ void check(const StateImage& image) {
 }  // namespace
 
 StateImage KvState::image() const {
-  StateImage image{
-      spec_, held_.position,        attention_size_, held_.segments, released_, held_.forgotten, held_.edited,
-      {},    recurrent_.positions()};
+  StateImage image{spec_,     held_.position,  attention_size_, adapting_, held_.segments,
+                   released_, held_.forgotten, held_.edited,    {},        recurrent_.positions()};
   for (const auto& layer : layers_) {
     image.runs.emplace_back();
     for (const auto& run : layer.runs(0, position())) image.runs.back().push_back({run.first, run.last});
@@ -71,6 +79,7 @@ KvState::KvState(const StateImage& image) : KvState((check(image), image.spec)) 
     for (const PosRange& run : image.runs[i]) layers_[i].open(run.first, run.last);
   if (!recurrent_.empty()) recurrent_.restore(image.recurrent);
   attention_size_ = image.attention_size;
+  adapting_ = image.adapting;
   held_ = {image.position, image.segments, image.forgotten, image.edited};
   released_ = image.released;
   // Everything that a query can see has to be there, now and when positions are taken back.

@@ -79,6 +79,14 @@ std::string KvState::why_not(const Transition& transition) const {
   const auto attention = [&](const SetAttention& t) -> std::string {
     if (t.size && *t.size < 1)
       return cat("an attention size of ", *t.size, " sees nothing; at least 1 is needed");
+    if (!t.automatic) return "";
+    if (t.size) return "an attention size is either given or adapts itself";
+    const AutoAttention& range = *t.automatic;
+    if (range.smallest < 1 || range.smallest > range.largest)
+      return cat("an attention size cannot adapt itself from ", range.smallest, " to ", range.largest);
+    if (std::all_of(spec_.layers.begin(), spec_.layers.end(),
+                    [](const LayerSpec& l) { return l.window.has_value(); }))
+      return "an attention size cannot adapt itself where every layer has a window of its own";
     return "";
   };
   return std::visit(Match{expand, compact, truncate, drop, attention}, transition);
@@ -156,15 +164,24 @@ void KvState::perform(const Transition& transition) {
     for (Pos& released : released_) released = std::min(released, t.length);
     held_ = back_to(held_, t.length);
     recurrent_.back_to(t.length);
+    if (!adapting_) return;
+    adapting_->samples.resize(static_cast<std::size_t>(samples_at(*adapting_, t.length)));
+    attention_size_ = kvtide::attention_size(*adapting_);
   };
   const auto drop = [&](const Drop& t) {
     for (auto& layer : layers_) layer.drop(t.range.first, t.range.last);
     held_ = without(spec_, held_, t.range, t.close_gap);
   };
-  std::visit(
-      Match{[&](const Expand& t) { capacity(t.capacity); }, [&](const Compact& t) { capacity(t.capacity); },
-            truncate, drop, [&](const SetAttention& t) { attention_size_ = t.size; }},
-      transition);
+  const auto attention = [&](const SetAttention& t) {
+    adapting_.reset();
+    attention_size_ = t.size;
+    if (!t.automatic) return;
+    adapting_ = begin_log(spec_.rolling ? within(*t.automatic, *spec_.rolling) : *t.automatic, position());
+    attention_size_ = adapting_->range.smallest;
+  };
+  std::visit(Match{[&](const Expand& t) { capacity(t.capacity); },
+                   [&](const Compact& t) { capacity(t.capacity); }, truncate, drop, attention},
+             transition);
 }
 
 }  // namespace kvtide
