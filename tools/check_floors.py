@@ -38,6 +38,7 @@ BELOW = {
 PUBLIC_FLOORS = {
     "types.h": "base",
     "transition.h": "state",
+    "state.h": "state",
     "tokenizer.h": "text",
     "chat.h": "text",
     "session.h": "engine",

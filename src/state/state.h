@@ -115,6 +115,8 @@ class KvState {
   // The bytes of one run of image().runs[layer] of one head.
   std::span<std::byte> key_bytes(int layer, int kv_head, const PosRange& run);
   std::span<std::byte> value_bytes(int layer, int kv_head, const PosRange& run);
+  // The rows of a layer, for looking at them.
+  const LayerRows& layer_rows(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
 
  private:
   KvState(const KvState&) = default;
