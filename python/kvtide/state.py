@@ -302,12 +302,13 @@ class State:
         session needs them to know its text, unless the position stays as it is. The rows are checked before anything
         is changed; NaN and infinity are refused. There are no logits afterwards: read a token to have some.
         """
-        given = {string(arrays, "arrays"): value} if isinstance(arrays, str) else arrays
+        given = {arrays: value} if isinstance(arrays, str) else arrays
         if not isinstance(given, Mapping) or (value is not None and not isinstance(arrays, str)):
             raise TypeError("give a name and an array, or a dictionary of arrays by name")
+        given = {string(name, "the name of an array"): array for name, array in given.items()}
         ids = None if tokens is None else token_ids(tokens).tolist()
         count = None if position is None else whole(position, "position")
-        write_arrays(self._native, self.layers, dict(given), count, ids, _made)
+        write_arrays(self._native, self.layers, given, count, ids, _made)
 
     # The same for whoever moves the states of objects (kvtide.state_transition, Core ML).
 
@@ -326,6 +327,9 @@ class State:
     def __iter__(self) -> Iterator[int]:
         """Token ids, oldest first."""
         return iter(self._native.tokens())
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a KV memory is not copied by accident: use fork() or save()")
 
     def __len__(self) -> int:
         return self.position
