@@ -33,7 +33,7 @@ Rows rows_of(const KvState& kv, int layer, KvPart part) {
 
 std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
 
-// Where to write the rows of a head; nullptr-free because the run was checked.
+// Where to write the rows of a head; the run was checked before.
 std::span<std::byte> bytes_of(KvState& kv, int layer, int head, KvPart part, const PosRange& run) {
   return part == KvPart::keys ? kv.key_bytes(layer, head, run) : kv.value_bytes(layer, head, run);
 }
@@ -42,7 +42,7 @@ std::span<std::byte> bytes_of(KvState& kv, int layer, int head, KvPart part, con
 void check_writable(const KvState& kv, int layer, const PosRange& positions) {
   const LayerRows& rows = layer_of(kv, layer);
   const auto runs = rows.runs(positions.first, positions.last);
-  if (positions.size() < 1 || runs.size() != 1 || runs[0].first != positions.first ||
+  if (positions.first >= positions.last || runs.size() != 1 || runs[0].first != positions.first ||
       runs[0].last != positions.last)
     refuse(cat("layer ", layer, " does not hold positions ", positions.first, " to ", positions.last,
                " in one piece"));
@@ -63,7 +63,7 @@ std::vector<PosRange> State::runs(int layer) const {
 RowsView State::view(int layer, KvPart part, const PosRange& positions) const {
   const LayerRows& rows = layer_of(impl_->kv, layer);
   const auto runs = rows.runs(positions.first, positions.last);
-  if (positions.size() < 1 || runs.size() != 1 || runs[0].first != positions.first ||
+  if (positions.first >= positions.last || runs.size() != 1 || runs[0].first != positions.first ||
       runs[0].last != positions.last)
     refuse(cat("layer ", layer, " does not hold positions ", positions.first, " to ", positions.last,
                " in one piece"));
@@ -110,8 +110,10 @@ PlainRows State::plain_rows(int layer) const {
 void State::read(int layer, KvPart part, const PosRange& positions, std::span<float> out) const {
   const LayerRows& rows = layer_of(impl_->kv, layer);
   const Rows shape = rows_of(impl_->kv, layer, part);
-  if (positions.first < 0 || positions.size() < 0 ||
-      out.size() != size(shape.kv_heads * positions.size() * shape.head_dim))
+  constexpr Pos kFarthest = Pos{1} << 40;  // what follows cannot overflow
+  if (positions.first < 0 || positions.last < positions.first || positions.last > kFarthest)
+    refuse(cat("there are no positions ", positions.first, " to ", positions.last));
+  if (out.size() != size(shape.kv_heads * positions.size() * shape.head_dim))
     refuse(cat("the rows of layer ", layer, " must be [", shape.kv_heads, "][", positions.size(), "][",
                shape.head_dim, "] floats, not ", out.size()));
   std::fill(out.begin(), out.end(), 0.0f);
