@@ -18,7 +18,7 @@ FUZZ_SECONDS ?= 30
 SMOLLM2 := $(MODELS)/smollm2-135m-instruct-q4_1.gguf
 GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
-SANITIZED := base tensor formats hostile kernels text state
+SANITIZED := base tensor formats hostile kernels text state capi
 
 .PHONY: help install build demo test test-release test-python test-sanitized test-fuzz test-references check \
   check-clang format clean
