@@ -10,6 +10,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 MODELS ?= build/models
 TEXT ?= build/text/ruth.txt
+OPENING ?= The tide comes in, and the fishermen
 LONG_TEXT ?= build/text/ezekiel.txt
 # Of more than 100,000 tokens, for the measurements below; any text file will do: make bench-rolling BOOK=war-and-peace.txt
 BOOK ?= build/text/prophets.txt
@@ -19,7 +20,7 @@ FUZZ_SECONDS ?= 30
 SMOLLM2 := $(MODELS)/smollm2-135m-instruct-q4_1.gguf
 GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
-SANITIZED := base tensor formats hostile kernels text state
+SANITIZED := base tensor formats hostile kernels text state capi
 
 .PHONY: help install build bench-state demo test test-release test-python test-sanitized test-fuzz test-references \
   bench-peers bench-attention bench-rolling bench-strategy check check-clang format clean
@@ -42,6 +43,9 @@ demo:  ## let a real model read a real text and go on writing
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
 	@tools/fetch_text.sh ruth $(TEXT)
 	build/kvtide run -m $(SMOLLM2) -f $(TEXT) -c 4096 -n 96 --temp 0.7 --top-p 0.9 --repeat-penalty 1.1 --seed 2
+	@printf '\nSecond act: the memory is resized while the text is being written, in place (see "events").\n\n'
+	build/kvtide run -m $(SMOLLM2) -p "$(OPENING)" -n 96 --temp 0.7 --repeat-penalty 1.1 --seed 3 \
+	  --strategy prefill=512,compact=48,attend=48,expand=96,expand=192
 
 test: test-release test-python test-sanitized test-fuzz  ## every test: release, Python, sanitizers, fuzzing
 

@@ -16,12 +16,11 @@
 #include <vector>
 
 #include "kvtide/model.h"
+#include "kvtide/state.h"
 #include "kvtide/transition.h"
 #include "kvtide/types.h"
 
 namespace kvtide {
-
-enum class KvType { f16, f32, q8_0 };
 
 struct SessionOptions {
   // Change results.
@@ -94,6 +93,14 @@ class Session {
   std::optional<std::int64_t> attention_size() const;
   // What an attention size that adapts itself has done since it was set; empty for one that does not.
   std::vector<AttentionChange> attention_changes() const;
+
+  // The memory itself: to look at, to fork and to plan with. It lives as long as the session does; change it
+  // through the session.
+  const State& state() const;
+  // Goes on from a copy of `state`, which shares its rows, instead of this session's memory. Throws
+  // Error(invalid_argument), and changes nothing, for one of another model (when it says which), of another
+  // shape, or that does not say which tokens it holds. cache: as for load.
+  void restore(const State& state, const std::string& cache = "");
 
   // A second session with the same memory, threads of its own and the same options. Rows are shared until one
   // writes.

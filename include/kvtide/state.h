@@ -1,32 +1,24 @@
-// state.h: a KV memory as named tensors, with no model in sight: what programs that run exported models keep
-// between two calls, with its position, its transitions and its snapshots.
+// state.h: a KV memory as an object of its own: hold it, look at its rows, resize it, carry it.
 //
-//   State state = make_state(unified_spec({.layers = 18, .kv_heads = 1, .capacity = 256, .head_dim = 256}));
-//   state.append(3, [&](const Row& row) { ... fill row.key and row.value ... });
-//   state.apply(Expand{512});                            // "kv_cache" is now [36, 1, 512, 256]
-//   std::vector<std::byte> kv = state.read("kv_cache");  // row i is position i; rows nobody wrote are zeros
+//   State state = State::load("book.kv");
+//   state.apply(Compact{.capacity = 4096});
+//   const RowsView keys = state.view(0, KvPart::keys, state.runs(0).back());
 //
-// Ownership: a State owns its rows; fork() shares those of the past. Thread rules: one thread at a time per
-// state; forks are independent. Invariants
-//   1. A state owns its position: nothing outside advances it, and every change takes part in all tensors or
-//   in
-//      none.
-//   2. Elements that nobody wrote are zeros.
-//   3. Plain arrays hold rows as they are seen, oldest first. What they cannot say (a window that has moved
-//   on, a
-//      gap, moved rows) is refused, or reported when exact_only asks for the rest.
-// Units: bytes as they lie in memory, little endian, C order. A row of q8_0 is head_dim / 32 blocks of an f16
-// scale and 32 signed bytes.
+// A session's memory is a State too (Session::state); it is changed through its session, so that the tokens
+// go along. Ownership: owns its rows; forks and views share them. Thread rules: one thread at a time; forks
+// are independent of each other. Invariants
+//   1. What a view shows never changes while it lives, but for a truncate or drop of the rows it shows: their
+//      bytes then read as zeros or what is appended in their place. It may outlive the state.
+//   2. tokens() is as long as position(), or empty when nobody said which tokens the rows belong to.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "kvtide/transition.h"
@@ -34,133 +26,101 @@
 
 namespace kvtide {
 
-enum class ElementType { f32, f16, q8_0, i32 };
-const char* element_type_name(ElementType type) noexcept;
+enum class KvPart { keys, values };
 
-enum class TensorRole {
-  keys_and_values,  // [2 * layers, kv_heads, capacity, head_dim]: the keys of every layer, then the values
-  keys,       // [1, kv_heads, capacity, head_dim] of one layer, or [layers, 1, kv_heads, capacity, head_dim]
-  values,     // the same, for the same layers: the n-th tensor of values belongs to the n-th of keys
-  position,   // [1] i32: the state's position; read only
-  recurrent,  // any shape, no sequence axis: replaced as a whole, never resized
+struct StateLayer {
+  int kv_heads = 0;
+  int head_dim = 0;
+  std::optional<std::int64_t> window;  // positions a query sees, its own included; nullopt: all
+  friend bool operator==(const StateLayer&, const StateLayer&) = default;
 };
 
-struct TensorSpec {
-  std::string name;
-  TensorRole role = TensorRole::keys_and_values;
-  std::vector<std::int64_t> shape;
-  ElementType type = ElementType::f16;
-  // Newest positions that its layers see, and all that the tensor holds: its capacity. nullopt: everything.
-  std::optional<std::int64_t> window = std::nullopt;
-};
-
-struct StateSpec {
-  std::vector<TensorSpec> tensors;
+struct StateShape {
+  std::vector<StateLayer> layers;
+  KvType key_type = KvType::f16;
+  KvType value_type = KvType::f16;
+  std::int64_t capacity = 0;       // rows the state may hold
   std::int64_t slack = 0;          // newest positions that truncate can always take back
-  std::optional<Rolling> rolling;  // forget all but sinks and a window
-  // How keys are rotated: radians per position of the pairs (i, i + frequencies.size()). Empty: positions are
-  // absolute, and rows cannot be seen from another distance.
-  std::vector<double> frequencies;
+  std::optional<Rolling> rolling;  // forget all but sinks and a window; nullopt: keep everything
+  bool rotary = true;              // keys are rotated by position: only then can a gap be closed
 };
 
-// The usual layouts. Layers with a window of their own: windows[layer]; an empty list: none has one.
-struct KvShape {
-  std::int64_t layers = 0, kv_heads = 0, capacity = 0, head_dim = 0;
-  ElementType key_type = ElementType::f16,
-              value_type = ElementType::f16;  // equal where one tensor holds both
-  std::vector<std::optional<std::int64_t>> windows = {};
-};
-StateSpec unified_spec(const KvShape& shape);    // kv_cache
-StateSpec split_spec(const KvShape& shape);      // kv_cache_local, kv_cache_global
-StateSpec per_layer_spec(const KvShape& shape);  // layers.I.k_state, layers.I.v_state
-StateSpec stacked_spec(const KvShape& shape);    // keyCache, valueCache, pastLen
-
-// The row of one token to be filled. Not filled, it is zeros.
-struct Row {
-  std::int64_t layer, kv_head, token;  // token: of those that are appended, from 0
-  std::span<float> key, value;         // [head_dim]
-};
-
-// A run of rows of one layer of a tensor, where they lie. Valid until the state changes, appends apart.
-struct TensorView {
-  std::int64_t block = 0;                        // index into the tensor's first axis that has layers
-  Pos first = 0;                                 // position of row 0, as it is seen
-  std::int64_t kv_heads = 0, rows = 0;           // [kv_heads][rows], each row head_dim elements
-  std::int64_t head_stride = 0, row_stride = 0;  // bytes
+// The rows of one layer that lie in one piece: row r of head h begins at data + h * head_stride +
+// r * row_bytes. Units: bytes.
+struct RowsView {
   const std::byte* data = nullptr;
+  PosRange positions;
+  int kv_heads = 0;
+  std::int64_t row_bytes = 0;
+  std::int64_t head_stride = 0;
+  std::shared_ptr<const void> pin;  // the memory stays while this lives
 };
 
-struct TensorBytes {
-  std::string_view name;
-  std::span<const std::byte> bytes;  // of the whole tensor
-};
-
-struct ReadTensor {
-  std::optional<ElementType> type;  // f32 or f16; nullopt: the tensor's own
-  bool exact_only = false;  // the rows that a plain array can say; false: refuse when there are others
-};
-
-struct TensorRead {
-  std::vector<std::byte> bytes;
-  PosRange rows;           // positions of rows [0, rows.size()) of the array; the rest is zeros
-  Pos left_out = 0;        // positions below, which were read, are not in the array
-  std::int64_t moved = 0;  // rows that were written elsewhere; their keys are rotated to where they are seen
+// From where on a layer's rows are seen as they were written, so that plain arrays can hold them.
+struct PlainRows {
+  Pos first = 0;    // positions [first, position()) are held and plain
+  std::string why;  // what happened to the positions before; "" when there are none
 };
 
 class State {
  public:
+  struct Impl;  // internals, for the engine
+
+  // An empty state. Throws Error: invalid_argument (a shape that makes no sense), out_of_memory.
+  explicit State(const StateShape& shape);
+  // A state that holds positions [first_of_layer, position) as zeros, to be filled with write().
+  // windows_only: layers with a window hold no more than that. tokens: what was read, or empty.
+  State(const StateShape& shape, Pos position, std::vector<TokenId> tokens, bool windows_only = false);
+  // A snapshot (docs/snapshot_format.md). Throws Error: not_found, io, bad_format, unsupported,
+  // out_of_memory.
+  static State load(const std::string& path);
+  explicit State(std::unique_ptr<Impl> impl);
   ~State();
   State(State&&) noexcept;
   State& operator=(State&&) noexcept;
 
-  // As it is now: transitions change capacities.
-  StateSpec spec() const;
-  Pos position() const;           // of the next token
-  std::int64_t rows() const;      // positions held
-  std::int64_t capacity() const;  // 0: no tensor has a sequence axis
-  std::int64_t room() const;
-  std::optional<std::int64_t> attention_size() const;
-  std::int64_t held_bytes() const;  // in memory; of these, shared with forks
-  std::int64_t shared_bytes() const;
-  std::int64_t capacity_bytes() const;  // when it is full
-
-  // One tensor as an array. Throws Error(invalid_argument): no such tensor; rows that the array cannot say.
-  std::vector<std::byte> read(std::string_view name) const { return read_tensor(name, {}).bytes; }
-  TensorRead read_tensor(std::string_view name, const ReadTensor& options) const;
-
-  // The rows of a tensor without a copy, block by block and oldest first: one view a block when the state was
-  // never forked, loaded with gaps or cut. Moved rows are as they were written. Only tensors of keys and
-  // values.
-  std::vector<TensorView> views(std::string_view name) const;
-
-  // Replaces what the state holds: `position` tokens were read, and these are the tensors, all of them but
-  // those of the role position. Row i of an array is position i; an array of a window that has moved on ends
-  // with position - 1. The attention size stays. Throws Error(invalid_argument) and changes nothing: a tensor
-  // is missing, unknown or of another size; NaN or infinity; more positions than fit.
-  void write(std::span<const TensorBytes> tensors, Pos position);
-  // One recurrent tensor, for the position the state is at.
-  void write_recurrent(std::string_view name, std::span<const std::byte> bytes);
-
-  // Adds tokens: fill is called for every row. Throws Error(context_full) when they do not fit; what fill
-  // throws leaves the state as it was.
-  void append(std::int64_t tokens, const std::function<void(const Row&)>& fill);
+  StateShape shape() const;
+  Pos position() const;                                // of the next token
+  std::int64_t rows() const;                           // positions held, by the layer that holds most
+  std::int64_t capacity() const;                       // rows it may hold
+  std::optional<std::int64_t> attention_size() const;  // newest positions a query sees; nullopt: all
+  std::int64_t held_bytes() const;                     // pages of the rows held
+  std::int64_t shared_bytes() const;                   // of these, shared with forks
+  std::int64_t capacity_bytes() const;                 // what it holds when it is full
+  const std::vector<TokenId>& tokens() const;
+  std::span<const float> logits() const;                       // after the last token; empty: not known
+  const std::map<std::string, std::string>& identity() const;  // what the rows belong to; empty: not known
+  void set_identity(std::map<std::string, std::string> identity);
 
   TransitionPlan plan(const Transition& transition) const;
-  TransitionRecord apply(const Transition& transition);  // throws Error(invalid_argument) with the refusal
+  // Throws Error(invalid_argument) with the refusal, and for a plan made before the state changed. Taking
+  // back positions takes back tokens, and logits.
+  TransitionRecord apply(const TransitionPlan& plan);
+  TransitionRecord apply(const Transition& transition) { return apply(plan(transition)); }
+  // A second state with the same contents. Rows are shared until one of the two writes.
   State fork() const;
-
-  // As a file (docs/snapshot_format.md), atomically; a file of a state of other tensors is refused.
+  // Saved atomically. Throws Error(io); an older file is then untouched.
   void save(const std::string& path) const;
-  void load(const std::string& path);
+
+  // Positions that a layer holds, ascending; each run lies in one piece of memory.
+  std::vector<PosRange> runs(int layer) const;
+  // Throws Error(invalid_argument) unless `positions` lie in one run of the layer.
+  RowsView view(int layer, KvPart part, const PosRange& positions) const;
+  PlainRows plain_rows(int layer) const;
+  // The rows as floats, [kv_heads][positions][head_dim]; positions the layer does not hold are zeros.
+  void read(int layer, KvPart part, const PosRange& positions, std::span<float> rows) const;
+  // Replaces rows of a state that was made with a position; encoded to the state's types. Throws
+  // Error(invalid_argument): positions that the layer does not hold, rows that others see as well; numeric
+  // for NaN or infinity.
+  void write(int layer, KvPart part, const PosRange& positions, std::span<const float> rows);
+  // The same from rows in the state's own type.
+  void write_raw(int layer, KvPart part, const PosRange& positions, std::span<const std::byte> rows);
+
+  Impl& internals() { return *impl_; }
+  const Impl& internals() const { return *impl_; }
 
  private:
-  struct Impl;
-  explicit State(std::unique_ptr<Impl> impl);
-  friend State make_state(const StateSpec& spec);
   std::unique_ptr<Impl> impl_;
 };
-
-// A state of zeros at position 0. Throws Error(invalid_argument) naming the tensor that makes no sense.
-State make_state(const StateSpec& spec);
 
 }  // namespace kvtide

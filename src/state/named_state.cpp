@@ -1,4 +1,4 @@
-// named_state.cpp: kvtide::State: named tensors over a KvState.
+// named_state.cpp: kvtide::NamedState: named tensors over a KvState.
 #include <algorithm>
 #include <cstring>
 
@@ -23,7 +23,7 @@ const char* element_type_name(ElementType type) noexcept {
   return kNames[static_cast<int>(type)];
 }
 
-struct State::Impl {
+struct NamedState::Impl {
   StateSpec spec;
   NamedTensors named;
   KvState memory;
@@ -78,38 +78,38 @@ struct State::Impl {
   }
 };
 
-State::State(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-State::~State() = default;
-State::State(State&&) noexcept = default;
-State& State::operator=(State&&) noexcept = default;
+NamedState::NamedState(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+NamedState::~NamedState() = default;
+NamedState::NamedState(NamedState&&) noexcept = default;
+NamedState& NamedState::operator=(NamedState&&) noexcept = default;
 
-State make_state(const StateSpec& spec) { return State(std::make_unique<State::Impl>(spec)); }
+NamedState make_state(const StateSpec& spec) { return NamedState(std::make_unique<NamedState::Impl>(spec)); }
 
-StateSpec State::spec() const {
+StateSpec NamedState::spec() const {
   StateSpec spec = impl_->spec;
   for (std::size_t i = 0; i < spec.tensors.size(); ++i)
     spec.tensors[i].shape = shape_at(impl_->named.tensors[i], impl_->memory.capacity());
   return spec;
 }
 
-Pos State::position() const { return impl_->memory.position(); }
-std::int64_t State::rows() const { return impl_->memory.spec().layers.empty() ? 0 : impl_->memory.rows(); }
-std::int64_t State::capacity() const {
+Pos NamedState::position() const { return impl_->memory.position(); }
+std::int64_t NamedState::rows() const { return impl_->memory.spec().layers.empty() ? 0 : impl_->memory.rows(); }
+std::int64_t NamedState::capacity() const {
   return impl_->memory.spec().layers.empty() ? 0 : impl_->memory.capacity();
 }
-std::int64_t State::room() const { return impl_->memory.room(); }
-std::optional<std::int64_t> State::attention_size() const { return impl_->memory.attention_size(); }
-std::int64_t State::held_bytes() const { return impl_->memory.held_bytes(); }
-std::int64_t State::shared_bytes() const { return impl_->memory.shared_bytes(); }
+std::int64_t NamedState::room() const { return impl_->memory.room(); }
+std::optional<std::int64_t> NamedState::attention_size() const { return impl_->memory.attention_size(); }
+std::int64_t NamedState::held_bytes() const { return impl_->memory.held_bytes(); }
+std::int64_t NamedState::shared_bytes() const { return impl_->memory.shared_bytes(); }
 
-std::int64_t State::capacity_bytes() const {
+std::int64_t NamedState::capacity_bytes() const {
   std::int64_t bytes = 0;
   for (const NamedTensor& tensor : impl_->named.tensors)
     if (tensor.spec.role != TensorRole::position) bytes += array_bytes(tensor, impl_->memory.capacity());
   return bytes;
 }
 
-TensorRead State::read_tensor(std::string_view name, const ReadTensor& options) const {
+TensorRead NamedState::read_tensor(std::string_view name, const ReadTensor& options) const {
   const NamedTensor& tensor = impl_->find(name);
   const KvState& memory = impl_->memory;
   TensorRead result;
@@ -153,7 +153,7 @@ TensorRead State::read_tensor(std::string_view name, const ReadTensor& options) 
   return result;
 }
 
-std::vector<TensorView> State::views(std::string_view name) const {
+std::vector<TensorView> NamedState::views(std::string_view name) const {
   const NamedTensor& tensor = impl_->find(name);
   if (!tensor.has_rows())
     refuse(cat("tensor ", quoted(tensor.spec.name), " has no rows to look at; read it"));
@@ -185,7 +185,7 @@ std::vector<TensorView> State::views(std::string_view name) const {
   return views;
 }
 
-void State::write(std::span<const TensorBytes> tensors, Pos position) {
+void NamedState::write(std::span<const TensorBytes> tensors, Pos position) {
   Impl& s = *impl_;
   if (position < 0) refuse(cat("a position of ", position, " is below 0"));
   if (s.memory.spec().rolling)
@@ -219,14 +219,14 @@ void State::write(std::span<const TensorBytes> tensors, Pos position) {
   s.memory = std::move(fresh);
 }
 
-void State::write_recurrent(std::string_view name, std::span<const std::byte> bytes) {
+void NamedState::write_recurrent(std::string_view name, std::span<const std::byte> bytes) {
   const NamedTensor& tensor = impl_->find(name);
   if (tensor.spec.role != TensorRole::recurrent)
     refuse(cat("tensor ", quoted(tensor.spec.name), " holds rows; append or write them"));
   impl_->memory.recurrent().write(tensor.recurrent, bytes);
 }
 
-void State::append(std::int64_t tokens, const std::function<void(const Row&)>& fill) {
+void NamedState::append(std::int64_t tokens, const std::function<void(const Row&)>& fill) {
   KvState& memory = impl_->memory;
   const ElementwiseRow& kernels = best_kernels().elementwise;
   if (tokens > memory.spec().max_append && tokens <= memory.room()) memory.set_max_append(tokens);
@@ -249,19 +249,19 @@ void State::append(std::int64_t tokens, const std::function<void(const Row&)>& f
   step.commit();
 }
 
-TransitionPlan State::plan(const Transition& transition) const { return impl_->memory.plan(transition); }
-TransitionRecord State::apply(const Transition& transition) { return impl_->memory.apply(transition); }
+TransitionPlan NamedState::plan(const Transition& transition) const { return impl_->memory.plan(transition); }
+TransitionRecord NamedState::apply(const Transition& transition) { return impl_->memory.apply(transition); }
 
-State State::fork() const { return State(std::make_unique<Impl>(*impl_, impl_->memory.fork())); }
+NamedState NamedState::fork() const { return NamedState(std::make_unique<Impl>(*impl_, impl_->memory.fork())); }
 
-void State::save(const std::string& path) const {
+void NamedState::save(const std::string& path) const {
   PosixFiles files;
   SnapshotExtras extras;
   extras.identity["tensors"] = signature(impl_->named);
   save_snapshot(files, path, impl_->memory, extras);
 }
 
-void State::load(const std::string& path) {
+void NamedState::load(const std::string& path) {
   PosixFiles files;
   Snapshot snapshot = load_snapshot(files, path, {{"tensors", signature(impl_->named)}});
   impl_->memory = std::move(snapshot.state);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kvtide/state.h"
+#include "kvtide/named_state.h"
 #include "state/layout.h"
 
 namespace kvtide {

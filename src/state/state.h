@@ -146,6 +146,8 @@ class KvState {
   std::span<std::byte> value_bytes(int layer, int kv_head, const PosRange& run);
   std::span<const std::byte> key_bytes(int layer, int kv_head, const PosRange& run) const;
   std::span<const std::byte> value_bytes(int layer, int kv_head, const PosRange& run) const;
+  // The rows of a layer, for looking at them.
+  const LayerRows& layer_rows(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
 
  private:
   KvState(const KvState&) = default;

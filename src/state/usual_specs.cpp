@@ -1,7 +1,7 @@
 // The lists of tensors of the usual layouts.
 #include "base/text.h"
 #include "kvtide/error.h"
-#include "kvtide/state.h"
+#include "kvtide/named_state.h"
 
 namespace kvtide {
 namespace {

@@ -1,4 +1,4 @@
-// kvtide::State: a memory as the named tensors of other runtimes: what is written is read, in every layout,
+// kvtide::NamedState: a memory as the named tensors of other runtimes: what is written is read, in every layout,
 // and what an array cannot say is refused or told.
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <set>
 
 #include "kvtide/error.h"
-#include "kvtide/state.h"
+#include "kvtide/named_state.h"
 #include "tests/formats/temporary_folder.h"
 #include "tests/state/state_rows.h"
 
@@ -24,7 +24,7 @@ DType dtype_of(ElementType type) {
 }
 
 // Fills rows with the numbers of their layer, head and position.
-void append(State& state, std::int64_t tokens, std::int64_t text = 0) {
+void append(NamedState& state, std::int64_t tokens, std::int64_t text = 0) {
   const Pos first = state.position();
   state.append(tokens, [&](const Row& row) {
     const auto key = row_numbers(text + first + row.token, static_cast<int>(row.layer),
@@ -58,13 +58,13 @@ std::string compare_blocks(const Bytes& bytes, ElementType type,
   return "";
 }
 
-std::vector<std::string> names_of(const State& state) {
+std::vector<std::string> names_of(const NamedState& state) {
   std::vector<std::string> names;
   for (const TensorSpec& tensor : state.spec().tensors) names.push_back(tensor.name);
   return names;
 }
 
-std::vector<std::int64_t> shape_of(const State& state, std::string_view name) {
+std::vector<std::int64_t> shape_of(const NamedState& state, std::string_view name) {
   for (const TensorSpec& tensor : state.spec().tensors)
     if (tensor.name == name) return tensor.shape;
   return {};
@@ -88,7 +88,7 @@ constexpr ElementType kTypes[] = {ElementType::f32, ElementType::f16, ElementTyp
 
 TEST(NamedState, UnifiedHoldsAllKeysAndThenAllValues_AndGrowsAndShrinks) {
   for (const ElementType type : kTypes) {
-    State state = make_state(unified_spec(
+    NamedState state = make_state(unified_spec(
         {.layers = 3, .kv_heads = 2, .capacity = 8, .head_dim = kDim, .key_type = type, .value_type = type}));
     EXPECT_EQ(names_of(state), Names{"kv_cache"});
     EXPECT_EQ(state.position(), 0);
@@ -112,7 +112,7 @@ TEST(NamedState, UnifiedHoldsAllKeysAndThenAllValues_AndGrowsAndShrinks) {
 }
 
 TEST(NamedState, SplitKeepsLayersWithAWindowInATensorOfThatManyRows) {
-  State state = make_state(split_spec(
+  NamedState state = make_state(split_spec(
       {.layers = 3, .kv_heads = 1, .capacity = 40, .head_dim = kDim, .windows = {{6}, std::nullopt, {6}}}));
   EXPECT_EQ(names_of(state), (Names{"kv_cache_local", "kv_cache_global"}));
   EXPECT_EQ(shape_of(state, "kv_cache_local"), (Shape{4, 1, 6, kDim}));
@@ -140,7 +140,7 @@ TEST(NamedState, PerLayerAndStackedHoldKeysAndValuesApart_InTypesOfTheirOwn) {
                       .head_dim = kDim,
                       .key_type = ElementType::q8_0,
                       .value_type = ElementType::f32};
-  State per_layer = make_state(per_layer_spec(shape));
+  NamedState per_layer = make_state(per_layer_spec(shape));
   EXPECT_EQ(names_of(per_layer),
             (Names{"layers.0.k_state", "layers.0.v_state", "layers.1.k_state", "layers.1.v_state"}));
   EXPECT_EQ(shape_of(per_layer, "layers.1.v_state"), (Shape{1, 2, 8, kDim}));
@@ -153,7 +153,7 @@ TEST(NamedState, PerLayerAndStackedHoldKeysAndValuesApart_InTypesOfTheirOwn) {
                              {{layer, false}}, 2, 8, 0, 3),
               "");
   }
-  State stacked = make_state(stacked_spec(shape));
+  NamedState stacked = make_state(stacked_spec(shape));
   EXPECT_EQ(names_of(stacked), (Names{"keyCache", "valueCache", "pastLen"}));
   EXPECT_EQ(shape_of(stacked, "keyCache"), (Shape{2, 1, 2, 8, kDim}));
   append(stacked, 3);
@@ -175,7 +175,7 @@ TEST(NamedState, WhatWasReadCanBeWrittenIntoAnotherState_WhichGoesOnTheSame) {
   windows.windows = {{5}, std::nullopt};
   for (const StateSpec& spec :
        {unified_spec(shape), split_spec(windows), per_layer_spec(windows), stacked_spec(shape)}) {
-    State one = make_state(spec), other = make_state(spec);
+    NamedState one = make_state(spec), other = make_state(spec);
     append(one, 17);
     append(other, 3, 1000);
     std::vector<Bytes> contents;
@@ -194,7 +194,7 @@ TEST(NamedState, WhatWasReadCanBeWrittenIntoAnotherState_WhichGoesOnTheSame) {
 }
 
 TEST(NamedState, AWriteThatIsRefused_ChangesNothing) {
-  State state = make_state(stacked_spec({.layers = 1, .kv_heads = 1, .capacity = 4, .head_dim = kDim}));
+  NamedState state = make_state(stacked_spec({.layers = 1, .kv_heads = 1, .capacity = 4, .head_dim = kDim}));
   append(state, 2);
   const Bytes keys = state.read("keyCache"), values = state.read("valueCache");
   Bytes broken = values;
@@ -242,7 +242,7 @@ TEST(NamedState, AWriteThatIsRefused_ChangesNothing) {
 }
 
 TEST(NamedState, WhatFillThrows_LeavesTheStateAsItWas) {
-  State state = make_state(unified_spec({.layers = 1, .kv_heads = 1, .capacity = 4, .head_dim = kDim}));
+  NamedState state = make_state(unified_spec({.layers = 1, .kv_heads = 1, .capacity = 4, .head_dim = kDim}));
   append(state, 1);
   const Bytes before = state.read("kv_cache");
   EXPECT_THROW(state.append(2,
@@ -256,14 +256,14 @@ TEST(NamedState, WhatFillThrows_LeavesTheStateAsItWas) {
 }
 
 TEST(NamedState, ViewsShowTheRowsWhereTheyLie) {
-  State state = make_state(per_layer_spec({.layers = 2,
+  NamedState state = make_state(per_layer_spec({.layers = 2,
                                            .kv_heads = 2,
                                            .capacity = 300,
                                            .head_dim = kDim,
                                            .key_type = ElementType::q8_0,
                                            .value_type = ElementType::f16}));
   append(state, 100);
-  const auto check = [](const State& s, std::int64_t wanted_rows) {
+  const auto check = [](const NamedState& s, std::int64_t wanted_rows) {
     for (const int layer : {0, 1})
       for (const bool key : {true, false}) {
         Pos next = 0;
@@ -290,7 +290,7 @@ TEST(NamedState, ViewsShowTheRowsWhereTheyLie) {
   state.apply(Expand{100000});
   EXPECT_EQ(state.views("layers.1.v_state")[0].data, before) << "growing moves nothing";
   check(state, 250);
-  State fork = state.fork();
+  NamedState fork = state.fork();
   append(fork, 20);
   EXPECT_EQ(fork.views("layers.1.v_state")[0].data, before) << "a fork shares the past";
   EXPECT_EQ(fork.views("layers.1.v_state").size(), 2u) << "and has a future of its own";
@@ -312,7 +312,7 @@ TEST(NamedState, RecurrentTensorsAreReplacedAsAWhole_AndCannotBeResized) {
   StateSpec alone;
   alone.tensors = {{"conv_state", TensorRole::recurrent, {6, 2}, ElementType::f32},
                    {"prev_value", TensorRole::recurrent, {8}, ElementType::f16}};
-  State state = make_state(alone);
+  NamedState state = make_state(alone);
   EXPECT_EQ(state.capacity(), 0);
   EXPECT_EQ(state.read("conv_state"), filled(48, 0));
   state.append(1, nullptr);
@@ -330,7 +330,7 @@ TEST(NamedState, RecurrentTensorsAreReplacedAsAWhole_AndCannotBeResized) {
 }
 
 TEST(NamedState, RecurrentTensorsBesideRows_GoBackAsFarAsTheSlack) {
-  State state = make_state(with_recurrent(3));
+  NamedState state = make_state(with_recurrent(3));
   for (int token = 1; token <= 10; ++token) {
     append(state, 1);
     state.write_recurrent("conv_state", filled(48, token));
@@ -340,7 +340,7 @@ TEST(NamedState, RecurrentTensorsBesideRows_GoBackAsFarAsTheSlack) {
             "that works is 7");
   EXPECT_EQ(state.plan(Drop{{2, 4}}).refusal(),
             "cannot drop positions 2 to 4: tensor 'conv_state' holds something of all of them");
-  State fork = state.fork();
+  NamedState fork = state.fork();
   state.apply(Truncate{8});
   EXPECT_EQ(state.read("conv_state"), filled(48, 8));
   EXPECT_EQ(fork.read("conv_state"), filled(48, 10));
@@ -355,7 +355,7 @@ TEST(NamedState, RecurrentTensorsBesideRows_GoBackAsFarAsTheSlack) {
 
 TEST(NamedState, GoesToDiskAndBack_RecurrentTensorsAndTheirPastIncluded) {
   const testing::TemporaryFolder folder;
-  State state = make_state(with_recurrent(3)), other = make_state(with_recurrent(3));
+  NamedState state = make_state(with_recurrent(3)), other = make_state(with_recurrent(3));
   for (int token = 1; token <= 6; ++token) {
     append(state, 1);
     state.write_recurrent("conv_state", filled(48, token));
@@ -364,7 +364,7 @@ TEST(NamedState, GoesToDiskAndBack_RecurrentTensorsAndTheirPastIncluded) {
   state.save(folder.path("a.kv"));
   other.load(folder.path("a.kv"));
   EXPECT_EQ(other.position(), 6);
-  for (State* s : {&state, &other}) {
+  for (NamedState* s : {&state, &other}) {
     s->apply(Truncate{4});
     append(*s, 2);
   }
@@ -373,7 +373,7 @@ TEST(NamedState, GoesToDiskAndBack_RecurrentTensorsAndTheirPastIncluded) {
   EXPECT_EQ(other.read("conv_state"), filled(48, 4));
   EXPECT_EQ(other.read("prev_value"), filled(16, 8));
 
-  State stranger = make_state(unified_spec({.layers = 1, .kv_heads = 1, .capacity = 64, .head_dim = kDim}));
+  NamedState stranger = make_state(unified_spec({.layers = 1, .kv_heads = 1, .capacity = 64, .head_dim = kDim}));
   append(stranger, 2);
   const Bytes before = stranger.read("kv_cache");
   try {
@@ -395,7 +395,7 @@ TEST(NamedState, RowsThatAnArrayCannotSay_AreRefusedOrToldOf) {
                                  .head_dim = kDim,
                                  .key_type = ElementType::f32,
                                  .value_type = ElementType::f32});
-  State gap = make_state(spec);
+  NamedState gap = make_state(spec);
   append(gap, 30);
   gap.apply(Drop{{10, 12}});
   expect_refused(
@@ -410,7 +410,7 @@ TEST(NamedState, RowsThatAnArrayCannotSay_AreRefusedOrToldOf) {
 
   spec.frequencies = {1.0, 0.25};
   spec.rolling = Rolling{2, 20};
-  State rolling = make_state(spec);
+  NamedState rolling = make_state(spec);
   append(rolling, 50);
   expect_refused(
       [&] { rolling.read("kv_cache"); },
@@ -429,7 +429,7 @@ TEST(NamedState, KeysThatWereMoved_AreReadAsThoseOfThePlaceWhereTheyAreSeen) {
                                    .key_type = ElementType::f32,
                                    .value_type = ElementType::f32});
   spec.frequencies = {1.0, 0.01};
-  State state = make_state(spec);
+  NamedState state = make_state(spec);
   state.append(20, [](const Row& row) {
     const auto p = static_cast<double>(row.token);
     row.key[0] = static_cast<float>(std::cos(p));
