@@ -95,7 +95,8 @@ std::int64_t PosixFiles::size(int fd) {
   return -1;
 }
 
-void save_file(FileSystem& files, const std::string& path, FunctionRef<void(const FileSink&)> contents) {
+void save_file_in_parts(FileSystem& files, const std::string& path,
+                        FunctionRef<void(const FileSink&)> contents) {
   Temporary temporary(files, path);
   contents([&](std::span<const std::byte> bytes) { temporary.write(bytes); });
   temporary.put_in_place();
@@ -103,7 +104,7 @@ void save_file(FileSystem& files, const std::string& path, FunctionRef<void(cons
 
 void save_file(FileSystem& files, const std::string& path,
                std::span<const std::span<const std::byte>> pieces) {
-  save_file(files, path, [&](const FileSink& write) {
+  save_file_in_parts(files, path, [&](const FileSink& write) {
     for (const auto piece : pieces) write(piece);
   });
 }

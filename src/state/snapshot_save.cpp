@@ -77,7 +77,7 @@ void save_snapshot(FileSystem& files, const std::string& path, const KvState& st
   front.insert(front.end(), text.begin(), text.end());
   front.resize(aligned(front.size()));
 
-  save_file(files, path, [&](const FileSink& write) {
+  save_file_in_parts(files, path, [&](const FileSink& write) {
     write(front);
     ChunkSums sums;
     write_payload(state, header, [&](std::span<const std::byte> bytes) {
