@@ -184,6 +184,8 @@ ExactRows exact_rows(const StateImage& image, const std::vector<int>& layers, bo
     const Chain chain(image, layer);
     exact.moved = std::max(exact.moved, chain.moved());
     if (spec.window && windows_apart) {
+      // The next query sees one row less than the window holds.
+      if (chain.oldest() > std::max<Pos>(0, end - *spec.window + 1)) from(chain.oldest(), chain.why());
       windows = std::max({windows, chain.oldest(), end - *spec.window});
       continue;
     }

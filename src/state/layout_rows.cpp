@@ -41,7 +41,7 @@ void read_segment(const StateRows& rows, const LayoutArray& array, const LayoutB
   }
   std::vector<float> floats(static_cast<std::size_t>(layer.head_dim));
   for (Pos p = segment.first; p < segment.last; ++p, out += row_bytes(rows.image(), array)) {
-    rows.read(block.layer, head, block.part, p, floats.data());
+    if (!rows.read(block.layer, head, block.part, p, floats.data())) continue;
     if (turned) rotate(floats, layer.frequencies, segment.shift);
     encode_row(array.dtype, floats.data(), layer.head_dim, out);
   }

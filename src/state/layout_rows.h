@@ -13,8 +13,8 @@ namespace kvtide {
 // Bytes of one row of the array.
 std::int64_t row_bytes(const StateImage& image, const LayoutArray& array);
 
-// The rows of the array's range, in its type and one after another, to `out`. Keys that were moved are
-// rotated to where they are seen.
+// The rows of the array's range, in its type and one after another, to `out`; those that are not held are
+// left as they are. Keys that were moved are rotated to where they are seen.
 void read_rows(const StateRows& rows, const LayoutArray& array, const LayoutBlock& block, int head,
                std::byte* out);
 

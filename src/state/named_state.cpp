@@ -140,6 +140,11 @@ TensorRead NamedState::read_tensor(std::string_view name, const ReadTensor& opti
     refuse(cat("tensor ", quoted(tensor.spec.name), " cannot say it all: ", exact.moved,
                " rows were moved; with exact_only their keys are rotated to where they are seen"));
   LayoutArray array = impl_->array_of(tensor, exact.rows);
+  // After positions were taken back, the oldest row of a window may be gone, which no query will see again:
+  // its place stays, as zeros.
+  if (tensor.spec.window && array.rows.first > 0 &&
+      array.rows.first == exact.rows.last - *tensor.spec.window + 1)
+    --array.rows.first;
   // Rows that a rollback may still need are more than the array of a window holds.
   array.rows.first = std::max(array.rows.first, array.rows.last - array.capacity);
   if (options.type) array.dtype = stored_type(*options.type);
@@ -161,7 +166,8 @@ std::vector<TensorView> NamedState::views(std::string_view name) const {
   const StateImage image = memory.image();
   std::vector<TensorView> views;
   for (std::size_t b = 0; b < tensor.blocks.size(); ++b) {
-    const auto [layer, part] = tensor.blocks[b];
+    const int layer = tensor.blocks[b].layer;
+    const Part part = tensor.blocks[b].part;
     const auto index = static_cast<std::size_t>(layer);
     const RowFormat format = row_format(image.spec, image.spec.layers[index]);
     const auto bytes = [&](int head, const PosRange& run) {
