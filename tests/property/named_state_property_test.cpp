@@ -7,7 +7,7 @@
 #include <map>
 
 #include "base/text.h"
-#include "kvtide/state.h"
+#include "kvtide/named_state.h"
 #include "tests/formats/temporary_folder.h"
 #include "tests/kernels/samples.h"
 #include "tests/property/shrink.h"
@@ -23,7 +23,7 @@ constexpr int kDim = 32;
 
 // A state, and what it should hold: the text of every position, and the recurrent value after each step.
 struct Live {
-  State state;
+  NamedState state;
   std::vector<std::int64_t> texts;
   std::int64_t capacity;
 };
@@ -73,7 +73,7 @@ class Walk {
       case 7: {
         if (rng.below(5) > 0) break;  // a save waits for the disk
         live.state.save(folder_.path("a.kv"));
-        State loaded = make_state(spec_);
+        NamedState loaded = make_state(spec_);
         loaded.load(folder_.path("a.kv"));
         live.state = std::move(loaded);
         ++made;

@@ -49,7 +49,7 @@ inline std::string walk(Snapshot& snapshot) {
   // Whatever plan() accepts works, and the rows that a query is then given are there.
   const auto read_step = [&] {
     try {
-      const KvState::Step step = state.begin(1);
+      KvState::Step step = state.begin(1);
       for (int layer = 0; layer < layers; ++layer)
         for (const auto& head : step.spans(layer))
           for (const Span& span : head) {
