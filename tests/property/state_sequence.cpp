@@ -167,7 +167,7 @@ class Runner {
 
   // The spans of every layer hold what the model says, in its order. own: text of the step's rows; nullopt:
   // zeros.
-  void check_step(const StateModel& model, const KvState::Step& step, std::optional<std::int64_t> own) {
+  void check_step(const StateModel& model, KvState::Step& step, std::optional<std::int64_t> own) {
     for (std::size_t layer = 0; layer < model.spec.layers.size(); ++layer) {
       const auto index = static_cast<int>(layer);
       const LayerSpec& l = model.spec.layers[layer];
