@@ -6,8 +6,8 @@
 
 #include "base/text.h"
 #include "kernels/attend.h"
-#include "kernels/far_share.h"
 #include "kvtide/error.h"
+#include "model/far_share_samples.h"
 
 namespace kvtide {
 namespace {
@@ -82,7 +82,7 @@ class ForwardPass {
   std::span<const float> run(KvState& state, std::span<const TokenId> tokens, std::int64_t wanted) {
     const auto count = static_cast<std::int64_t>(tokens.size());
     KvState::Step step = state.begin(count);
-    sampled_ = step.sampled();
+    samples_ = FarShareSamples(step.sampled());
     ws_.most_tokens_ = std::max(ws_.most_tokens_, count);
     embed(tokens);
     for (std::size_t r = 0; r < ws_.ropes_.size(); ++r)
@@ -101,7 +101,7 @@ class ForwardPass {
     // Rows that nobody wants count, too: what they wrote into the memory would reach later tokens.
     require_finite({ws_.x_, static_cast<std::size_t>(count * config_.width)}, step.first());
     require_finite(hidden, step.first());
-    if (!sampled_.empty()) step.measured(far_shares());
+    if (!samples_.empty()) step.measured(samples_.shares());
     step.commit();
     return hidden;
   }
@@ -179,7 +179,8 @@ class ForwardPass {
                       .head_dim = config_.head_dim,
                       .scale = config_.attention_scale,
                       .window = step.window(layer)};
-    if (!sampled_.empty() && step.is_measured(layer)) sample(shape, step.near(), views, q, spans);
+    if (!samples_.empty() && step.is_measured(layer))
+      samples_.add(context_.pool, context_.kernels.attend, shape, step.near(), views, q, spans);
     if (skip == count) return;
 
     for (const float*& rows : q) rows += skip * q_width;
@@ -189,34 +190,6 @@ class ForwardPass {
 
     project(w.output, ws_.mixed_, q_width, skip, count);
     add_residual(w.attention_post_norm, skip, count);
-  }
-
-  // Where the sampled tokens look in one layer.
-  void sample(const AttendShape& shape, std::int64_t near, std::span<const ViewPoint> views,
-              std::span<const float* const> q, std::span<const std::vector<Span>> spans) {
-    const auto tokens = static_cast<std::int64_t>(sampled_.size());
-    std::vector<std::vector<float>> shares(static_cast<std::size_t>(tokens * shape.kv_heads));
-    context_.pool.run(tokens * shape.kv_heads, [&](std::int64_t i) {
-      const int head = static_cast<int>(i % shape.kv_heads);
-      shares[static_cast<std::size_t>(i)] = kvtide::far_shares(
-          context_.kernels.attend, shape, sampled_[static_cast<std::size_t>(i / shape.kv_heads)], head, near,
-          views, q, spans[static_cast<std::size_t>(head)]);
-    });
-    far_sums_.resize(sampled_.size(), 0.0);
-    for (std::size_t i = 0; i < shares.size(); ++i)
-      for (const float share : shares[i])
-        far_sums_[i / static_cast<std::size_t>(shape.kv_heads)] += static_cast<double>(share);
-    sampled_heads_ += shape.heads;
-  }
-
-  // The mean over all heads that were looked at, as the state wants it.
-  std::vector<std::int32_t> far_shares() const {
-    std::vector<std::int32_t> shares;
-    for (const double sum : far_sums_) {
-      const double share = sum / sampled_heads_;
-      shares.push_back(share > 0.0 ? static_cast<std::int32_t>(std::min(share, 1.0) * kWholeShare) : 0);
-    }
-    return shares;
   }
 
   void feed_forward(int layer, std::int64_t skip, std::int64_t count) {
@@ -311,9 +284,7 @@ class ForwardPass {
   const DecoderContext& context_;
   Workspace& ws_;
   std::vector<std::unique_ptr<Angles>> angles_;
-  std::vector<std::int64_t> sampled_;  // tokens of the step whose attention is looked at
-  std::vector<double> far_sums_;       // of these, over the heads
-  int sampled_heads_ = 0;
+  FarShareSamples samples_;
 };
 
 std::span<const float> forward(const DecoderContext& context, Workspace& workspace, KvState& state,
