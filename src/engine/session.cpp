@@ -13,6 +13,7 @@
 #include "model/decoder.h"
 #include "model/identity.h"
 #include "model/loaded_model.h"
+#include "model/procedural.h"
 #include "state/snapshot.h"
 #include "state/state.h"
 
@@ -50,6 +51,7 @@ StateSpec state_spec(const ModelConfig& config, const SessionOptions& o) {
   spec.max_append = o.prefill_chunk;
   spec.slack = o.slack;
   spec.rolling = o.rolling;
+  if (o.procedural) spec.procedural = procedural_spec(config, *o.procedural);
   return spec;
 }
 
@@ -78,7 +80,7 @@ struct Session::Impl {
   }
 
   DecoderContext context() {
-    return {model->internals().config, *model->internals().weights, kernels, pool, options.exact};
+    return {model->internals().config, *model->internals().weights, kernels, pool, {}, options.exact};
   }
 
   // Reads one chunk; logits rows of the chunk's tokens from `from` on go to on_logits, the last row to
@@ -133,11 +135,12 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
   const Pos from = options.logits_from < 0 ? s.state.position() + count : options.logits_from;
   if (count > 0) s.logits.clear();
   for (std::int64_t done = 0; done < count;) {
-    const std::int64_t chunk = std::min(s.options.prefill_chunk, count - done);
+    const std::int64_t chunk = std::min({s.options.prefill_chunk, count - done, s.state.until_seal()});
     const bool last = done + chunk == count;
     try {
       s.read_chunk(tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(chunk)), from,
                    last && options.need_logits, options);
+      s.state.seal_if_due(s.pool, s.kernels);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::numeric) s.failed = true;
       throw;
@@ -177,6 +180,11 @@ void Session::clear() {
 
 const std::vector<TokenId>& Session::tokens() const { return impl_->read_tokens; }
 std::optional<std::int64_t> Session::attention_size() const { return impl_->state.attention_size(); }
+std::optional<ProceduralCounts> Session::procedural_counts() const {
+  if (impl_->state.past() == nullptr) return std::nullopt;
+  ProceduralCounts counts = impl_->state.past()->counts();
+  return counts;
+}
 TransitionPlan Session::plan(const Transition& transition) const { return impl_->state.plan(transition); }
 
 TransitionRecord Session::apply(const Transition& transition) {

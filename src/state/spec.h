@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kvtide/types.h"
+#include "state/procedural/spec.h"
 #include "tensor/dtype.h"
 
 namespace kvtide {
@@ -23,7 +24,8 @@ struct StateSpec {
   std::int64_t capacity = 0;    // rows the state may hold
   std::int64_t max_append = 1;  // tokens of the largest step
   std::int64_t slack = 0;  // positions that truncate can always take back, also where a window has moved on
-  std::optional<Rolling> rolling;  // layers with a window of their own keep that instead
+  std::optional<Rolling> rolling;            // layers with a window of their own keep that instead
+  std::optional<ProceduralSpec> procedural;  // layers with a window of their own keep that instead
   bool rotary = true;  // keys are rotated by position: only then can rows be seen from another distance
 };
 

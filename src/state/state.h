@@ -24,6 +24,7 @@
 #include "kvtide/transition.h"
 #include "state/arrange.h"
 #include "state/layer_rows.h"
+#include "state/procedural/memory.h"
 #include "state/spec.h"
 
 namespace kvtide {
@@ -81,6 +82,12 @@ class KvState {
     std::vector<std::vector<Span>> spans(int layer) const;
     // The window of the step's queries in this layer.
     std::optional<std::int64_t> window(int layer) const;
+    // Whether a procedural memory keeps the queries of a token of the step as references; if so it wants
+    // every head's query before RoPE, and what attention made of them: the log mass per head and the output.
+    bool observes(int layer) const;
+    bool observes(int layer, std::int64_t token) const;
+    void observe_query(int layer, std::int64_t token, int head, const float* query);
+    void observe_result(int layer, std::int64_t token, const float* output, const float* log_mass);
     // Makes the step part of the state.
     void commit();
 
@@ -91,6 +98,12 @@ class KvState {
     Pos first_;
     std::int64_t tokens_;
   };
+
+  // Of a procedural state: tokens that can be appended before its oldest block has to be sealed; a step that
+  // is longer is refused. Sealing is a pure function of what was read; nothing to do elsewhere.
+  std::int64_t until_seal() const;
+  void seal_if_due(ThreadPool& pool, const Kernels& kernels);
+  const ProceduralMemory* past() const { return past_ ? &*past_ : nullptr; }
 
   // Throws Error(context_full) when `tokens` more do not fit, Error(invalid_argument) outside [1,
   // max_append].
@@ -119,6 +132,7 @@ class KvState {
  private:
   KvState(const KvState&) = default;
   void release_unseen();
+  std::vector<VisibleRun> runs_of_step(int layer, Pos first, std::int64_t tokens) const;
   Visibility visible(std::size_t layer, std::optional<std::int64_t> attention_size) const;
   std::string why_not(const Transition& transition) const;  // "" when it can be made
   std::string why_not_back_to(Pos length) const;            // the same for truncate
@@ -126,6 +140,7 @@ class KvState {
 
   StateSpec spec_;
   std::vector<LayerRows> layers_;
+  std::optional<ProceduralMemory> past_;
   Holdings held_;
   std::optional<std::int64_t> attention_size_;
   std::vector<Pos> released_;     // per layer: positions below, sinks apart, may be gone
