@@ -191,7 +191,7 @@ class ForwardPass {
            log_mass.empty() ? nullptr : log_mass.data());
     for (std::int64_t t = 0; t < count; ++t)
       if (step.observes(layer, t))
-        step.observe_result(layer, t, ws_.mixed_ + t * q_width, log_mass.data() + t * config_.heads);
+        step.observe_log_mass(layer, t, log_mass.data() + t * config_.heads);
     if (skip == count) return;
 
     project(w.output, ws_.mixed_, q_width, skip, count);

@@ -143,9 +143,8 @@ bool KvState::Step::observes(int layer, std::int64_t token) const {
 void KvState::Step::observe_query(int layer, std::int64_t token, int head, const float* query) {
   state_->past_->references().put_query(layer, first_ + token, head, query);
 }
-void KvState::Step::observe_result(int layer, std::int64_t token, const float* output,
-                                   const float* log_mass) {
-  state_->past_->references().put_result(layer, first_ + token, output, log_mass);
+void KvState::Step::observe_log_mass(int layer, std::int64_t token, const float* log_mass) {
+  state_->past_->references().put_log_mass(layer, first_ + token, log_mass);
 }
 
 std::int64_t KvState::until_seal() const {

@@ -82,12 +82,12 @@ class KvState {
     std::vector<std::vector<Span>> spans(int layer) const;
     // The window of the step's queries in this layer.
     std::optional<std::int64_t> window(int layer) const;
-    // Whether a procedural memory keeps the queries of a token of the step as references; if so it wants
-    // every head's query before RoPE, and what attention made of them: the log mass per head and the output.
+    // Whether a procedural memory keeps the queries of a token of the step as references; if so it wants every
+    // head's query before RoPE, and the log mass of every head's softmax.
     bool observes(int layer) const;
     bool observes(int layer, std::int64_t token) const;
     void observe_query(int layer, std::int64_t token, int head, const float* query);
-    void observe_result(int layer, std::int64_t token, const float* output, const float* log_mass);
+    void observe_log_mass(int layer, std::int64_t token, const float* log_mass);
     // Makes the step part of the state.
     void commit();
 

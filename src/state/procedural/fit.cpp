@@ -96,7 +96,8 @@ class Kept {
     for (std::int64_t j = rows_; j < padded_; ++j) out[j] = -__builtin_inff();
     return kernels_.soften(out, padded_);
   }
-  // Squared error of the whole output over the held-out references; mean error of the log mass over all.
+  // Squared error of what the block adds to the whole output, over the held-out references; mean error of the
+  // log mass over all.
   double error(const std::vector<float>& bias, const std::vector<float>& summaries, float* log_mass_error) {
     set_values(summaries);
     const std::int64_t dim = in_.block.padded_dim;
@@ -111,11 +112,9 @@ class Kept {
       if (!held_out(i)) continue;
       kernels_.mix(shares.data(), 1, padded_, values_.data(), dim, out.data());
       const float ours = 1.0f / (1.0f + std::exp(in_.references.log_mass[index] - mass));
-      const float* rest = in_.references.outputs.data() + i * dim;
       const float* block = in_.outputs.data() + i * dim;
       for (std::int64_t d = 0; d < in_.block.dim; ++d) {
-        const float difference = (ours * out[static_cast<std::size_t>(d)] + (1.0f - ours) * rest[d]) -
-                                 (w * block[d] + (1.0f - w) * rest[d]);
+        const float difference = ours * out[static_cast<std::size_t>(d)] - w * block[d];
         sum += static_cast<double>(difference) * static_cast<double>(difference);
       }
     }

@@ -29,13 +29,18 @@ References::Shape reference_shape(const ProceduralSpec& spec,
 
 }  // namespace
 
+HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan) {
+  if (!plan.full) return HeadRows::Kind::summaries;
+  return spec.full_rows > 0 ? HeadRows::Kind::exact_scored : HeadRows::Kind::exact;
+}
+
 ProceduralMemory::ProceduralMemory(const ProceduralSpec& spec, const std::vector<LayerShape>& layers)
     : spec_(spec), layers_(layers), references_(std::make_shared<References>(reference_shape(spec, layers))) {
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     auto& heads = heads_.emplace_back();
     const std::int64_t bytes = dtype_bytes(spec_.row_type, layers_[layer].head_dim);
     for (std::size_t h = 0; h < spec_.heads[layer].size(); ++h)
-      heads.push_back({std::make_shared<HeadRows>(bytes, bytes, kMostRows), {}});
+      heads.push_back({std::make_shared<HeadRows>(rows_kind(spec_, spec_.heads[layer][h]), bytes, bytes, kMostRows), {}});
   }
   angles_.resize(layers_.size());
 }
@@ -77,7 +82,7 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
     Head& target = head(item.layer, item.head);
     HeadRows& rows = writable(target);
     for (std::size_t i = 0; i < item.sealed.notes.size(); ++i) {
-      const std::int64_t row = rows.append(item.sealed.bias[i], item.sealed.notes[i]);
+      const std::int64_t row = rows.append(item.sealed.notes[i]);
       std::copy_n(item.sealed.keys.data() + static_cast<std::int64_t>(i) * rows.key_bytes(), rows.key_bytes(),
                   rows.key(row));
       std::copy_n(item.sealed.values.data() + static_cast<std::int64_t>(i) * rows.value_bytes(),
@@ -142,12 +147,11 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
       std::vector<std::int64_t> kept;
       for (std::int64_t row = 0; row < before; ++row) kept.push_back(row);
       kept.insert(kept.end(), item.kept.begin(), item.kept.end());
-      const auto& notes = target.rows->notes();
       double mass = 0.0, left = 0.0;
       for (std::int64_t row = before; row < before + inside; ++row)
-        mass += static_cast<double>(notes[static_cast<std::size_t>(row)].count);
+        mass += static_cast<double>(target.rows->note(row).count);
       for (const std::int64_t row : item.kept)
-        left += static_cast<double>(notes[static_cast<std::size_t>(row)].count);
+        left += static_cast<double>(target.rows->note(row).count);
       counts_.shed_mass += mass - left;
       writable(target).keep(kept, before + inside);
       target.block_rows[begin] = static_cast<std::int64_t>(item.kept.size());
@@ -173,11 +177,10 @@ void ProceduralMemory::thin_full_heads() {
         const auto fullest = std::max_element(target.block_rows.begin(), target.block_rows.end());
         std::int64_t before = 0;
         for (auto b = target.block_rows.begin(); b != fullest; ++b) before += *b;
-        const auto& notes = target.rows->notes();
         std::vector<std::int64_t> order;
         for (std::int64_t row = before; row < before + *fullest; ++row) order.push_back(row);
         std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-          return notes[static_cast<std::size_t>(a)].score > notes[static_cast<std::size_t>(b)].score;
+          return target.rows->note(a).score > target.rows->note(b).score;
         });
         order.resize(order.size() / 2);
         std::sort(order.begin(), order.end());
@@ -263,7 +266,7 @@ void ProceduralMemory::append_spans(int layer, int h, std::optional<std::int64_t
     span.key_stride = source.rows->key_bytes();
     span.value_stride = source.rows->value_bytes();
     span.rows = rows;
-    span.log_mass = full ? nullptr : source.rows->bias() + begin;
+    span.log_mass = source.rows->bias() == nullptr ? nullptr : source.rows->bias() + begin;
     span.rotation = turn;
     span.rotation_pairs = turn == nullptr ? 0 : rotation_pairs(layer);
     span.last_reader = last_reader;
@@ -293,7 +296,7 @@ ProceduralCounts ProceduralMemory::counts() const {
         const auto level = static_cast<std::size_t>(blocks_[b].level);
         if (counts.summary_rows.size() < level) counts.summary_rows.resize(level, 0);
         for (std::int64_t i = 0; i < source.block_rows[b]; ++i, ++row) {
-          if (source.rows->notes()[static_cast<std::size_t>(row)].count > 1.0f)
+          if (source.rows->note(row).count > 1.0f)
             ++counts.summary_rows[level - 1];
           else
             ++counts.outlier_rows;

@@ -26,6 +26,9 @@
 
 namespace kvtide {
 
+// What a head's rows are, by its plan.
+HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan);
+
 class ProceduralMemory {
  public:
   struct LayerShape {

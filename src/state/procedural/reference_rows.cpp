@@ -54,7 +54,6 @@ ReferenceRows ask_ahead(const ProceduralSpec& spec, const References& references
   ReferenceRows rows;
   rows.count = static_cast<std::int64_t>(positions.size()) * group;
   rows.queries.assign(static_cast<std::size_t>(rows.count * padded_dim), 0.0f);
-  rows.outputs.assign(rows.queries.size(), 0.0f);
   for (int g = 0; g < group; ++g)
     for (std::size_t i = 0; i < positions.size(); ++i) {
       const std::int64_t row = g * static_cast<std::int64_t>(positions.size()) + static_cast<std::int64_t>(i);
@@ -63,7 +62,6 @@ ReferenceRows ask_ahead(const ProceduralSpec& spec, const References& references
       references.query(layer, positions[i], query_head, query);
       const auto ahead = static_cast<Pos>(std::exp2(bits * van_der_corput(static_cast<std::int64_t>(i))));
       turn_row(query, frequencies, position - 1 + ahead);
-      references.output(layer, positions[i], query_head, rows.outputs.data() + row * padded_dim);
       rows.log_mass.push_back(references.log_mass(layer, positions[i], query_head));
     }
   return rows;

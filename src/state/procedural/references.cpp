@@ -17,7 +17,7 @@ References::References(const Shape& shape) : shape_(shape), ring_(shape.span / s
   std::int64_t layers = 0;
   for (const bool keeps : shape_.layers) layer_index_.push_back(keeps ? layers++ : -1);
   const std::int64_t slots = ring_ + kMostRetained;
-  halves_.resize(static_cast<std::size_t>(layers * slots * 2 * shape_.heads * shape_.head_dim));
+  halves_.resize(static_cast<std::size_t>(layers * slots * shape_.heads * shape_.head_dim));
   masses_.resize(static_cast<std::size_t>(layers * slots * shape_.heads));
 }
 
@@ -34,16 +34,13 @@ std::size_t References::at(int layer, std::int64_t slot) const {
 
 void References::put_query(int layer, Pos position, int head, const float* query) {
   const std::size_t width = static_cast<std::size_t>(shape_.heads * shape_.head_dim);
-  std::uint16_t* target = halves_.data() + at(layer, position / shape_.stride % ring_) * 2 * width +
+  std::uint16_t* target = halves_.data() + at(layer, position / shape_.stride % ring_) * width +
                           static_cast<std::size_t>(head * shape_.head_dim);
   for (int d = 0; d < shape_.head_dim; ++d) target[d] = f32_to_f16(query[d]);
 }
 
-void References::put_result(int layer, Pos position, const float* output, const float* log_mass) {
-  const std::size_t width = static_cast<std::size_t>(shape_.heads * shape_.head_dim);
+void References::put_log_mass(int layer, Pos position, const float* log_mass) {
   const std::size_t index = at(layer, position / shape_.stride % ring_);
-  std::uint16_t* target = halves_.data() + (index * 2 + 1) * width;
-  for (std::size_t d = 0; d < width; ++d) target[d] = f32_to_f16(output[d]);
   std::memcpy(masses_.data() + index * static_cast<std::size_t>(shape_.heads), log_mass,
               static_cast<std::size_t>(shape_.heads) * sizeof(float));
 }
@@ -79,7 +76,7 @@ void References::retain(Pos first, Pos last) {
       for (std::size_t i = 0; i < kept.size(); ++i) {
         const std::size_t to = at(static_cast<int>(layer), ring_ + static_cast<std::int64_t>(i));
         const std::size_t from = at(static_cast<int>(layer), ring_ + static_cast<std::int64_t>(2 * i));
-        const std::size_t width = static_cast<std::size_t>(2 * shape_.heads * shape_.head_dim);
+        const std::size_t width = static_cast<std::size_t>(shape_.heads * shape_.head_dim);
         const auto heads = static_cast<std::size_t>(shape_.heads);
         if (to == from) continue;
         std::memcpy(halves_.data() + to * width, halves_.data() + from * width, width * 2);
@@ -94,7 +91,7 @@ void References::retain(Pos first, Pos last) {
     for (std::size_t layer = 0; layer < layer_index_.size(); ++layer) {
       if (layer_index_[layer] < 0) continue;
       const std::size_t to = at(static_cast<int>(layer), target), from = at(static_cast<int>(layer), source);
-      const std::size_t width = static_cast<std::size_t>(2 * shape_.heads * shape_.head_dim);
+      const std::size_t width = static_cast<std::size_t>(shape_.heads * shape_.head_dim);
       const auto heads = static_cast<std::size_t>(shape_.heads);
       std::memcpy(halves_.data() + to * width, halves_.data() + from * width, width * 2);
       std::memcpy(masses_.data() + to * heads, masses_.data() + from * heads, heads * sizeof(float));
@@ -105,14 +102,7 @@ void References::retain(Pos first, Pos last) {
 
 void References::query(int layer, Pos position, int head, float* out) const {
   const std::size_t width = static_cast<std::size_t>(shape_.heads * shape_.head_dim);
-  const std::uint16_t* source = halves_.data() + at(layer, slot(position)) * 2 * width +
-                                static_cast<std::size_t>(head * shape_.head_dim);
-  for (int d = 0; d < shape_.head_dim; ++d) out[d] = f16_to_f32(source[d]);
-}
-
-void References::output(int layer, Pos position, int head, float* out) const {
-  const std::size_t width = static_cast<std::size_t>(shape_.heads * shape_.head_dim);
-  const std::uint16_t* source = halves_.data() + (at(layer, slot(position)) * 2 + 1) * width +
+  const std::uint16_t* source = halves_.data() + at(layer, slot(position)) * width +
                                 static_cast<std::size_t>(head * shape_.head_dim);
   for (int d = 0; d < shape_.head_dim; ++d) out[d] = f16_to_f32(source[d]);
 }

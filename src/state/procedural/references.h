@@ -1,7 +1,7 @@
 // references.h: queries that attention met lately, kept to judge which rows of a block will be needed.
 //
-// Of every stride-th token, every layer keeps the queries of all heads before RoPE, the log mass of their
-// softmax and their output. Slots are a ring by position, large enough for the window and one block. A few
+// Of every stride-th token, every layer keeps the queries of all heads before RoPE and the log mass of their
+// softmax. Slots are a ring by position, large enough for the window and one block. A few
 // tokens of every sealed block stay longer, thinned as they grow old: consolidation asks them, too.
 // Ownership: owns its memory; copies are deep. Thread rules: different (layer, token) from different threads.
 #pragma once
@@ -28,9 +28,9 @@ class References {
   bool wants(int layer, Pos position) const {
     return shape_.layers[static_cast<std::size_t>(layer)] && position % shape_.stride == shape_.stride / 2;
   }
-  // query: [head_dim] of one head, before RoPE. output: [heads * head_dim]. log_mass: [heads].
+  // query: [head_dim] of one head, before RoPE. log_mass: [heads].
   void put_query(int layer, Pos position, int head, const float* query);
-  void put_result(int layer, Pos position, const float* output, const float* log_mass);
+  void put_log_mass(int layer, Pos position, const float* log_mass);
 
   // Positions of [first, last) that have references, ascending.
   std::vector<Pos> available(Pos first, Pos last) const;
@@ -41,9 +41,8 @@ class References {
   void retain(Pos first, Pos last);
   std::vector<Pos> retained() const { return old_positions_; }
 
-  // One reference: [head_dim] floats each for query and output.
+  // One reference: [head_dim] floats of the query.
   void query(int layer, Pos position, int head, float* out) const;
-  void output(int layer, Pos position, int head, float* out) const;
   float log_mass(int layer, Pos position, int head) const;
 
   void clear() { old_positions_.clear(), retain_stride_ = 1, blocks_seen_ = 0; }
@@ -63,7 +62,7 @@ class References {
   Shape shape_;
   std::int64_t ring_;                      // slots of the ring; retained ones follow
   std::vector<std::int64_t> layer_index_;  // among the layers that keep any
-  std::vector<std::uint16_t> halves_;      // [layer][slot][query | output][heads * head_dim] f16
+  std::vector<std::uint16_t> halves_;      // [layer][slot][heads * head_dim] f16
   std::vector<float> masses_;              // [layer][slot][heads]
   std::vector<Pos> old_positions_;         // of the retained slots, ascending
   std::int64_t retain_stride_ = 1;         // every so many-th block leaves some tokens behind

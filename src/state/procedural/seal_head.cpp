@@ -35,8 +35,7 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, LayerRo
     encode_row(spec.row_type, block.keys.data() + row * block.padded_dim, head_dim,
                sealed.keys.data() + size);
     encode_row(spec.row_type, value, head_dim, sealed.values.data() + size);
-    sealed.bias.push_back(bias);
-    sealed.notes.push_back({static_cast<std::int32_t>(request.first + row), count, score});
+    sealed.notes.push_back({static_cast<std::int32_t>(request.first + row), bias, count, score});
   };
   if (plan.full && spec.full_rows == 0) {
     for (std::int64_t j = 0; j < block.rows; ++j)

@@ -25,7 +25,6 @@ struct SealRequest {
 
 struct SealedHead {
   std::vector<std::byte> keys, values;  // in the type of old rows
-  std::vector<float> bias;
   std::vector<RowNote> notes;
   float log_mass_error = 0.0f;
   bool rejected = false;

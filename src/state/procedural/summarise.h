@@ -27,7 +27,6 @@ struct ReferenceRows {
   std::int64_t count = 0;
   std::vector<float> queries;   // [count][padded_dim], turned to the positions they stand for
   std::vector<float> log_mass;  // [count] of the whole softmax, nats
-  std::vector<float> outputs;   // [count][padded_dim] of the whole softmax
 };
 
 struct SummaryRules {
