@@ -95,6 +95,8 @@ class Session {
   std::optional<std::int64_t> attention_size() const;
   // What a procedural memory holds and has done; nullopt for others.
   std::optional<ProceduralCounts> procedural_counts() const;
+  // The most that it will hold, by what for.
+  std::optional<ProceduralBytes> procedural_plan() const;
 
   // A second session with the same memory, threads of its own and the same options. Rows are shared until one
   // writes.

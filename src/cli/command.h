@@ -5,7 +5,7 @@
 
 namespace kvtide {
 
-enum class Command : unsigned { run, chat, ppl, bench, inspect, tokenize, logits, state };
+enum class Command : unsigned { run, chat, ppl, bench, inspect, tokenize, logits, state, heads };
 
 struct CommandInfo {
   Command command;
@@ -26,6 +26,8 @@ inline constexpr CommandInfo kCommands[] = {
      "-m MODEL [-p TEXT | -f FILE] --out F.npy"},
     {Command::state, "state", "look at snapshots, resize them, hand them on",
      "info|diff|truncate|compact|expand|export|import FILE [flags]"},
+    {Command::heads, "heads", "which heads copy from the past: the table of a procedural memory",
+     "-m MODEL [--out FILE]"},
 };
 
 constexpr const CommandInfo& command_info(Command command) {

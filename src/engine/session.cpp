@@ -14,6 +14,7 @@
 #include "model/identity.h"
 #include "model/loaded_model.h"
 #include "model/procedural.h"
+#include "state/procedural/budget.h"
 #include "state/snapshot.h"
 #include "state/state.h"
 
@@ -21,22 +22,6 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kLogitRows = 16;  // rows of logits computed at a time
-
-SessionOptions completed(const Model& model, SessionOptions o) {
-  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::invalid_argument, why); };
-  if (o.threads == 0)
-    o.threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads);
-  if (o.context == 0) o.context = model.context_length();
-  if (o.rolling && o.rolling->sinks + o.rolling->window > o.context)
-    refuse(cat(o.rolling->sinks, " sinks and a window of ", o.rolling->window, " do not fit a context of ",
-               o.context));
-  if (o.context < 1 || o.context > (std::int64_t{1} << 31))
-    refuse(cat("the context must be between 1 and 2^31 tokens, not ", o.context));
-  if (o.prefill_chunk < 1 || o.prefill_chunk > 65536)
-    refuse(cat("the prefill chunk must be between 1 and 65536 tokens, not ", o.prefill_chunk));
-  o.prefill_chunk = std::min(o.prefill_chunk, o.context);
-  return o;
-}
 
 StateSpec state_spec(const ModelConfig& config, const SessionOptions& o) {
   StateSpec spec;
@@ -53,6 +38,27 @@ StateSpec state_spec(const ModelConfig& config, const SessionOptions& o) {
   spec.rolling = o.rolling;
   if (o.procedural) spec.procedural = procedural_spec(config, *o.procedural);
   return spec;
+}
+
+SessionOptions completed(const Model& model, SessionOptions o) {
+  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::invalid_argument, why); };
+  if (o.threads == 0)
+    o.threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads);
+  if (o.context == 0) o.context = model.context_length();
+  if (o.rolling && o.rolling->sinks + o.rolling->window > o.context)
+    refuse(cat(o.rolling->sinks, " sinks and a window of ", o.rolling->window, " do not fit a context of ",
+               o.context));
+  if (o.context < 1 || o.context > (std::int64_t{1} << 31))
+    refuse(cat("the context must be between 1 and 2^31 tokens, not ", o.context));
+  if (o.prefill_chunk < 1 || o.prefill_chunk > 65536)
+    refuse(cat("the prefill chunk must be between 1 and 65536 tokens, not ", o.prefill_chunk));
+  o.prefill_chunk = std::min(o.prefill_chunk, o.context);
+  if (o.procedural) {
+    SessionOptions plain = o;
+    plain.procedural.reset();
+    o.procedural = filled_in(model.internals().config, state_spec(model.internals().config, plain), *o.procedural);
+  }
+  return o;
 }
 
 }  // namespace
@@ -183,7 +189,14 @@ std::optional<std::int64_t> Session::attention_size() const { return impl_->stat
 std::optional<ProceduralCounts> Session::procedural_counts() const {
   if (impl_->state.past() == nullptr) return std::nullopt;
   ProceduralCounts counts = impl_->state.past()->counts();
+  counts.sink_rows = impl_->state.exact_rows(true);
+  counts.window_rows = impl_->state.exact_rows(false);
+  counts.bytes_peak = impl_->state.bytes_peak();
   return counts;
+}
+std::optional<ProceduralBytes> Session::procedural_plan() const {
+  if (impl_->state.past() == nullptr) return std::nullopt;
+  return most_bytes(impl_->state.spec(), impl_->options.procedural->budget_for);
 }
 TransitionPlan Session::plan(const Transition& transition) const { return impl_->state.plan(transition); }
 

@@ -1,8 +1,12 @@
 #include "model/procedural.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "model/rope_table.h"
+#include "state/procedural/budget.h"
 
 namespace kvtide {
 
@@ -43,6 +47,63 @@ ProceduralSpec procedural_spec(const ModelConfig& config, const ProceduralOption
   }
   spec.heads = plan_heads(o, compressed, config.kv_heads);
   return spec;
+}
+
+namespace {
+
+// From the most faithful to the smallest; a budget gets the first that fits and leaves full heads a fair share.
+struct Step {
+  std::int64_t window, block, rows;
+  int levels;
+};
+constexpr Step kLadder[] = {{2048, 512, 128, 4}, {1024, 512, 96, 4}, {512, 256, 64, 4}, {512, 256, 32, 3},
+                            {256, 128, 24, 3},   {128, 64, 16, 2},   {64, 64, 16, 2},   {32, 32, 12, 1}};
+// Reading full heads takes time with every token: more rows than this only when asked for.
+constexpr std::int64_t kMostFullRows = 36864;
+
+}  // namespace
+
+ProceduralOptions filled_in(const ModelConfig& config, const StateSpec& base, const ProceduralOptions& options) {
+  const auto filled = [&](const Step& step) {
+    ProceduralOptions o = options;
+    if (o.block == 0) o.block = o.window > 0 ? std::min(step.block, o.window) : step.block;
+    if (o.window == 0) o.window = std::max(step.window, o.block);
+    if (o.rows == 0) o.rows = std::min(step.rows, o.block);
+    if (o.levels < 0) o.levels = step.levels;
+    return o;
+  };
+  if (options.budget == 0) return filled({512, 256, 64, 3});
+  const auto bytes_of = [&](const ProceduralOptions& o) {
+    StateSpec spec = base;
+    spec.rolling.reset();
+    spec.procedural = procedural_spec(config, o);
+    return most_bytes(spec, o.budget_for);
+  };
+  std::int64_t smallest = std::numeric_limits<std::int64_t>::max();
+  for (const Step& step : kLadder) {
+    ProceduralOptions o = filled(step);
+    // Full heads take what the others leave, in whole blocks.
+    const std::int64_t least = options.full_rows > 0 ? options.full_rows : std::min<std::int64_t>(8192, 8 * o.window);
+    o.full_rows = least;
+    const std::int64_t needed = bytes_of(o).total();
+    smallest = std::min(smallest, needed);
+    if (needed > options.budget) continue;
+    if (options.full_rows > 0) return o;
+    std::int64_t low = least / o.block, high = kMostFullRows / o.block;
+    while (low < high) {
+      const std::int64_t middle = (low + high + 1) / 2;
+      o.full_rows = middle * o.block;
+      if (bytes_of(o).total() <= options.budget)
+        low = middle;
+      else
+        high = middle - 1;
+    }
+    o.full_rows = std::max(low * o.block, least);
+    return o;
+  }
+  throw Error(ErrorCode::invalid_argument,
+              cat("a KV budget of ", options.budget, " bytes is too small: sinks, one window and compact blocks need ",
+                  smallest));
 }
 
 }  // namespace kvtide

@@ -147,6 +147,13 @@ void KvState::Step::observe_log_mass(int layer, std::int64_t token, const float*
   state_->past_->references().put_log_mass(layer, first_ + token, log_mass);
 }
 
+std::int64_t KvState::exact_rows(bool sinks) const {
+  const std::int64_t first = std::min(past_->spec().sinks, position());
+  std::int64_t heads = 0;
+  for (const auto& plans : past_->spec().heads) heads += static_cast<std::int64_t>(plans.size());
+  return heads * (sinks ? first : position() - std::max(first, past_->exact_from()));
+}
+
 std::int64_t KvState::until_seal() const {
   return past_ ? past_->next_seal() - position() : std::numeric_limits<std::int64_t>::max();
 }
@@ -154,6 +161,7 @@ std::int64_t KvState::until_seal() const {
 void KvState::seal_if_due(ThreadPool& pool, const Kernels& kernels) {
   if (!past_ || past_->next_seal() != position()) return;
   past_->seal(pool, kernels, layers_, spec_.key_type, spec_.value_type, position());
+  bytes_peak_ = std::max(bytes_peak_, held_bytes());  // the block is there twice
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (!past_->holds(static_cast<int>(i))) continue;
     layers_[i].drop(std::max(released_[i], past_->spec().sinks), past_->exact_from());
@@ -231,6 +239,7 @@ void KvState::Step::commit() {
     segments.push_back({first_, first_, 0});
   segments.back().last = first_ + tokens_;
   state_->held_.position = first_ + tokens_;
+  if (state_->past_) state_->bytes_peak_ = std::max(state_->bytes_peak_, state_->held_bytes());
   ++state_->generation_;
   state_ = nullptr;
 }

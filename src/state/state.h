@@ -103,6 +103,9 @@ class KvState {
   // is longer is refused. Sealing is a pure function of what was read; nothing to do elsewhere.
   std::int64_t until_seal() const;
   void seal_if_due(ThreadPool& pool, const Kernels& kernels);
+  // Exact rows of a procedural state over all layers and heads that it compresses: sinks, or the others.
+  std::int64_t exact_rows(bool sinks) const;
+  std::int64_t bytes_peak() const { return bytes_peak_; }  // likewise: the most that was ever held
   const ProceduralMemory* past() const { return past_ ? &*past_ : nullptr; }
 
   // Throws Error(context_full) when `tokens` more do not fit, Error(invalid_argument) outside [1,
@@ -144,6 +147,7 @@ class KvState {
   Holdings held_;
   std::optional<std::int64_t> attention_size_;
   std::vector<Pos> released_;     // per layer: positions below, sinks apart, may be gone
+  std::int64_t bytes_peak_ = 0;
   std::uint64_t generation_ = 0;  // changes with everything that makes an older plan wrong
 };
 

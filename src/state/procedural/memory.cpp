@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
+#include "state/procedural/budget.h"
 #include "state/procedural/far.h"
 #include "state/procedural/seal_head.h"
 
@@ -108,8 +110,8 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
   for (int level = 1; level <= spec_.levels; ++level) {
     // At the last level two become one: the oldest text fades.
     const bool last_level = level == spec_.levels;
-    const std::size_t merged_blocks = last_level ? 2 : 4;
-    const std::size_t most = level == 1 ? 8 : 6;
+    const auto merged_blocks = static_cast<std::size_t>(last_level ? kFadingBlocks : kMergedBlocks);
+    const auto most = static_cast<std::size_t>(level == 1 ? kFirstLevelBlocks : kLevelBlocks);
     std::vector<std::size_t> here;
     for (std::size_t b = 0; b < blocks_.size(); ++b)
       if (blocks_[b].level == level) here.push_back(b);
@@ -166,32 +168,55 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
   }
 }
 
-// Full heads beyond their share: the oldest block among the fullest loses the lower half of its rows.
+// Full heads beyond their share: the newest text stays whole; of what is older, the oldest among the fullest
+// blocks loses the lower half of its rows, again and again. All full heads hold the same number of rows of a
+// block.
 void ProceduralMemory::thin_full_heads() {
-  if (spec_.full_rows == 0) return;
-  for (std::size_t layer = 0; layer < heads_.size(); ++layer)
-    for (std::size_t h = 0; h < heads_[layer].size(); ++h) {
-      if (!spec_.heads[layer][h].full) continue;
-      Head& target = heads_[layer][h];
-      while (target.rows->rows() > spec_.full_rows) {
-        const auto fullest = std::max_element(target.block_rows.begin(), target.block_rows.end());
-        std::int64_t before = 0;
-        for (auto b = target.block_rows.begin(); b != fullest; ++b) before += *b;
-        std::vector<std::int64_t> order;
-        for (std::int64_t row = before; row < before + *fullest; ++row) order.push_back(row);
-        std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-          return target.rows->note(a).score > target.rows->note(b).score;
-        });
-        order.resize(order.size() / 2);
-        std::sort(order.begin(), order.end());
-        counts_.shed_mass += static_cast<double>(*fullest) - static_cast<double>(order.size());
-        std::vector<std::int64_t> kept;
-        for (std::int64_t row = 0; row < before; ++row) kept.push_back(row);
-        kept.insert(kept.end(), order.begin(), order.end());
-        writable(target).keep(kept, before + *fullest);
-        *fullest = static_cast<std::int64_t>(order.size());
-      }
-    }
+  if (spec_.full_rows == 0 || full_.empty()) return;
+  std::vector<std::int64_t> sizes;
+  for (std::size_t layer = 0; layer < heads_.size() && sizes.empty(); ++layer)
+    for (std::size_t h = 0; h < heads_[layer].size() && sizes.empty(); ++h)
+      if (spec_.heads[layer][h].full) sizes = heads_[layer][h].block_rows;
+  std::int64_t rows = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  const Pos intact = sealed_ - spec_.full_rows / 8 * kIntactEighths;
+  while (rows > spec_.full_rows) {
+    const auto old_end = sizes.begin() + std::count_if(full_.begin(), full_.end(), [&](const FullBlock& b) { return b.first < intact; });
+    auto fullest = std::max_element(sizes.begin(), old_end == sizes.begin() ? sizes.end() : old_end);
+    const std::int64_t left = *fullest / 2 < kLeastFullRows ? 0 : *fullest / 2;
+    if (left == 0) fullest = sizes.begin();  // all are thin: the oldest goes
+    const auto block = fullest - sizes.begin();
+    for (std::size_t layer = 0; layer < heads_.size(); ++layer)
+      for (std::size_t h = 0; h < heads_[layer].size(); ++h)
+        if (spec_.heads[layer][h].full) thin(heads_[layer][h], static_cast<std::size_t>(block), left);
+    rows -= *fullest - left;
+    ++counts_.thinned;
+    *fullest = left;
+    if (left > 0) continue;
+    sizes.erase(fullest);
+    full_.erase(full_.begin() + block);
+  }
+}
+
+// Keeps the `left` most telling rows of a block.
+void ProceduralMemory::thin(Head& target, std::size_t block, std::int64_t left) {
+  const std::int64_t before = std::accumulate(target.block_rows.begin(), target.block_rows.begin() + static_cast<std::ptrdiff_t>(block), std::int64_t{0});
+  const std::int64_t size = target.block_rows[block];
+  std::vector<std::int64_t> order(static_cast<std::size_t>(size));
+  std::iota(order.begin(), order.end(), before);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return target.rows->note(a).score > target.rows->note(b).score;
+  });
+  order.resize(static_cast<std::size_t>(left));
+  std::sort(order.begin(), order.end());
+  counts_.shed_mass += static_cast<double>(size - left);
+  std::vector<std::int64_t> kept(static_cast<std::size_t>(before));
+  std::iota(kept.begin(), kept.end(), 0);
+  kept.insert(kept.end(), order.begin(), order.end());
+  writable(target).keep(kept, before + size);
+  if (left > 0)
+    target.block_rows[block] = left;
+  else
+    target.block_rows.erase(target.block_rows.begin() + static_cast<std::ptrdiff_t>(block));
 }
 
 // How far every block is seen from now until the next seal.

@@ -99,6 +99,7 @@ class ProceduralMemory {
   HeadRows& writable(Head& head);
   void consolidate(ThreadPool& pool, const Kernels& kernels, Pos position);
   void thin_full_heads();
+  void thin(Head& head, std::size_t block, std::int64_t left);
   void move_blocks(Pos position);
   const float* rotation(int layer, Pos shift) const;
 

@@ -112,8 +112,12 @@ float References::log_mass(int layer, Pos position, int head) const {
                  static_cast<std::size_t>(head)];
 }
 
-std::int64_t References::held_bytes() const {
-  return static_cast<std::int64_t>(halves_.size() * sizeof(std::uint16_t) + masses_.size() * sizeof(float));
+std::int64_t References::held_bytes() const { return bytes_for(shape_); }
+
+std::int64_t References::bytes_for(const Shape& shape) {
+  const std::int64_t layers = std::count(shape.layers.begin(), shape.layers.end(), true);
+  const std::int64_t slots = shape.span / shape.stride + 1 + kMostRetained;
+  return layers * slots * shape.heads * (2 * shape.head_dim + static_cast<std::int64_t>(sizeof(float)));
 }
 
 }  // namespace kvtide

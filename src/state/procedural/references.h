@@ -47,6 +47,7 @@ class References {
 
   void clear() { old_positions_.clear(), retain_stride_ = 1, blocks_seen_ = 0; }
   std::int64_t held_bytes() const;
+  static std::int64_t bytes_for(const Shape& shape);
 
   // What a snapshot holds.
   std::vector<std::uint16_t>& halves() { return halves_; }
