@@ -19,11 +19,11 @@ struct Field {
 
 std::string number_or_all(const std::optional<std::int64_t>& value) { return value ? cat(*value) : "all"; }
 
-std::string rolling_of(const StateSpec& spec) {
+std::string rolling_of(const KvSpec& spec) {
   return spec.rolling ? cat(spec.rolling->sinks, "+", spec.rolling->window) : "none";
 }
 
-std::string shape_of(const StateSpec& spec) {
+std::string shape_of(const KvSpec& spec) {
   std::string text;
   for (const LayerSpec& layer : spec.layers)
     text += cat(text.empty() ? "" : " ", layer.kv_heads, "x", layer.head_dim,

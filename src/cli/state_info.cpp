@@ -73,7 +73,7 @@ std::string identity_of(const Snapshot& snapshot, const char* key) {
 }
 
 // "18 layers, 1 KV head of 256; 15 of them see the newest 512 positions"
-std::string shape_text(const StateSpec& spec) {
+std::string shape_text(const KvSpec& spec) {
   const LayerSpec& first = spec.layers.front();
   const auto same = [&](const LayerSpec& layer) {
     return layer.kv_heads == first.kv_heads && layer.head_dim == first.head_dim;
@@ -92,7 +92,7 @@ std::string shape_text(const StateSpec& spec) {
 
 std::string info_text(const Snapshot& snapshot, const std::string& path) {
   const StateImage image = snapshot.state.image();
-  const StateSpec& spec = image.spec;
+  const KvSpec& spec = image.spec;
   std::string text = cat(path, ": a snapshot, ", bytes_text(file_bytes(path)), "\n");
   const auto line = [&](std::string_view name, const std::string& what) {
     text += cat("  ", name, what, "\n");

@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::int64_t kLogitRows = 16;  // rows of logits computed at a time
 
-StateSpec state_spec(const ModelConfig& config, const SessionOptions& o) {
-  StateSpec spec;
+KvSpec state_spec(const ModelConfig& config, const SessionOptions& o) {
+  KvSpec spec;
   for (const auto& layer : config.layers)
     spec.layers.push_back({config.kv_heads, config.head_dim, layer.window});
   const auto dtype = [](KvType type) {
@@ -252,8 +252,8 @@ void Session::load(const std::string& path, const std::string& cache) {
     refuse("the logits are not as long as the vocabulary");
   if (snapshot.extras.exact != s.options.exact)
     refuse(cat("the snapshot was computed with", snapshot.extras.exact ? "" : "out", " --exact"));
-  const StateSpec& theirs = snapshot.state.spec();
-  const StateSpec ours = state_spec(s.model->internals().config, s.options);
+  const KvSpec& theirs = snapshot.state.spec();
+  const KvSpec ours = state_spec(s.model->internals().config, s.options);
   const auto same_layer = [](const LayerSpec& a, const LayerSpec& b) {
     return a.kv_heads == b.kv_heads && a.head_dim == b.head_dim && a.window == b.window;
   };

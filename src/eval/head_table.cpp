@@ -76,8 +76,8 @@ class Reading {
     spec.reference_stride = stride;
     return spec;
   }
-  StateSpec state_spec() const {
-    StateSpec spec;
+  KvSpec state_spec() const {
+    KvSpec spec;
     for (const auto& layer : config_.layers)
       spec.layers.push_back({config_.kv_heads, config_.head_dim, layer.window});
     spec.capacity = spec_.window;

@@ -63,7 +63,7 @@ constexpr std::int64_t kMostFullRows = 36864;
 
 }  // namespace
 
-ProceduralOptions filled_in(const ModelConfig& config, const StateSpec& base, const ProceduralOptions& options) {
+ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const ProceduralOptions& options) {
   const auto filled = [&](const Step& step) {
     ProceduralOptions o = options;
     if (o.block == 0) o.block = o.window > 0 ? std::min(step.block, o.window) : step.block;
@@ -74,7 +74,7 @@ ProceduralOptions filled_in(const ModelConfig& config, const StateSpec& base, co
   };
   if (options.budget == 0) return filled({512, 256, 64, 3});
   const auto bytes_of = [&](const ProceduralOptions& o) {
-    StateSpec spec = base;
+    KvSpec spec = base;
     spec.rolling.reset();
     spec.procedural = procedural_spec(config, o);
     return most_bytes(spec, o.budget_for);

@@ -12,6 +12,6 @@ ProceduralSpec procedural_spec(const ModelConfig& config, const ProceduralOption
 
 // The options with every zero filled in: by the budget, or by the balanced preset. base: the spec without the
 // procedural part. Throws Error(invalid_argument) when the budget is too small, naming the smallest that works.
-ProceduralOptions filled_in(const ModelConfig& config, const StateSpec& base, const ProceduralOptions& options);
+ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const ProceduralOptions& options);
 
 }  // namespace kvtide

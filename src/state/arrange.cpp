@@ -4,7 +4,7 @@
 
 namespace kvtide {
 
-Visibility visibility(const StateSpec& spec, const LayerSpec& layer,
+Visibility visibility(const KvSpec& spec, const LayerSpec& layer,
                       std::optional<std::int64_t> attention_size) {
   Visibility v;
   v.window = layer.window;
@@ -18,18 +18,18 @@ Visibility visibility(const StateSpec& spec, const LayerSpec& layer,
   return v;
 }
 
-std::optional<std::int64_t> kept_window(const StateSpec& spec, const LayerSpec& layer) {
+std::optional<std::int64_t> kept_window(const KvSpec& spec, const LayerSpec& layer) {
   if (layer.window) return layer.window;
   return spec.rolling ? std::optional(spec.rolling->window) : std::nullopt;
 }
 
-Pos oldest_needed(const StateSpec& spec, const LayerSpec& layer, Pos end) {
+Pos oldest_needed(const KvSpec& spec, const LayerSpec& layer, Pos end) {
   const auto window = kept_window(spec, layer);
   if (!window) return 0;
   return std::max<Pos>(0, end - *window + 1 - spec.slack);
 }
 
-std::int64_t count_rows(const StateSpec& spec, const Holdings& held) {
+std::int64_t count_rows(const KvSpec& spec, const Holdings& held) {
   Visibility kept = visibility(spec, LayerSpec{}, std::nullopt);
   for (std::size_t i = 0; i < held.forgotten.size(); ++i)
     if (!spec.layers[i].window) kept.forgotten = std::max(kept.forgotten, held.forgotten[i]);
@@ -39,7 +39,7 @@ std::int64_t count_rows(const StateSpec& spec, const Holdings& held) {
   return rows;
 }
 
-Holdings without(const StateSpec& spec, const Holdings& held, const PosRange& range, bool close_gap) {
+Holdings without(const KvSpec& spec, const Holdings& held, const PosRange& range, bool close_gap) {
   Holdings left = held;
   std::int64_t gap = 0;
   if (close_gap) {

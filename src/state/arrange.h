@@ -40,24 +40,24 @@ struct Visibility {
 };
 
 // attention_size: the newest positions a query may see, whatever else holds; nullopt: all.
-Visibility visibility(const StateSpec& spec, const LayerSpec& layer,
+Visibility visibility(const KvSpec& spec, const LayerSpec& layer,
                       std::optional<std::int64_t> attention_size);
 
 // The oldest position that a layer must keep once `end` positions were appended, sinks apart: queries from
 // `end` on, and after taking back up to `slack` positions, see nothing older. The attention size does not
 // matter: it may grow again.
-Pos oldest_needed(const StateSpec& spec, const LayerSpec& layer, Pos end);
+Pos oldest_needed(const KvSpec& spec, const LayerSpec& layer, Pos end);
 
 // The window that decides what a layer keeps, whatever the attention size; nullopt: everything.
-std::optional<std::int64_t> kept_window(const StateSpec& spec, const LayerSpec& layer);
+std::optional<std::int64_t> kept_window(const KvSpec& spec, const LayerSpec& layer);
 
 // The positions of `held` that are sinks or among the newest, as a rolling state counts its rows; all of them
 // otherwise.
-std::int64_t count_rows(const StateSpec& spec, const Holdings& held);
+std::int64_t count_rows(const KvSpec& spec, const Holdings& held);
 
 // What is left without the positions of `range`. close_gap: what was held on both sides of it become
 // neighbours, as they are seen; gaps that earlier drops left at the edges of the range stay as they are.
-Holdings without(const StateSpec& spec, const Holdings& held, const PosRange& range, bool close_gap);
+Holdings without(const KvSpec& spec, const Holdings& held, const PosRange& range, bool close_gap);
 
 // What is left when only the first `length` positions remain; below the first thing that was ever dropped, as
 // if nothing had been.

@@ -14,7 +14,7 @@ Json optional_number(const std::optional<std::int64_t>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-Json spec_json(const StateSpec& spec) {
+Json spec_json(const KvSpec& spec) {
   Json layers = Json::array();
   for (const auto& layer : spec.layers)
     layers.push_back({{"kv_heads", layer.kv_heads},
@@ -109,8 +109,8 @@ DType dtype(const Json& object, const char* key) {
   return *found;
 }
 
-StateSpec read_spec(const Json& json) {
-  StateSpec spec;
+KvSpec read_spec(const Json& json) {
+  KvSpec spec;
   for (const Json& layer : list(json, "layers")) {
     if (!layer.is_object()) refuse("layers", "a list of objects");
     spec.layers.push_back({small_integer(layer, "kv_heads"), small_integer(layer, "head_dim"),

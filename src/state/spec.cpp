@@ -12,13 +12,13 @@ namespace {
 constexpr std::int64_t kMostTokens = std::int64_t{1}
                                      << 40;  // sums of a few token counts stay far from overflow
 
-std::int64_t row_bytes(const StateSpec& spec, const LayerSpec& layer) {
+std::int64_t row_bytes(const KvSpec& spec, const LayerSpec& layer) {
   return layer.kv_heads *
          (dtype_bytes(spec.key_type, layer.head_dim) + dtype_bytes(spec.value_type, layer.head_dim));
 }
 
 // Rows of a layer that can be held at once when `tokens` were appended; nullopt: as many as tokens.
-std::optional<std::int64_t> most_rows(const StateSpec& spec, const LayerSpec& layer) {
+std::optional<std::int64_t> most_rows(const KvSpec& spec, const LayerSpec& layer) {
   if (layer.window) return *layer.window + spec.max_append + spec.slack;
   if (spec.rolling) return spec.rolling->sinks + spec.rolling->window + spec.max_append + spec.slack;
   if (spec.procedural)
@@ -28,7 +28,7 @@ std::optional<std::int64_t> most_rows(const StateSpec& spec, const LayerSpec& la
 
 }  // namespace
 
-void check(const StateSpec& spec) {
+void check(const KvSpec& spec) {
   const auto refuse = [](const std::string& why) {
     throw Error(ErrorCode::invalid_argument, "KV state: " + why);
   };
@@ -87,14 +87,14 @@ void check(const StateSpec& spec) {
     refuse(cat("a rolling window must hold at least 1 position, not ", spec.rolling->window));
 }
 
-std::int64_t bytes_per_token(const StateSpec& spec) {
+std::int64_t bytes_per_token(const KvSpec& spec) {
   std::int64_t bytes = 0;
   for (const auto& layer : spec.layers)
     if (!most_rows(spec, layer)) bytes += row_bytes(spec, layer);
   return bytes;
 }
 
-std::int64_t bytes_for_tokens(const StateSpec& spec, std::int64_t tokens) {
+std::int64_t bytes_for_tokens(const KvSpec& spec, std::int64_t tokens) {
   std::int64_t bytes = 0;
   for (const auto& layer : spec.layers)
     bytes += std::min(tokens, most_rows(spec, layer).value_or(tokens)) * row_bytes(spec, layer);

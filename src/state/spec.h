@@ -17,7 +17,7 @@ struct LayerSpec {
   std::optional<std::int64_t> window;  // positions a query sees, its own included; nullopt: all
 };
 
-struct StateSpec {
+struct KvSpec {
   std::vector<LayerSpec> layers;
   DType key_type = DType::f16;  // f32, f16 or q8_0 (head_dim a multiple of 32)
   DType value_type = DType::f16;
@@ -30,11 +30,11 @@ struct StateSpec {
 };
 
 // Throws Error(invalid_argument) naming the first rule that the spec breaks.
-void check(const StateSpec& spec);
+void check(const KvSpec& spec);
 
 // The bytes that one more token costs in layers that keep everything, and the bytes of `tokens` tokens in
 // all.
-std::int64_t bytes_per_token(const StateSpec& spec);
-std::int64_t bytes_for_tokens(const StateSpec& spec, std::int64_t tokens);
+std::int64_t bytes_per_token(const KvSpec& spec);
+std::int64_t bytes_for_tokens(const KvSpec& spec, std::int64_t tokens);
 
 }  // namespace kvtide

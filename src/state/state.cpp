@@ -17,7 +17,7 @@ constexpr std::int64_t kReserve = std::int64_t{1} << 18;
 
 }  // namespace
 
-KvState::KvState(const StateSpec& spec) : spec_(spec), released_(spec.layers.size(), 0) {
+KvState::KvState(const KvSpec& spec) : spec_(spec), released_(spec.layers.size(), 0) {
   check(spec_);
   if (spec_.procedural) {
     std::vector<ProceduralMemory::LayerShape> shapes;
@@ -189,7 +189,7 @@ std::vector<VisibleRun> KvState::runs_of_step(int layer, Pos first, std::int64_t
 }
 
 std::vector<std::vector<Span>> KvState::Step::spans(int layer) const {
-  const StateSpec& spec = state_->spec_;
+  const KvSpec& spec = state_->spec_;
   const LayerSpec& layer_spec = spec.layers[static_cast<std::size_t>(layer)];
   const LayerRows& rows = state_->layers_[static_cast<std::size_t>(layer)];
   const Visibility visible = state_->visible(static_cast<std::size_t>(layer), state_->attention_size_);

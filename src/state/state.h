@@ -1,6 +1,6 @@
 // state.h: the KV memory of one text: what a model has read, as cached keys and values of every layer.
 //
-// A state stands alone: it is built from a plain StateSpec, with no model, file or tokenizer in sight. It
+// A state stands alone: it is built from a plain KvSpec, with no model, file or tokenizer in sight. It
 // owns its position: the number of tokens appended. Appending takes two steps: begin(T) opens rows for T
 // tokens, each layer writes and attends to them, commit() advances the position. A step that is dropped
 // leaves the state as it was. Ownership: movable; fork() shares the rows of the past and copies none. Thread
@@ -31,7 +31,7 @@ namespace kvtide {
 
 // Everything about a state but the bytes of its rows: what a snapshot's header says.
 struct StateImage {
-  StateSpec spec;
+  KvSpec spec;
   Pos position = 0;
   std::optional<std::int64_t> attention_size;
   std::vector<Segment> segments;
@@ -44,14 +44,14 @@ struct StateImage {
 class KvState {
  public:
   // Throws Error: invalid_argument (a spec that makes no sense), out_of_memory.
-  explicit KvState(const StateSpec& spec);
+  explicit KvState(const KvSpec& spec);
   // A state with the rows of `image` held but zero, to be filled through key_bytes and value_bytes.
   // Throws Error(invalid_argument) when the image contradicts itself.
   explicit KvState(const StateImage& image);
   KvState(KvState&&) = default;
   KvState& operator=(KvState&&) = default;
 
-  const StateSpec& spec() const { return spec_; }
+  const KvSpec& spec() const { return spec_; }
   Pos position() const { return held_.position; }  // of the next token
   std::int64_t rows() const;                       // positions held, by the layer that holds most
   std::int64_t capacity() const { return spec_.capacity; }
@@ -141,7 +141,7 @@ class KvState {
   std::string why_not_back_to(Pos length) const;            // the same for truncate
   void perform(const Transition& transition);
 
-  StateSpec spec_;
+  KvSpec spec_;
   std::vector<LayerRows> layers_;
   std::optional<ProceduralMemory> past_;
   Holdings held_;

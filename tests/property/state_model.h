@@ -29,7 +29,7 @@ enum class Verdict { accepts, refuses, either };
 
 class StateModel {
  public:
-  explicit StateModel(const StateSpec& s) : spec(s), forgotten(s.layers.size(), 0) {}
+  explicit StateModel(const KvSpec& s) : spec(s), forgotten(s.layers.size(), 0) {}
 
   struct Place {
     Pos position;
@@ -37,7 +37,7 @@ class StateModel {
     bool held = true;
   };
 
-  StateSpec spec;
+  KvSpec spec;
   std::vector<Place> places;
   std::optional<std::int64_t> attention;
   Pos position = 0;

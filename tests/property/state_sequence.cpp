@@ -47,7 +47,7 @@ struct Pair {
 
 class Runner {
  public:
-  explicit Runner(const StateSpec& spec) { pairs_.push_back({KvState(spec), StateModel(spec)}); }
+  explicit Runner(const KvSpec& spec) { pairs_.push_back({KvState(spec), StateModel(spec)}); }
 
   void step(const SequenceStep& step) {
     Rng rng(step.seed);
@@ -125,7 +125,7 @@ class Runner {
   }
 
   void append(Pair& pair, Rng& rng, bool keep) {
-    const StateSpec& spec = pair.model.spec;
+    const KvSpec& spec = pair.model.spec;
     const std::int64_t tokens = rng.below(10) == 0
                                     ? spec.max_append + rng.below(2)
                                     : std::min(spec.max_append, 1 + rng.below(1 + rng.below(80)));
@@ -234,7 +234,7 @@ class Runner {
     if (next < wanted.size()) broken("position ", wanted[next].position, " should be seen");
   }
 
-  static void check_row(const StateSpec& spec, bool key, const std::byte* bytes, std::int64_t text, int layer,
+  static void check_row(const KvSpec& spec, bool key, const std::byte* bytes, std::int64_t text, int layer,
                         int head, int dim, Pos position) {
     const DType dtype = key ? spec.key_type : spec.value_type;
     const std::string wrong = text < 0 ? all_zero(bytes, dtype_bytes(dtype, dim))
@@ -403,7 +403,7 @@ class Runner {
 Sequence made_up_sequence(std::uint64_t seed) {
   Rng rng(seed * 7919 + 13);
   Sequence sequence;
-  StateSpec& spec = sequence.spec;
+  KvSpec& spec = sequence.spec;
   const std::vector<DType> types{DType::f32, DType::f16, DType::q8_0};
   spec.key_type = one_of(rng, types);
   spec.value_type = one_of(rng, types);
@@ -438,7 +438,7 @@ Sequence made_up_sequence(std::uint64_t seed) {
   return sequence;
 }
 
-std::string describe(const StateSpec& spec) {
+std::string describe(const KvSpec& spec) {
   std::string text =
       cat("keys ", dtype_info(spec.key_type).name, ", values ", dtype_info(spec.value_type).name,
           ", capacity ", spec.capacity, ", steps of at most ", spec.max_append, ", slack ", spec.slack);

@@ -32,13 +32,13 @@ struct SequenceStep {
 };
 
 struct Sequence {
-  StateSpec spec;
+  KvSpec spec;
   std::vector<SequenceStep> steps;
 };
 
 Sequence made_up_sequence(std::uint64_t seed);
 
-std::string describe(const StateSpec& spec);
+std::string describe(const KvSpec& spec);
 
 // "" when the states did what the contract says at every step; otherwise the steps with their numbers, and
 // what was wrong after the last of them.

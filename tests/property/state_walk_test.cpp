@@ -16,8 +16,8 @@ namespace {
 
 using testing::Rng;
 
-StateSpec random_spec(Rng& rng) {
-  StateSpec spec;
+KvSpec random_spec(Rng& rng) {
+  KvSpec spec;
   const std::int64_t layers = 1 + rng.below(3);
   for (std::int64_t i = 0; i < layers; ++i) {
     LayerSpec layer{static_cast<int>(1 + rng.below(3)), static_cast<int>(1 + rng.below(40)), std::nullopt};
@@ -53,7 +53,7 @@ class Record {
 
 void walk(std::uint64_t seed) {
   Rng rng(seed);
-  const StateSpec spec = random_spec(rng);
+  const KvSpec spec = random_spec(rng);
   KvState state(spec);
   Record record;
   for (int turn = 0; turn < 60; ++turn) {

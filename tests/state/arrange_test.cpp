@@ -12,8 +12,8 @@ namespace {
 
 using Window = std::optional<std::int64_t>;
 
-StateSpec spec_with(std::optional<Rolling> rolling, std::int64_t slack = 0) {
-  StateSpec spec;
+KvSpec spec_with(std::optional<Rolling> rolling, std::int64_t slack = 0) {
+  KvSpec spec;
   spec.rolling = rolling;
   spec.slack = slack;
   return spec;

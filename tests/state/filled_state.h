@@ -11,9 +11,9 @@
 
 namespace kvtide::testing {
 
-inline StateSpec small_spec(std::int64_t capacity = 400, std::int64_t max_append = 64,
+inline KvSpec small_spec(std::int64_t capacity = 400, std::int64_t max_append = 64,
                             DType dtype = DType::f32) {
-  StateSpec spec;
+  KvSpec spec;
   spec.layers = {{2, 32, std::nullopt}};
   spec.key_type = spec.value_type = dtype;
   spec.capacity = capacity;
@@ -22,7 +22,7 @@ inline StateSpec small_spec(std::int64_t capacity = 400, std::int64_t max_append
 }
 
 // Writes rows whose text is their position, plus `text`.
-inline void fill(KvState::Step& step, const StateSpec& spec, std::int64_t text = 0) {
+inline void fill(KvState::Step& step, const KvSpec& spec, std::int64_t text = 0) {
   static const ElementwiseRow& kernels = best_kernels().elementwise;
   for (int layer = 0; layer < static_cast<int>(spec.layers.size()); ++layer) {
     const LayerSpec& l = spec.layers[static_cast<std::size_t>(layer)];

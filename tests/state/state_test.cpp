@@ -17,9 +17,9 @@
 namespace kvtide {
 namespace {
 
-StateSpec spec_of(std::vector<LayerSpec> layers, std::int64_t capacity, std::int64_t max_append,
+KvSpec spec_of(std::vector<LayerSpec> layers, std::int64_t capacity, std::int64_t max_append,
                   DType dtype = DType::f32) {
-  StateSpec spec;
+  KvSpec spec;
   spec.layers = std::move(layers);
   spec.key_type = spec.value_type = dtype;
   spec.capacity = capacity;
@@ -36,7 +36,7 @@ float value_number(int layer, int head, Pos pos, int element) {
   return -key_number(layer, head, pos, element) - 1.0f;
 }
 
-void fill(KvState::Step& step, const StateSpec& spec) {
+void fill(KvState::Step& step, const KvSpec& spec) {
   for (int layer = 0; layer < static_cast<int>(spec.layers.size()); ++layer) {
     const LayerSpec& l = spec.layers[static_cast<std::size_t>(layer)];
     std::vector<float> key(static_cast<std::size_t>(l.head_dim)), value(key.size());
@@ -63,7 +63,7 @@ float number_at(DType dtype, const std::byte* row, int element) {
 }
 
 // Every span row holds what its position was given, and the positions are those that the step's queries see.
-void expect_rows(const KvState::Step& step, const StateSpec& spec) {
+void expect_rows(const KvState::Step& step, const KvSpec& spec) {
   for (int layer = 0; layer < static_cast<int>(spec.layers.size()); ++layer) {
     const LayerSpec& l = spec.layers[static_cast<std::size_t>(layer)];
     const auto spans = step.spans(layer);
@@ -94,7 +94,7 @@ void expect_rows(const KvState::Step& step, const StateSpec& spec) {
 TEST(KvState, GivesBackEveryVisibleRow_ThroughFullAndWindowedLayers) {
   for (const DType dtype : {DType::f32, DType::f16})
     for (const std::int64_t step : {1, 5, 50}) {
-      const StateSpec spec = spec_of({{2, 8, std::nullopt}, {1, 20, 30}, {2, 4, 1}}, 500, 50, dtype);
+      const KvSpec spec = spec_of({{2, 8, std::nullopt}, {1, 20, 30}, {2, 4, 1}}, 500, 50, dtype);
       KvState state(spec);
       while (state.position() + step <= 500) {
         KvState::Step open = state.begin(step);
@@ -110,7 +110,7 @@ TEST(KvState, GivesBackEveryVisibleRow_ThroughFullAndWindowedLayers) {
 }
 
 TEST(KvState, IsAsItWas_WhenAStepIsDropped) {
-  const StateSpec spec = spec_of({{1, 8, std::nullopt}, {1, 8, 40}}, 400, 64);
+  const KvSpec spec = spec_of({{1, 8, std::nullopt}, {1, 8, 40}}, 400, 64);
   KvState state(spec);
   for (int turn = 0; turn < 20; ++turn) {
     const Pos before = state.position();
@@ -140,7 +140,7 @@ TEST(KvState, ReadsRowsThatWereNeverWrittenAsZeros) {
         ASSERT_EQ(number_at(DType::f16, span.keys + row * span.key_stride, d), 0.0f);
 }
 
-void append(KvState& state, const StateSpec& spec, std::int64_t tokens) {
+void append(KvState& state, const KvSpec& spec, std::int64_t tokens) {
   while (tokens > 0) {
     KvState::Step step = state.begin(std::min(tokens, spec.max_append));
     fill(step, spec);
@@ -151,7 +151,7 @@ void append(KvState& state, const StateSpec& spec, std::int64_t tokens) {
 
 TEST(KvState, HoldsThePagesOfTheTokensItHas_NotOfItsCapacity) {
   // A layer, head and kind of 64 f16 elements: 128 bytes per token, 32 tokens per page.
-  const StateSpec spec = spec_of({{2, 64, std::nullopt}, {1, 64, 100}}, 32768, 16, DType::f16);
+  const KvSpec spec = spec_of({{2, 64, std::nullopt}, {1, 64, 100}}, 32768, 16, DType::f16);
   KvState state(spec);
   EXPECT_EQ(state.held_bytes(), 0);
   append(state, spec, 1);
@@ -166,7 +166,7 @@ TEST(KvState, HoldsThePagesOfTheTokensItHas_NotOfItsCapacity) {
 }
 
 TEST(KvState, TakesMemoryFromTheSystemOnlyForTheTokensItHolds) {
-  const StateSpec spec = spec_of({{4, 128, std::nullopt}}, 32768, 16);
+  const KvSpec spec = spec_of({{4, 128, std::nullopt}}, 32768, 16);
   KvState state(spec);
   append(state, spec, 10);
   const auto resident = [&] {  // of the layer's memory: 8 regions of 2^18 rows and a page
@@ -180,7 +180,7 @@ TEST(KvState, TakesMemoryFromTheSystemOnlyForTheTokensItHolds) {
 }
 
 TEST(KvState, GivesItsMemoryBackWhenItForgets_AndCanBeUsedAgain) {
-  const StateSpec spec = spec_of({{2, 64, std::nullopt}, {1, 64, 100}}, 8192, 64);
+  const KvSpec spec = spec_of({{2, 64, std::nullopt}, {1, 64, 100}}, 8192, 64);
   KvState state(spec);
   append(state, spec, 4000);
   const std::byte* memory = state.begin(1).spans(0)[0][0].keys;
@@ -200,7 +200,7 @@ TEST(KvState, GivesItsMemoryBackWhenItForgets_AndCanBeUsedAgain) {
 }
 
 TEST(KvState, SaysWhatMoreTokensCost) {
-  StateSpec spec =
+  KvSpec spec =
       spec_of({{2, 64, std::nullopt}, {1, 64, 100}, {3, 32, std::nullopt}}, 10000, 28, DType::f16);
   EXPECT_EQ(bytes_per_token(spec), 2 * (64 + 64) * 2 + 3 * (32 + 32) * 2);
   EXPECT_EQ(bytes_for_tokens(spec, 10), 10 * (512 + 384) + 10 * 256);
@@ -210,7 +210,7 @@ TEST(KvState, SaysWhatMoreTokensCost) {
 }
 
 TEST(KvState, MovesWithItsRows) {
-  const StateSpec spec = spec_of({{1, 8, 40}}, 400, 16);
+  const KvSpec spec = spec_of({{1, 8, 40}}, 400, 16);
   KvState first(spec);
   append(first, spec, 90);
   KvState second = std::move(first);
@@ -231,7 +231,7 @@ void expect_refused(const std::function<void()>& call, ErrorCode code, const std
 }
 
 TEST(KvState, RefusesAStepThatDoesNotFit_AndTellsBothNumbers) {
-  const StateSpec spec = spec_of({{1, 8, std::nullopt}}, 20, 16);
+  const KvSpec spec = spec_of({{1, 8, std::nullopt}}, 20, 16);
   KvState state(spec);
   append(state, spec, 15);
   expect_refused([&] { state.begin(6); }, ErrorCode::context_full,
@@ -251,7 +251,7 @@ TEST(KvState, RefusesAStepOutsideItsRange) {
 }
 
 TEST(KvState, RefusesASpecThatMakesNoSense) {
-  const auto refused = [](StateSpec spec, const std::string& says) {
+  const auto refused = [](KvSpec spec, const std::string& says) {
     expect_refused([&] { KvState state(spec); }, ErrorCode::invalid_argument, says);
   };
   const LayerSpec layer{1, 8, std::nullopt};

@@ -96,7 +96,7 @@ TEST(Transition, TruncateBeforeTheFirstDroppedText_IsAsIfNothingHadBeenDropped) 
 }
 
 TEST(Transition, TruncateToTheEndOfAWindowThatHasMovedOn_NamesTheSmallestLength) {
-  StateSpec spec = small_spec(1000);
+  KvSpec spec = small_spec(1000);
   spec.layers.push_back({1, 32, 100});
   spec.slack = 10;
   KvState state(spec);
@@ -108,7 +108,7 @@ TEST(Transition, TruncateToTheEndOfAWindowThatHasMovedOn_NamesTheSmallestLength)
 }
 
 TEST(Transition, TruncateOfARollingState_IsRefusedWhenTheRowsThatComeBackDoNotFit) {
-  StateSpec spec = small_spec(110, 80);
+  KvSpec spec = small_spec(110, 80);
   spec.rolling = Rolling{4, 64};
   KvState state(spec);
   append(state, 98);
@@ -157,7 +157,7 @@ TEST(Transition, AStateWithoutAnyText_CanBeCutAndGoOn) {
 }
 
 TEST(Transition, RecordsOfARollingStateCountTheRowsThatItKeeps) {
-  StateSpec spec = small_spec(300);
+  KvSpec spec = small_spec(300);
   spec.rolling = Rolling{4, 20};
   KvState state(spec);
   append(state, 100);
@@ -172,7 +172,7 @@ TEST(Transition, RecordsOfARollingStateCountTheRowsThatItKeeps) {
 // cut.
 TEST(Transition, TextThatHasLeftAWindow_DoesNotComeBackWhenAGapIsClosed) {
   for (const std::int64_t chunk : {1, 7, 64, 80}) {
-    StateSpec spec = small_spec(400, chunk);
+    KvSpec spec = small_spec(400, chunk);
     spec.layers.push_back({1, 32, 10});
     KvState state(spec);
     append(state, 74);
@@ -190,7 +190,7 @@ TEST(Transition, TextThatHasLeftAWindow_DoesNotComeBackWhenAGapIsClosed) {
 }
 
 TEST(Transition, AWindowThatMovesOnBehindAClosedGap_GivesItsRowsBack) {
-  StateSpec spec = small_spec(2000, 16);
+  KvSpec spec = small_spec(2000, 16);
   spec.layers = {{1, 32, std::nullopt}, {1, 32, 100}};
   KvState state(spec);
   append(state, 400);
@@ -246,7 +246,7 @@ TEST(Fork, ReadsZerosWhereAStateThatIsGoneHadWritten) {
 }
 
 TEST(Fork, GivesBackWhatWasDroppedWhileItWasShared_WhenItIsAlone) {
-  StateSpec spec = small_spec(10000);
+  KvSpec spec = small_spec(10000);
   KvState state(spec);
   append(state, 4000);
   {

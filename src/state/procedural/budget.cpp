@@ -18,7 +18,7 @@ std::int64_t region(std::int64_t rows, std::int64_t row_bytes) {
 
 }  // namespace
 
-ProceduralBytes most_bytes(const StateSpec& spec, Pos tokens) {
+ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   const ProceduralSpec& p = *spec.procedural;
   const Pos end = tokens == 0 ? kWithoutEnd : tokens;
   const std::int64_t exact = std::min<std::int64_t>(end, p.window + spec.slack + p.block);

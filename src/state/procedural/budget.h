@@ -17,6 +17,6 @@ inline constexpr std::int64_t kLeastFullRows = 8;
 
 // The most that a state of this spec (procedural) holds at any moment while it reads `tokens` tokens; 0: without
 // end.
-ProceduralBytes most_bytes(const StateSpec& spec, Pos tokens);
+ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens);
 
 }  // namespace kvtide
