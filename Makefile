@@ -10,17 +10,20 @@ SHELL := /bin/bash
 PYTHON ?= python3
 MODELS ?= build/models
 TEXT ?= build/text/ruth.txt
+OPENING ?= The tide comes in, and the fishermen
 LONG_TEXT ?= build/text/ezekiel.txt
+# Of more than 100,000 tokens, for the measurements below; any text file will do: make bench-rolling BOOK=war-and-peace.txt
+BOOK ?= build/text/prophets.txt
 # Seconds per fuzz target; the targets run side by side.
 FUZZ_SECONDS ?= 30
 
 SMOLLM2 := $(MODELS)/smollm2-135m-instruct-q4_1.gguf
 GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
-SANITIZED := base tensor formats hostile kernels text state
+SANITIZED := base tensor formats hostile kernels text state capi
 
-.PHONY: help install build demo test test-release test-python test-sanitized test-fuzz test-references check \
-  check-clang format clean
+.PHONY: help install build bench-state demo test test-release test-python test-sanitized test-fuzz test-references \
+  bench-peers bench-attention bench-rolling bench-strategy check check-clang format clean
 
 help:  ## show this list
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' Makefile | expand -t 26
@@ -40,6 +43,9 @@ demo:  ## let a real model read a real text and go on writing
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
 	@tools/fetch_text.sh ruth $(TEXT)
 	build/kvtide run -m $(SMOLLM2) -f $(TEXT) -c 4096 -n 96 --temp 0.7 --top-p 0.9 --repeat-penalty 1.1 --seed 2
+	@printf '\nSecond act: the memory is resized while the text is being written, in place (see "events").\n\n'
+	build/kvtide run -m $(SMOLLM2) -p "$(OPENING)" -n 96 --temp 0.7 --repeat-penalty 1.1 --seed 3 \
+	  --strategy prefill=512,compact=48,attend=48,expand=96,expand=192
 
 test: test-release test-python test-sanitized test-fuzz  ## every test: release, Python, sanitizers, fuzzing
 
@@ -80,11 +86,41 @@ test-references: build  ## compare with the Python references, on both real mode
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(SMOLLM2)
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(GEMMA3)
 
+bench-state: build  ## measure resizing, forking, saving and loading a KV state (4 GiB of memory, 3 GiB of disk)
+	@cmake --build build/cmake --target bench_state_resizing bench_state_snapshot bench_state_transition
+	@mkdir -p build/bench
+	@build/cmake/bench_state_resizing build/bench/resizing.json
+	@build/cmake/bench_state_transition 256 15 build/bench/transition.json
+	@build/cmake/bench_state_snapshot build/bench build/bench/snapshot.json
+
 bench-peers: build  ## measure kvtide and llama.cpp in turn, on both real models (compiles llama.cpp: minutes)
 	@tools/install.sh references demo
 	@tools/make_venv.sh build/venv-peers tools/requirements-peers.txt
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
 	build/venv-peers/bin/python tools/bench_peers.py --kvtide build/kvtide $(SMOLLM2) $(GEMMA3)
+
+bench-attention: build $(BOOK)  ## what attention sizes cost and save, on both real models (half an hour)
+	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
+	$(PYTHON) tools/measure_attention.py --kvtide build/kvtide -m $(SMOLLM2) -m $(GEMMA3) -f $(BOOK) --json build/attention.json \
+	  --markdown build/attention.md
+
+bench-rolling: build $(BOOK)  ## 100,000 tokens through a rolling memory: constant RSS, no drift; draws the curve (15 minutes)
+	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
+	@tools/make_venv.sh build/venv-plots tools/requirements-plots.txt
+	$(PYTHON) tools/measure_rolling.py --kvtide build/kvtide -m $(SMOLLM2) -m $(GEMMA3) -f $(BOOK) --json build/rolling.json \
+	  --markdown build/rolling.md
+	build/venv-plots/bin/python tools/plot_rolling.py build/rolling.json build/rolling.svg
+
+bench-strategy: build $(BOOK)  ## resizing on the way (prefill, compact, attend, expand) against none, on both real models
+	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
+	@cmake --build build/cmake --target bench_strategy
+	for model in $(SMOLLM2) $(GEMMA3); do \
+	  build/cmake/bench_strategy $$model $(BOOK) 200 250 512 256 128 512 5 ; \
+	  build/cmake/bench_strategy $$model $(BOOK) 4000 250 8192 4096 512 8192 3 ; \
+	done
+
+build/text/prophets.txt:
+	@tools/fetch_text.sh prophets $@
 
 check: check-clang  ## the rules of the house: floors, symbols, format, both compilers
 	@tools/install.sh build test check

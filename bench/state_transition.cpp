@@ -1,11 +1,10 @@
 // What growing and shrinking a dense KV array costs, as a share of what this machine can copy.
 //
-//   bench_state_transition [MiB of the source] [repetitions]
+//   bench_state_transition [MiB of the source] [repetitions] [JSON file]
 //
 // The limit is the best of two plain copies of the same bytes with all threads: memcpy, and streaming stores.
 // Runs are interleaved and medians quoted, because the speed of a shared machine drifts.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,24 +15,15 @@
 
 #include "base/buffer.h"
 #include "base/thread_pool.h"
+#include "bench/report.h"
 #include "kvtide/state_transition.h"
 #include "state/dense.h"
 
 namespace {
 
 using namespace kvtide;
-
-double seconds(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
+using kvtide::bench::median;
+using kvtide::bench::seconds;
 
 struct Line {
   std::string name;
@@ -108,10 +98,12 @@ int main(int argc, char** argv) {
     return static_cast<double>(line.bytes) / median(line.times) / 1e9;
   };
   const double limit = std::max(speed(lines[0]), speed(lines[1]));
-  std::printf("source %lld MiB, %d threads, median of %d\n", static_cast<long long>(size >> 20), threads,
-              repetitions);
-  for (const Line& line : lines)
-    std::printf("%-32s %8.3f ms %7.1f GB/s read+written %4.0f%% of the copy limit\n", line.name.c_str(),
-                1e3 * median(line.times), speed(line), 100 * speed(line) / limit);
-  return 0;
+  bench::Report report("dense arrays of " + std::to_string(size >> 20) + " MiB, " + std::to_string(threads) +
+                       " threads, median of " + std::to_string(repetitions));
+  for (const Line& line : lines) {
+    report.add(line.name, speed(line), "GB/s");
+    if (!line.name.starts_with("limit"))
+      report.at_least("  of the copy limit", 100 * speed(line) / limit, "%", 80);
+  }
+  return report.print(argc > 3 ? argv[3] : nullptr);
 }

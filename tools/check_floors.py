@@ -32,17 +32,22 @@ BELOW = {
     "model": {"state", "text", "formats", "kernels", "tensor", "base"},
     "engine": {"model", "state", "text", "formats", "kernels", "tensor", "base"},
     "eval": {"engine", "model", "state", "text", "formats", "kernels", "tensor", "base"},
+    "capi": {"engine", "model", "state", "text", "formats", "kernels", "tensor", "base"},
     "cli": {"eval", "engine", "model", "state", "text", "formats", "kernels", "tensor", "base"},
 }
 # Floors of public headers that no src/<floor>/<name>.cpp or .h gives away.
 PUBLIC_FLOORS = {
     "types.h": "base",
     "transition.h": "state",
+    "state.h": "state",
+    "named_state.h": "state",
     "tokenizer.h": "text",
     "chat.h": "text",
     "session.h": "engine",
+    "kvtide.h": "capi",
 }
-MOST_PUBLIC_HEADERS = 10
+MOST_PUBLIC_HEADERS = 13  # for C++; the one for C is an interface of its own
+C_HEADER = "kvtide.h"
 LONG, TOO_LONG = 300, 500  # lines
 
 THIRD_PARTY = re.compile(r"^(nlohmann|CLI|gtest|gmock|nanobind|pybind11)/")
@@ -217,17 +222,17 @@ class House:
                 self.problem(path, 0, f"{lines} lines; split it by concept (at most {TOO_LONG}, better {LONG})")
             elif lines > LONG:
                 self.report.notes.append(f"{self.name(path)}: {lines} lines, more than {LONG}")
-            if path.suffix == ".h" and not text.startswith(f"// {path.name}: "):
+            if path.suffix == ".h" and not text.startswith((f"// {path.name}: ", f"/* {path.name}: ")):
                 self.problem(path, 1, f'a header opens with what it is: "// {path.name}: ..."')
 
     def check_public_headers(self, compiler: str) -> None:
         public = [p for p in self.code if self.name(p).startswith("include/")]
-        if len(public) > MOST_PUBLIC_HEADERS:
+        if len([p for p in public if p.name != C_HEADER]) > MOST_PUBLIC_HEADERS:
             self.report.problems.append(f"include/kvtide: {len(public)} headers, at most {MOST_PUBLIC_HEADERS}")
         for path in public:
             for match in INCLUDE.finditer(path.read_text(encoding="utf-8")):
                 own, other = match.groups()
-                if (own and not own.startswith("kvtide/")) or (other and not re.fullmatch(r"[a-z_]+", other)):
+                if (own and not own.startswith("kvtide/")) or (other and not re.fullmatch(r"[a-z_]+" if path.name != C_HEADER else r"std(bool|def|int)\.h", other)):
                     self.problem(path, 0, f"includes {own or other}; a public header uses kvtide/ and the standard")
         for path in (p for p in self.code if p.suffix == ".h" and not re.search(r"\.avx", p.name)):
             result = subprocess.run(

@@ -5,6 +5,7 @@
 #                                       shortly before the end, so that a model has something to go on with.
 #   tools/fetch_text.sh ezekiel FILE    Ezekiel 1-24, 97 kB: what perplexities are compared on. Small models know Genesis
 #                                       by heart (perplexity 4.7), where rounding shows three times as much as in prose.
+#   tools/fetch_text.sh prophets FILE   Isaiah to Malachi, some 200,000 tokens: for what needs a text of great length.
 #
 # The words come from Debian's package bible-kjv (the text itself is in the public domain). Does nothing when FILE is
 # there; FILE appears only when it is complete.
@@ -14,8 +15,9 @@ cd "$(dirname "$0")/.."
 case "${1:-} $#" in
   "ruth 2") verses=ruth1:1-4:12 least=11000 most=13000 ;;
   "ezekiel 2") verses=eze1:1-24:27 least=85000 most=110000 ;;
+  "prophets 2") verses=isa1:1-mal4:6 least=800000 most=1100000 ;;
   *)
-    echo "usage: tools/fetch_text.sh ruth|ezekiel FILE" >&2
+    echo "usage: tools/fetch_text.sh ruth|ezekiel|prophets FILE" >&2
     exit 2
     ;;
 esac

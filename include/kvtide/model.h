@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -40,6 +41,10 @@ class Model {
 
   std::int64_t weights_bytes() const;     // weights in memory, packed or mapped
   std::int64_t vocabulary_bytes() const;  // tables of the tokenizer, estimated from its texts
+
+  // What a state of this model says it belongs to: hashes of the weights and the vocabulary. cache: folder
+  // that remembers them between runs; empty: none.
+  std::map<std::string, std::string> identity(const std::string& cache = "") const;
 
   const LoadedModel& internals() const { return *loaded_; }
 

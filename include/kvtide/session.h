@@ -17,22 +17,24 @@
 
 #include "kvtide/model.h"
 #include "kvtide/procedural.h"
+#include "kvtide/state.h"
 #include "kvtide/transition.h"
 #include "kvtide/types.h"
 
 namespace kvtide {
-
-enum class KvType { f16, f32, q8_0 };
 
 struct SessionOptions {
   // Change results.
   bool exact = false;  // f32 activations instead of 8-bit ones in quantised matrix products
   KvType key_type = KvType::f16;
   KvType value_type = KvType::f16;
-  std::int64_t context = 0;        // tokens the session can hold; 0: what the model was trained for
+  std::int64_t context = 0;             // tokens the session can hold; 0: what the model was trained for
   std::optional<Rolling> rolling = {};  // forget all but sinks and a window; nullopt: keep everything
-  std::optional<ProceduralOptions> procedural = {};  // keep the past as summaries and outliers; never fills up
-  std::optional<std::int64_t> attention_size = {};   // newest positions a query sees; nullopt: all that are held
+  std::optional<ProceduralOptions> procedural =
+      {};  // keep the past as summaries and outliers; never fills up
+  std::optional<std::int64_t> attention_size =
+      {};  // newest positions a query sees; nullopt: all that are held
+  std::optional<AutoAttention> auto_attention = {};  // instead of an attention size: one that adapts itself
   std::int64_t slack =
       0;  // newest tokens that truncate can always take back, also where a window has moved on
   // Change only speed or memory.
@@ -97,6 +99,16 @@ class Session {
   std::optional<ProceduralCounts> procedural_counts() const;
   // The most that it will hold, by what for.
   std::optional<ProceduralBytes> procedural_plan() const;
+  // What an attention size that adapts itself has done since it was set; empty for one that does not.
+  std::vector<AttentionChange> attention_changes() const;
+
+  // The memory itself: to look at, to fork and to plan with. It lives as long as the session does; change it
+  // through the session.
+  const State& state() const;
+  // Goes on from a copy of `state`, which shares its rows, instead of this session's memory. Throws
+  // Error(invalid_argument), and changes nothing, for one of another model (when it says which), of another
+  // shape, or that does not say which tokens it holds. cache: as for load.
+  void restore(const State& state, const std::string& cache = "");
 
   // A second session with the same memory, threads of its own and the same options. Rows are shared until one
   // writes.

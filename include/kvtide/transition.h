@@ -37,9 +37,23 @@ struct Drop {
   PosRange range;
   bool close_gap = false;
 };
+// An attention size that adapts itself: it begins at the smallest, doubles when attention is dispersed (much
+// of it falls on the far half of what is seen) and halves when it is not, at multiples of 256 positions only.
+struct AutoAttention {
+  std::int64_t smallest = 256;
+  std::int64_t largest = 0;  // 0, in SessionOptions: what the model was trained for
+  friend bool operator==(const AutoAttention&, const AutoAttention&) = default;
+};
+struct AttentionChange {
+  Pos position = 0;  // the first that sees `size`
+  std::int64_t before = 0, size = 0;
+  double far_share = 0.0;  // of the attention, on the far half of what was seen: what decided
+};
+
 // How many of the newest positions a query sees, its own included; nullopt: all that are held.
 struct SetAttention {
-  std::optional<std::int64_t> size;
+  std::optional<std::int64_t> size = std::nullopt;
+  std::optional<AutoAttention> automatic = std::nullopt;  // instead of a size
 };
 
 using Transition = std::variant<Expand, Compact, Truncate, Drop, SetAttention>;

@@ -10,6 +10,8 @@ namespace kvtide {
 using TokenId = std::int32_t;  // index into the vocabulary
 using Pos = std::int64_t;      // position of a token in its text, counted from 0
 
+enum class KvType { f16, f32, q8_0 };  // of keys and values as they are kept
+
 // Half-open range of positions [first, last).
 struct PosRange {
   Pos first = 0;

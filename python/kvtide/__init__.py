@@ -6,6 +6,8 @@
         for piece in session.generate("Once upon a time", max_tokens=64):
             print(piece, end="", flush=True)
 
+``session.state`` is the live KV memory; ``kvtide.State`` is one of its own, from a snapshot or empty.
+
 ``kvtide.state_transition`` grows and shrinks KV states in NumPy arrays and PyTorch tensors; it needs neither a model
 nor the native extension, which is why nothing is imported before it is asked for.
 """
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
     from kvtide.model import Model as Model
     from kvtide.session import MemoryUse as MemoryUse
     from kvtide.session import Session as Session
+    from kvtide.state import Layer as Layer
+    from kvtide.state import Policy as Policy
+    from kvtide.state import State as State
+    from kvtide.state import TransitionPlan as TransitionPlan
+    from kvtide.state import TransitionRecord as TransitionRecord
     from kvtide.tokenizer import Tokenizer as Tokenizer
 
 __version__ = "0.1.0"
@@ -34,11 +41,16 @@ _MODULES = ("errors", "state_transition")
 _HOMES = {
     "Error": "errors",
     "Generation": "generation",
+    "Layer": "state",
     "MemoryUse": "session",
     "Model": "model",
     "Piece": "generation",
+    "Policy": "state",
     "Session": "session",
+    "State": "state",
     "Tokenizer": "tokenizer",
+    "TransitionPlan": "state",
+    "TransitionRecord": "state",
 }
 
 __all__ = ["__version__", "install_as", *_MODULES, *_HOMES]

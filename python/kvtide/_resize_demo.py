@@ -1,4 +1,4 @@
-"""What ``python -m kvtide.state_transition`` prints."""
+"""What ``python -m kvtide.state_transition`` prints: a state that grows and shrinks, as arrays and in place."""
 
 from __future__ import annotations
 
@@ -30,9 +30,47 @@ def main() -> None:
     _line("compacted", compacted, compact_time)
     print()
     for name, array in (("expanded", expanded), ("compacted", compacted)):
-        prefix = state[:, :, :POSITIONS].tobytes() == array[:, :, :POSITIONS].tobytes()
-        tail = not np.any(array[:, :, POSITIONS:])
-        print(f"{name + ':':12}prefix equal: {_yes(prefix)}   tail zero: {_yes(tail)}")
+        _check(name, state, array)
+    if _arrays._native is None:
+        print("\nThe native extension is not built, so there is no live state to resize in place.")
+    else:
+        _live(state)
+
+
+def _live(array: np.ndarray) -> None:
+    """The same transitions of a live KV memory of that shape."""
+    from kvtide.state import State
+
+    rows, kv_heads, capacity, head_dim = array.shape
+    live = State(layers=rows // 2, kv_heads=kv_heads, head_dim=head_dim, capacity=capacity)
+    live.write("kv_cache", array, position=POSITIONS)
+    keys = live.keys(0)
+    address, times = keys.ctypes.data, {"expand": [], "compact": []}
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        live.expand(LARGER)
+        times["expand"].append(time.perf_counter() - start)
+        expanded = live.read("kv_cache")
+        start = time.perf_counter()
+        live.compact(capacity)
+        times["compact"].append(time.perf_counter() - start)
+    compacted = live.read("kv_cache")
+    print("\nThe same transitions of a live state: in place, nothing is copied\n")
+    _line("before", array, None)
+    _line("expanded", expanded, statistics.median(times["expand"]))
+    _line("compacted", compacted, statistics.median(times["compact"]))
+    print()
+    for name, now in (("expanded", expanded), ("compacted", compacted)):
+        _check(name, array, now)
+    moved = live.keys(0).ctypes.data != address
+    print(f"rows stayed where they are: {_yes(not moved)}")
+    print(live)
+
+
+def _check(name: str, before: np.ndarray, now: np.ndarray) -> None:
+    prefix = before[:, :, :POSITIONS].tobytes() == now[:, :, :POSITIONS].tobytes()
+    tail = not np.any(now[:, :, POSITIONS:])
+    print(f"{name + ':':12}prefix equal: {_yes(prefix)}   tail zero: {_yes(tail)}")
 
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -45,7 +83,7 @@ def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def _line(name: str, array: np.ndarray, seconds: float | None) -> None:
-    took = "" if seconds is None else f"{seconds * 1e6:8.0f} us"
+    took = "" if seconds is None else f"{seconds * 1e6:10.1f} us"
     print(f"{name + ':':12}{str(list(array.shape)):20}{array.nbytes / 2**20:6.2f} MB{took}")
 
 

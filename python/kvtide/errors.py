@@ -86,6 +86,12 @@ class BusyError(Error, RuntimeError):
     code = "busy"
 
 
+class ViewedError(Error, BufferError):
+    """Rows of a state would go while an array still shows them."""
+
+    code = "viewed"
+
+
 BY_CODE: dict[str, type[Error]] = {
     error.code: error
     for error in (
@@ -101,5 +107,6 @@ BY_CODE: dict[str, type[Error]] = {
         CancelledError,
         ClosedError,
         BusyError,
+        ViewedError,
     )
 }

@@ -100,7 +100,7 @@ class Generation(Iterator[Piece]):
         if self._tokenizer.ends_text(token) or token in self._limits.stop_tokens:
             return self._end("end_of_text")
         log_probability = self._native.log_probability(token)
-        full = self._native.position == self._native.context
+        full = self._native.room == 0
         if not full:
             self._native.advance(token)
             self._changes = self._native.changes

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from types import TracebackType
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
 from kvtide import _native
-from kvtide._arguments import callback, size_text, string, token_ids, utf8, whole
+from kvtide._arguments import callback, file_path, size_text, string, token_ids, utf8, whole
 from kvtide.errors import InvalidArgumentError
 from kvtide.generation import Completion, Generation, sampler_options, stop_options
 from kvtide.model import Model
+from kvtide.state import State, TransitionPlan, TransitionRecord, rolling_of
 
 Progress = Callable[[int, int], Any]
 
@@ -43,9 +45,15 @@ class Session:
         threads: int | None = None,
         prefill_chunk: int = 512,
         kernels: str | None = None,
+        rolling: tuple[int, int] | None = None,
+        attention_size: int | None = None,
+        slack: int = 0,
     ) -> None:
         """What changes results: ``context``, the tokens that fit (None: what the model was trained for); ``exact``, f32
-        activations in every matrix product; ``key_type`` and ``value_type`` of the KV memory, "f16", "f32" or "q8_0".
+        activations in every matrix product; ``key_type`` and ``value_type`` of the KV memory, "f16", "f32" or "q8_0";
+        ``rolling=(sinks, window)``, to forget all but the first and the newest tokens and never fill up;
+        ``attention_size``, newest positions that a query sees (None: all that are held). ``slack``: newest tokens that
+        can be taken back also where a window has moved on.
 
         What changes speed only: ``threads`` (None: as many as the machine has), ``prefill_chunk`` in tokens, and
         ``kernels``, "avx512", "avx2" or "scalar" (None: the best that the processor has).
@@ -62,8 +70,17 @@ class Session:
             threads=0 if threads is None else whole(threads, "threads", 1, 256),
             prefill_chunk=whole(prefill_chunk, "prefill_chunk", 1),
             kernels="" if kernels is None else string(kernels, "kernels"),
+            rolling=rolling_of(rolling),
+            attention_size=None if attention_size is None else whole(attention_size, "attention_size", 1),
+            slack=whole(slack, "slack"),
         )
         self._name = model.name
+
+    @classmethod
+    def _wrap(cls, native: Any, model: Model, name: str) -> Session:
+        self = cls.__new__(cls)
+        self._native, self._model, self._name = native, model, name
+        return self
 
     def read(self, text: Any, *, special: bool = True, progress: Progress | None = None) -> int:
         """Appends a text, or token ids (a list or an integer array), and gives the number of tokens.
@@ -161,7 +178,8 @@ class Session:
         """Logits after the last token, float32 ``[vocabulary]``: a copy, which stays as it is."""
         logits = self._native.logits()
         if logits.size == 0:
-            raise InvalidArgumentError("nothing was read yet, so there are no logits")
+            why = "nothing was read yet" if self.position == 0 else "positions were taken back or replaced"
+            raise InvalidArgumentError(f"{why}, so there are no logits; read a token to have some")
         return logits
 
     def log_probabilities(self) -> np.ndarray:
@@ -169,6 +187,51 @@ class Session:
         logits = self.logits.astype(np.float64)
         logits -= logits.max()
         return logits - np.log(np.exp(logits).sum())
+
+    @property
+    def state(self) -> State:
+        """The KV memory, live: look at it, resize it, fork it (see ``kvtide.State``)."""
+        self._check_open()
+        return State._wrap(_native.State.of(self._native))
+
+    @property
+    def attention_size(self) -> int | None:
+        """Newest positions that a query sees; None: all. ``session.state.set_attention_size`` changes it."""
+        self._check_open()
+        return self._native.attention_size
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """Ids of the tokens held, int32: a copy."""
+        return self._native.tokens()
+
+    def plan(self, name: str, *args: Any, **kwargs: Any) -> TransitionPlan:
+        """What a transition of the memory would do, or why it cannot: ``session.plan("compact", 256)``."""
+        return self.state.plan(name, *args, **kwargs)
+
+    def apply(self, name: str, *args: Any, **kwargs: Any) -> TransitionRecord:
+        """Changes the memory: ``session.apply("expand", 4096)`` is ``session.state.expand(4096)``."""
+        return self.state.apply(name, *args, **kwargs)
+
+    def fork(self) -> Session:
+        """A second session with the same text, options and logits; the rows are shared until one of the two writes."""
+        return Session._wrap(self._native.fork(), self._model, self._name)
+
+    def save(self, path: str | os.PathLike[str], *, cache: str | os.PathLike[str] | None = None) -> None:
+        """Writes the memory as a snapshot, atomically, without holding the GIL. ``cache``: a folder that remembers the
+        model's hash between runs."""
+        self._native.save(file_path(path), b"" if cache is None else file_path(cache))
+
+    def load(self, path: str | os.PathLike[str], *, cache: str | os.PathLike[str] | None = None) -> None:
+        """Goes on from a snapshot, with the same bits as the session that saved it. One of another model, and a
+        damaged one, is refused and changes nothing."""
+        self._native.load(file_path(path), b"" if cache is None else file_path(cache))
+
+    def restore(self, state: State) -> None:
+        """Goes on from a copy of the state, which shares its rows, instead of this session's memory."""
+        if not isinstance(state, State):
+            raise TypeError(f"state must be a kvtide.State, not {type(state).__name__}")
+        self._native.restore(state._native)
 
     def clear(self) -> None:
         """Forgets the text and gives its memory back."""
@@ -209,7 +272,9 @@ class Session:
     def options(self) -> dict[str, Any]:
         """What the session was made with, defaults filled in."""
         self._check_open()
-        names = ("context", "exact", "key_type", "value_type", "threads", "prefill_chunk")
+        names = (
+            "context", "exact", "key_type", "value_type", "threads", "prefill_chunk", "rolling", "attention_size", "slack",
+        )  # fmt: skip
         return {name: getattr(self._native, name) for name in names}
 
     @property
@@ -236,6 +301,10 @@ class Session:
 
     def __len__(self) -> int:
         return self.position
+
+    def __iter__(self) -> Iterator[int]:
+        """Ids of the tokens held, oldest first."""
+        return iter(self.tokens.tolist())
 
     def __bool__(self) -> bool:
         return True  # an empty session is a session

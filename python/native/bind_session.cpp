@@ -1,3 +1,4 @@
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -5,25 +6,15 @@
 
 #include <tuple>
 
+#include "kinds.h"
 #include "kvtide/error.h"
 #include "session.h"
+#include "state.h"
 
 namespace nb = nanobind;
 
 namespace kvtide::python {
 namespace {
-
-KvType kv_type(const char* what, const std::string& name) {
-  if (name == "f16") return KvType::f16;
-  if (name == "f32") return KvType::f32;
-  if (name == "q8_0") return KvType::q8_0;
-  throw Error(ErrorCode::invalid_argument,
-              std::string(what) + " must be 'f16', 'f32' or 'q8_0', not '" + name + "'");
-}
-
-const char* kv_type_name(KvType type) {
-  return type == KvType::f16 ? "f16" : type == KvType::f32 ? "f32" : "q8_0";
-}
 
 void make_sampler(Sampler* self, float temperature, int top_k, float top_p, float min_p, float repeat_penalty,
                   int repeat_last, std::uint64_t seed) {
@@ -47,7 +38,9 @@ void bind_session(nb::module_& module) {
           "__init__",
           [](PySession* self, const PyModel& model, std::int64_t context, bool exact,
              const std::string& key_type, const std::string& value_type, int threads,
-             std::int64_t prefill_chunk, const std::string& kernels) {
+             std::int64_t prefill_chunk, const std::string& kernels,
+             const std::optional<std::pair<std::int64_t, std::int64_t>>& rolling,
+             std::optional<std::int64_t> attention_size, std::int64_t slack) {
             SessionOptions options;
             options.exact = exact;
             options.key_type = kv_type("key_type", key_type);
@@ -56,10 +49,14 @@ void bind_session(nb::module_& module) {
             options.threads = threads;
             options.prefill_chunk = prefill_chunk;
             options.kernels = kernels;
+            if (rolling) options.rolling = Rolling{rolling->first, rolling->second};
+            options.attention_size = attention_size;
+            options.slack = slack;
             new (self) PySession(model, options);
           },
           nb::arg("model"), nb::arg("context"), nb::arg("exact"), nb::arg("key_type"), nb::arg("value_type"),
-          nb::arg("threads"), nb::arg("prefill_chunk"), nb::arg("kernels"))
+          nb::arg("threads"), nb::arg("prefill_chunk"), nb::arg("kernels"), nb::arg("rolling").none(),
+          nb::arg("attention_size").none(), nb::arg("slack"))
       .def("read", &PySession::read, nb::arg("ids").noconvert(), nb::arg("progress").none())
       .def("read_logits", &PySession::read_logits, nb::arg("ids").noconvert(), nb::arg("rows").noconvert(),
            nb::arg("progress").none())
@@ -91,6 +88,23 @@ void bind_session(nb::module_& module) {
           },
           nb::arg("max_tokens"), nb::arg("stop"), nb::arg("stop_tokens"), nb::arg("sampler"),
           nb::arg("history"), nb::arg("on_text").none())
+      .def("fork", &PySession::fork, nb::rv_policy::take_ownership)
+      .def(
+          "save",
+          [](PySession& self, const nb::bytes& path, const nb::bytes& cache) {
+            self.save({static_cast<const char*>(path.data()), path.size()},
+                      {static_cast<const char*>(cache.data()), cache.size()});
+          },
+          nb::arg("path"), nb::arg("cache"))
+      .def(
+          "load",
+          [](PySession& self, const nb::bytes& path, const nb::bytes& cache) {
+            self.load({static_cast<const char*>(path.data()), path.size()},
+                      {static_cast<const char*>(cache.data()), cache.size()});
+          },
+          nb::arg("path"), nb::arg("cache"))
+      .def("restore", &PySession::restore, nb::arg("state"))
+      .def("tokens", &PySession::tokens, nb::sig("def tokens(self) -> numpy.typing.NDArray[numpy.int32]"))
       .def("clear", &PySession::clear)
       .def("close", &PySession::close)
       .def("cancel", &PySession::cancel)
@@ -99,6 +113,16 @@ void bind_session(nb::module_& module) {
       .def_prop_ro("cancels", &PySession::cancels)
       .def_prop_ro("changes", &PySession::changes)
       .def_prop_ro("position", &PySession::position)
+      .def_prop_ro("room", [](const PySession& self) { return self.numbers().room; })
+      .def_prop_ro("rows", [](const PySession& self) { return self.numbers().rows; })
+      .def_prop_ro("attention_size", [](const PySession& self) { return self.numbers().attention_size; })
+      .def_prop_ro("slack", [](const PySession& self) { return self.options().slack; })
+      .def_prop_ro("rolling",
+                   [](const PySession& self) {
+                     std::optional<std::pair<std::int64_t, std::int64_t>> rolling;
+                     if (const auto& r = self.options().rolling) rolling.emplace(r->sinks, r->window);
+                     return rolling;
+                   })
       .def_prop_ro("memory",
                    [](const PySession& self) {
                      const MemoryUse& use = self.memory();

@@ -1,7 +1,5 @@
 #include "session.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -12,6 +10,7 @@
 #include "kvtide/error.h"
 #include "misuse.h"
 #include "running.h"
+#include "state.h"
 
 namespace nb = nanobind;
 
@@ -27,52 +26,71 @@ double log_probability_of(std::span<const float> logits, TokenId token) {
 
 }  // namespace
 
+StateNumbers numbers_of(const State& state) {
+  StateNumbers n;
+  n.position = state.position();
+  n.rows = state.rows();
+  n.capacity = state.capacity();
+  n.room = n.capacity - n.rows;
+  n.held_bytes = state.held_bytes();
+  n.shared_bytes = state.shared_bytes();
+  n.capacity_bytes = state.capacity_bytes();
+  n.attention_size = state.attention_size();
+  return n;
+}
+
 // One call: from the checks until the session is free for the next.
 class PySession::Use {
  public:
-  explicit Use(PySession& session) : session_(session) {
-    session.check_open();
-    if (::getpid() != session.process_)
-      throw Misuse(
-          "busy",
-          "this session belongs to the process that made it; after a fork, make a new one from the model");
-    if (session.busy_)
-      throw Misuse("busy",
-                   "this session is in the middle of another call; a session serves one caller at a time");
-    session.busy_ = true;
-  }
-  ~Use() { session_.busy_ = false; }
-  Use(const Use&) = delete;
-  Use& operator=(const Use&) = delete;
+  explicit Use(PySession& session) : turn_((session.check_open(), session.turns_)) {}
 
  private:
-  const Running running_;
-  PySession& session_;
+  const Turn turn_;
 };
 
-PySession::PySession(const PyModel& model, const SessionOptions& options)
-    : model_(model.open()), process_(::getpid()) {
+PySession::PySession(const PyModel& model, const SessionOptions& options) : model_(model.open()) {
   {
     const Running running;
     const nb::gil_scoped_release others_run;
     session_ = std::make_unique<Session>(*model_, options);
   }
-  options_ = session_->options();
-  note_position();
+  note_memory();
+}
+
+PySession::PySession(std::shared_ptr<const Model> model, Session session)
+    : model_(std::move(model)), session_(std::make_unique<Session>(std::move(session))) {
+  note_memory();
 }
 
 PySession::~PySession() {
   // The threads of a session do not exist in a forked child: waiting for them would never end.
-  if (::getpid() != process_) static_cast<void>(session_.release());
+  if (!turns_.in_own_process()) static_cast<void>(session_.release());
 }
 
 void PySession::check_open() const {
   if (!session_) throw Misuse("closed", "this session was closed");
 }
 
+void PySession::check_logits() const {
+  if (!session_->logits().empty()) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      session_->position() == 0
+          ? "nothing was read yet, so there is nothing to continue"
+          : "the newest positions were taken back or replaced, and their logits with them: read a token "
+            "before going on");
+}
+
 void PySession::note_position() {
-  position_ = session_->position();
+  options_ = session_->options();
+  numbers_ = numbers_of(session_->state());
+  numbers_.room = session_->room();
   memory_ = session_->memory();
+}
+
+void PySession::note_memory() {
+  shape_ = session_->state().shape();
+  note_position();
 }
 
 void PySession::read_with(const Ids& ids, ReadOptions options, const nb::object& progress) {
@@ -102,7 +120,7 @@ void PySession::read_logits(const Ids& ids, const FloatRows& rows, const nb::obj
   check_open();
   float* out = rows.data();
   ReadOptions options;
-  options.logits_from = position_;
+  options.logits_from = numbers_.position;
   options.on_logits = [&](Pos, std::span<const float> row) {
     std::memcpy(out, row.data(), row.size_bytes());
     out += row.size();
@@ -129,7 +147,7 @@ void PySession::score(const Ids& ids, const Doubles& log_probabilities, const nb
     if (!before.empty()) out[0] = log_probability_of(before, tokens[0]);
   }
   ReadOptions options;
-  const Pos start = position_;
+  const Pos start = numbers_.position;
   options.logits_from = start;
   options.on_logits = [&](Pos position, std::span<const float> row) {
     const auto next = static_cast<std::size_t>(position - start + 1);
@@ -163,8 +181,7 @@ TokenId PySession::pick(Sampler& sampler, const std::vector<TokenId>& recent) {
       throw Error(ErrorCode::invalid_argument, "the history holds token id " + std::to_string(token) +
                                                    ", which is outside the vocabulary of " +
                                                    std::to_string(model_->vocabulary()));
-  if (session_->logits().empty())
-    throw Error(ErrorCode::invalid_argument, "nothing was read yet, so there is nothing to continue");
+  check_logits();
   const nb::gil_scoped_release others_run;
   return sampler.pick(session_->logits(), recent);
 }
@@ -180,8 +197,7 @@ double PySession::log_probability(TokenId token) {
 
 Generated PySession::generate(GenerateOptions options, const nb::object& on_text) {
   const Use use(*this);
-  if (session_->logits().empty())
-    throw Error(ErrorCode::invalid_argument, "nothing was read yet, so there is nothing to continue");
+  check_logits();
   const std::int64_t cancels_before = cancels_;
   // Called once for every token, with or without text: on_text alone would leave Ctrl-C waiting.
   options.on_logits = [&](std::span<const float>) {
@@ -208,8 +224,70 @@ Generated PySession::generate(GenerateOptions options, const nb::object& on_text
   return kvtide::generate(*session_, options);
 }
 
+TransitionRecord PySession::apply(const Transition& transition) {
+  const Use use(*this);
+  const TransitionPlan plan = session_->plan(transition);
+  if (plan) views_->check_free(transition);  // what cannot be done at all is said first
+  const TransitionRecord record = session_->apply(transition);
+  if (std::holds_alternative<Truncate>(transition)) ++changes_;
+  note_position();
+  return record;
+}
+
+PySession* PySession::fork() {
+  const Use use(*this);
+  std::optional<Session> forked;
+  {
+    const nb::gil_scoped_release others_run;
+    forked.emplace(session_->fork());
+  }
+  note_position();  // rows are shared now
+  return new PySession(model_, std::move(*forked));
+}
+
+void PySession::save(const std::string& path, const std::string& cache) {
+  const Use use(*this);
+  const nb::gil_scoped_release others_run;
+  session_->save(path, cache);
+}
+
+void PySession::load(const std::string& path, const std::string& cache) {
+  const Use use(*this);
+  views_->check_none("load another memory");
+  {
+    const nb::gil_scoped_release others_run;
+    session_->load(path, cache);
+  }
+  ++changes_;
+  note_memory();
+}
+
+void PySession::restore(PyState& state) {
+  if (state.session_ == this) return;  // it is what it is
+  const State& theirs = state.look();
+  if (state.model() && state.model() != model_)
+    throw Error(ErrorCode::invalid_argument, "the state belongs to another model than the session");
+  const Use use(*this);
+  const Turn turn(state.turns());
+  views_->check_none("restore another memory");
+  {
+    const nb::gil_scoped_release others_run;
+    session_->restore(theirs);
+  }
+  ++changes_;
+  note_memory();
+}
+
+nb::object PySession::tokens() {
+  const Use use(*this);
+  auto* copy = new std::vector<TokenId>(session_->tokens());
+  const nb::capsule owner(copy, [](void* p) noexcept { delete static_cast<std::vector<TokenId>*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, TokenId, nb::ndim<1>>(copy->data(), {copy->size()}, owner));
+}
+
 void PySession::clear() {
   const Use use(*this);
+  views_->check_none("clear");
   session_->clear();
   ++changes_;
   note_position();
@@ -219,7 +297,7 @@ void PySession::close() {
   if (!session_) return;
   const Use use(*this);
   session_.reset();
-  position_ = 0;
+  numbers_ = {};
   memory_ = {};
 }
 

@@ -6,17 +6,19 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
-#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kvtide/generate.h"
 #include "kvtide/session.h"
 #include "model.h"
+#include "turn.h"
+#include "views.h"
 
 namespace kvtide::python {
 
@@ -24,9 +26,20 @@ using Ids = nanobind::ndarray<const TokenId, nanobind::ndim<1>, nanobind::c_cont
 using FloatRows = nanobind::ndarray<float, nanobind::ndim<2>, nanobind::c_contig, nanobind::device::cpu>;
 using Doubles = nanobind::ndarray<double, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
 
+class PyState;
+
+// What everyone may know of a memory at any time.
+struct StateNumbers {
+  Pos position = 0;
+  std::int64_t rows = 0, capacity = 0, room = 0, held_bytes = 0, shared_bytes = 0, capacity_bytes = 0;
+  std::optional<std::int64_t> attention_size;
+};
+StateNumbers numbers_of(const State& state);
+
 class PySession {
  public:
   PySession(const PyModel& model, const SessionOptions& options);
+  PySession(std::shared_ptr<const Model> model, Session session);
   ~PySession();
   PySession(const PySession&) = delete;
   PySession& operator=(const PySession&) = delete;
@@ -47,33 +60,52 @@ class PySession {
   double log_probability(TokenId token);
   Generated generate(GenerateOptions options, const nanobind::object& on_text);
 
+  // The memory: what changes it, and what carries it.
+  TransitionRecord apply(const Transition& transition);
+  PySession* fork();
+  void save(const std::string& path, const std::string& cache);
+  void load(const std::string& path, const std::string& cache);
+  void restore(PyState& state);
+  nanobind::object tokens();  // a copy, int32
+
   void clear();
   void close();
   void cancel() { ++cancels_; }
 
   bool closed() const { return session_ == nullptr; }
-  bool busy() const { return busy_; }
+  bool busy() const { return turns_.busy(); }
   std::int64_t cancels() const { return cancels_; }
   std::int64_t changes() const { return changes_; }  // counts what moved the position
-  Pos position() const { return position_; }
+  Pos position() const { return numbers_.position; }
+  const StateNumbers& numbers() const { return numbers_; }
+  const StateShape& shape() const { return shape_; }  // its capacity may be an older one
   const MemoryUse& memory() const { return memory_; }
   const SessionOptions& options() const { return options_; }
+
+  // For PyState.
+  void check_open() const;
+  const State& state() const { return session_->state(); }
+  const std::shared_ptr<const Model>& model() const { return model_; }
+  const std::shared_ptr<Views>& views() const { return views_; }
+  Turns& turns() { return turns_; }
+  void note_position();
 
  private:
   class Use;
   void read_with(const Ids& ids, ReadOptions options, const nanobind::object& progress);
-  void note_position();
-  void check_open() const;
+  void note_memory();  // when it is another one
+  void check_logits() const;
 
   std::shared_ptr<const Model> model_;  // outlives the session
   std::unique_ptr<Session> session_;
-  const pid_t process_;
   SessionOptions options_;  // with the defaults filled in
-  Pos position_ = 0;
+  StateNumbers numbers_;
+  StateShape shape_;
   MemoryUse memory_;
   std::int64_t changes_ = 0;
   std::atomic<std::int64_t> cancels_{0};
-  bool busy_ = false;
+  Turns turns_{"session"};
+  std::shared_ptr<Views> views_ = std::make_shared<Views>();
 };
 
 void bind_session(nanobind::module_& module);

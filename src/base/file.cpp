@@ -95,11 +95,18 @@ std::int64_t PosixFiles::size(int fd) {
   return -1;
 }
 
+void save_file_in_parts(FileSystem& files, const std::string& path,
+                        FunctionRef<void(const FileSink&)> contents) {
+  Temporary temporary(files, path);
+  contents([&](std::span<const std::byte> bytes) { temporary.write(bytes); });
+  temporary.put_in_place();
+}
+
 void save_file(FileSystem& files, const std::string& path,
                std::span<const std::span<const std::byte>> pieces) {
-  Temporary temporary(files, path);
-  for (const auto piece : pieces) temporary.write(piece);
-  temporary.put_in_place();
+  save_file_in_parts(files, path, [&](const FileSink& write) {
+    for (const auto piece : pieces) write(piece);
+  });
 }
 
 FileReader::FileReader(FileSystem& files, const std::string& path) : files_(files), path_(path) {

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/function_ref.h"
+
 namespace kvtide {
 
 class FileSystem {
@@ -43,6 +45,12 @@ class PosixFiles final : public FileSystem {
 // is then untouched and nothing is left beside it.
 void save_file(FileSystem& files, const std::string& path,
                std::span<const std::span<const std::byte>> pieces);
+
+// The same for contents that are made while they are written: `contents` hands them to the sink part by part.
+// What it throws leaves the old file untouched.
+using FileSink = FunctionRef<void(std::span<const std::byte>)>;
+void save_file_in_parts(FileSystem& files, const std::string& path,
+                        FunctionRef<void(const FileSink&)> contents);
 
 // A file opened for reading, closed with the object. Reads continue where the last one stopped.
 class FileReader {

@@ -140,6 +140,8 @@ void check(const Arguments& a) {
     refuse(cat(a.system ? "--system" : "--chat-template", ": has a meaning only together with --chat"));
   if (a.command == Command::bench && a.bench_prompt == 0 && a.bench_tokens == 0)
     refuse("-p 0 and -n 0: nothing is left to measure");
+  if (a.command == Command::ppl && !a.out.empty() && !a.stream)
+    refuse("--out: has a meaning only with --stream");
   if (a.stream && a.chunks > 0)
     refuse("--chunks: --stream reads the text in one pass; use -c to read less of it");
   for (const std::string& stop : a.stop)

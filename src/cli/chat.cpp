@@ -90,7 +90,6 @@ class Conversation {
 
  private:
   void forget_memory() {
-    open_.session.clear();
     memory_.forget();
     read_ = 0;
     history_.clear();

@@ -24,10 +24,11 @@ bool read_number(std::string_view text, T low, T high, T& value) {
 
 }  // namespace
 
-std::int64_t whole(const Given& given, std::string_view what, std::int64_t low, std::int64_t high) {
+std::int64_t whole(const Given& given, std::string_view what, std::int64_t low, std::int64_t high,
+                   std::string_view others) {
   std::int64_t value = 0;
   if (!read_number(given.value, low, high, value))
-    refuse(given, what, cat("a whole number from ", low, " to ", high));
+    refuse(given, what, cat("a whole number from ", low, " to ", high, others));
   return value;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "cli/flags.h"
@@ -9,7 +10,9 @@
 namespace kvtide {
 
 // Throw Error(invalid_argument): "-t: the number of threads must be a whole number from 1 to 256, not '0'".
-std::int64_t whole(const Given& given, std::string_view what, std::int64_t low, std::int64_t high);
+// others: what would be right beside a number, as it is to stand behind the range.
+std::int64_t whole(const Given& given, std::string_view what, std::int64_t low, std::int64_t high,
+                   std::string_view others = "");
 float real(const Given& given, std::string_view what, float low, float high);
 std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, std::int64_t low,
                                      std::int64_t high);

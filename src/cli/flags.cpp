@@ -13,7 +13,8 @@ using G = Given;
 
 constexpr unsigned kRun = in(Command::run), kChat = in(Command::chat), kPpl = in(Command::ppl),
                    kBench = in(Command::bench), kInspect = in(Command::inspect), kState = in(Command::state),
-                   kTokenize = in(Command::tokenize), kHeads = in(Command::heads), kLogits = in(Command::logits);
+                   kTokenize = in(Command::tokenize), kHeads = in(Command::heads),
+                   kLogits = in(Command::logits);
 constexpr unsigned kAnswers = kRun | kChat;
 constexpr unsigned kComputes = kAnswers | kPpl | kBench | kLogits;
 constexpr unsigned kEncodes = kRun | kTokenize | kLogits;
@@ -96,6 +97,8 @@ constexpr Flag kFlags[] = {
      }},
     {"", "--all", "", "logits of every position [last only]", kLogits,
      [](A& a, const G&) { a.all_positions = true; }},
+    {"-o", "--out", "FILE", "with --stream: the likeliest token behind each one, an id a line", kPpl,
+     [](A& a, const G& g) { a.out = g.value; }},
     {"-o", "--out", "FILE", "the file to write [state: the snapshot itself]", kLogits | kState | kHeads,
      [](A& a, const G& g) { a.out = g.value; }},
     {"", "--json", "", "print JSON", kPpl | kBench | kInspect | kTokenize | kState,
@@ -104,8 +107,7 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { a.report = g.value; }},
     {"", "--logits-hash", "", "print a hash of all logits used, to compare runs bit for bit", kRun,
      [](A& a, const G&) { a.logits_hash = true; }},
-    {"-t", "--threads", "N", "changes speed only [as many as the machine has]",
-     kComputes | kHeads,
+    {"-t", "--threads", "N", "changes speed only [as many as the machine has]", kComputes | kHeads,
      [](A& a, const G& g) {
        a.session.threads = a.loading.threads = static_cast<int>(whole(g, "the number of threads", 1, 256));
      }},

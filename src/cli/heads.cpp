@@ -19,10 +19,11 @@ int heads_command(const Arguments& arguments) {
   const Model model(arguments.model, arguments.loading);
   const auto start = std::chrono::steady_clock::now();
   Progress progress("measuring heads");
-  const HeadTable table = measure_heads(model, {.threads = arguments.session.threads, .progress = [&](double share) {
-                                                  progress.update(share);
-                                                  return !interrupted();
-                                                }});
+  const HeadTable table =
+      measure_heads(model, {.threads = arguments.session.threads, .progress = [&](double share) {
+                              progress.update(share);
+                              return !interrupted();
+                            }});
   if (arguments.out.empty())
     write_result(heads_text(table));
   else

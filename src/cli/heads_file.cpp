@@ -24,8 +24,8 @@ std::string heads_text(const HeadTable& table) {
   for (std::size_t i = 0; i < table.needs.size(); ++i) {
     const HeadNeed& need = table.needs[i];
     const auto heads = static_cast<std::size_t>(table.kv_heads);
-    text += cat(i / heads, "\t", i % heads, "\t", number_text(need.induction, 4), "\t", number_text(need.share, 3), "\t",
-                number_text(need.output_norm, 6), "\n");
+    text += cat(i / heads, "\t", i % heads, "\t", number_text(need.induction, 4), "\t",
+                number_text(need.share, 3), "\t", number_text(need.output_norm, 6), "\n");
   }
   return text;
 }
@@ -48,7 +48,8 @@ HeadTable parse_heads(std::string_view text, const std::string& name) {
       const std::size_t tab = std::min(line.find('\t'), line.size());
       const std::string_view field = line.substr(0, tab);
       const auto [stop, error] = std::from_chars(field.data(), field.data() + field.size(), fields[f]);
-      if (error != std::errc() || stop != field.data() + field.size() || !(fields[f] >= 0.0) || fields[f] > 1e9)
+      if (error != std::errc() || stop != field.data() + field.size() || !(fields[f] >= 0.0) ||
+          fields[f] > 1e9)
         refuse("must hold five numbers of at least 0, separated by tabs");
       line.remove_prefix(std::min(line.size(), tab + 1));
     }
@@ -56,7 +57,8 @@ HeadTable parse_heads(std::string_view text, const std::string& name) {
     if (fields[0] == 0.0) table.kv_heads = static_cast<int>(fields[1]) + 1;
     const auto expected = static_cast<double>(table.needs.size());
     if (table.kv_heads == 0 || fields[0] * table.kv_heads + fields[1] != expected) refuse("is out of order");
-    table.needs.push_back({static_cast<float>(fields[2]), static_cast<float>(fields[3]), static_cast<float>(fields[4])});
+    table.needs.push_back(
+        {static_cast<float>(fields[2]), static_cast<float>(fields[3]), static_cast<float>(fields[4])});
   }
   if (table.needs.empty()) refuse("there are no heads");
   return table;
@@ -65,7 +67,8 @@ HeadTable parse_heads(std::string_view text, const std::string& name) {
 HeadTable read_heads(const std::string& path) {
   const MappedFile file(path, MappedFile::Mode::copy);
   const auto bytes = file.bytes();
-  if (bytes.size() > (std::size_t{16} << 20)) throw Error(ErrorCode::bad_format, cat(path, ": too large for a head table"));
+  if (bytes.size() > (std::size_t{16} << 20))
+    throw Error(ErrorCode::bad_format, cat(path, ": too large for a head table"));
   return parse_heads({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
 }
 

@@ -1,5 +1,6 @@
 #include "cli/live_memory.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/text.h"
@@ -54,8 +55,13 @@ void LiveMemory::load() {
 
 void LiveMemory::load(const std::string& path) {
   const Stopwatch watch;
+  note_attention();
+  const auto wanted = arguments_.session.auto_attention ? session_.options().auto_attention : std::nullopt;
   session_.load(path, cache_folder(arguments_));
   if (arguments_.session.attention_size) session_.apply(SetAttention{arguments_.session.attention_size});
+  // One that adapts itself already goes on with what it has measured.
+  if (wanted && session_.options().auto_attention != wanted) session_.apply(SetAttention{{}, wanted});
+  attention_noted_ = session_.attention_changes().size();
   loaded_ = session_.position();
   forgotten_before_ = session_.position() - session_.rows();
   saved_at_ = session_.position();
@@ -98,7 +104,15 @@ void LiveMemory::transition(const Transition& change) {
   events_.push_back(std::move(event));
 }
 
+void LiveMemory::note_attention() {
+  const auto changes = session_.attention_changes();
+  attention_noted_ = std::min(attention_noted_, changes.size());  // some may have been taken back
+  for (; attention_noted_ < changes.size(); ++attention_noted_)
+    events_.push_back(event_of(changes[attention_noted_]));
+}
+
 bool LiveMemory::make_room() {
+  note_attention();
   const Strategy& strategy = arguments_.memory.strategy;
   while (expanded_ < strategy.expand.size()) {
     const std::int64_t capacity = strategy.expand[expanded_++];
@@ -126,6 +140,7 @@ bool LiveMemory::make_room() {
 }
 
 void LiveMemory::pause() {
+  note_attention();
   const std::int64_t every = arguments_.memory.save_every;
   if (every == 0 || session_.position() - saved_at_ < every) return;
   const Stopwatch watch;
@@ -146,6 +161,7 @@ void LiveMemory::save() {
 }
 
 void LiveMemory::save(const std::string& path) {
+  note_attention();
   const Stopwatch watch;
   session_.save(path, cache_folder(arguments_));
   saved_at_ = session_.position();
@@ -157,12 +173,16 @@ void LiveMemory::save(const std::string& path) {
 }
 
 void LiveMemory::forget() {
+  note_attention();
+  session_.clear();
+  attention_noted_ = 0;
   pinned_ = 0;
   forgotten_before_ = 0;
   saved_at_ = 0;
 }
 
-std::vector<MemoryEvent> LiveMemory::events() const {
+std::vector<MemoryEvent> LiveMemory::events() {
+  note_attention();
   std::vector<MemoryEvent> all = events_;
   const auto& rolling = session_.options().rolling;
   const std::int64_t forgotten = session_.position() - session_.rows() - forgotten_before_;

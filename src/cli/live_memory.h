@@ -43,15 +43,16 @@ class LiveMemory {
   // --save-state, at the end. Throws Error(io).
   void save();
   void save(const std::string& path);
-  // After Session::clear().
+  // Forgets the text and clears the session.
   void forget();
 
   // What happened. Rolling is summed up in one event, counted until now.
-  std::vector<MemoryEvent> events() const;
+  std::vector<MemoryEvent> events();
   double saving_seconds() const { return saving_; }  // spent in pause()
 
  private:
   void transition(const Transition& change);
+  void note_attention();  // what an attention size that adapts itself did since the last call
 
   const Arguments& arguments_;
   Session& session_;
@@ -60,7 +61,8 @@ class LiveMemory {
   std::int64_t pinned_ = 0;            // tokens that a refill always keeps
   std::int64_t forgotten_before_ = 0;  // positions that a window had passed when the session was loaded
   std::int64_t refill_count_ = 0;
-  std::size_t expanded_ = 0;  // steps of the strategy that are done
+  std::size_t attention_noted_ = 0;  // changes that are events by now
+  std::size_t expanded_ = 0;         // steps of the strategy that are done
   Pos saved_at_ = 0;
   double saving_ = 0.0;
   bool complained_ = false;

@@ -1,6 +1,7 @@
 #include "cli/memory_event.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 #include "cli/terminal.h"
@@ -18,6 +19,15 @@ MemoryEvent event_of(const TransitionRecord& record) {
   numbers.emplace_back("bytes_before", record.bytes_before);
   numbers.emplace_back("bytes_after", record.bytes_after);
   return event;
+}
+
+MemoryEvent event_of(const AttentionChange& change) {
+  return {"adapt",
+          change.position,
+          {{"size_before", change.before},
+           {"size", change.size},
+           {"far_share_ppm", static_cast<std::int64_t>(std::llround(change.far_share * 1e6))}},
+          0.0};
 }
 
 std::string event_text(const MemoryEvent& event) {

@@ -26,13 +26,16 @@ void check_memory_flags(const Arguments& a) {
   if (m.procedural.any && !procedural && !m.procedural.on)
     refuse("--kv-...: flags of a procedural memory need --kv-proc on, --kv-budget or --kv-preset");
   if (procedural && m.overflow != Overflow::stop && m.overflow != Overflow::procedural)
-    refuse(cat("--overflow ", overflow_name(m.overflow), ": a procedural memory never fills up; leave it out"));
+    refuse(
+        cat("--overflow ", overflow_name(m.overflow), ": a procedural memory never fills up; leave it out"));
   if (procedural) procedural_options(a);
   if (m.overflow != Overflow::refill && m.keep_prompt)
     refuse("--keep-prompt: has a meaning only with --overflow refill");
   if (m.overflow == Overflow::refill && a.command != Command::run && a.command != Command::chat)
     refuse(cat("--overflow refill: reads text twice, which ", command_info(a.command).name,
                " does not measure; use stop or rolling"));
+  if (s.attend && a.session.auto_attention)
+    refuse("--strategy: attend= and --attention-size auto both say how much is seen; use one of them");
   if (m.save_every > 0 && m.save_state.empty()) refuse("--save-every: needs --save-state FILE");
   if (s.empty()) return;
   if (procedural) refuse("--strategy: a procedural memory keeps its own size; leave it out");
@@ -78,12 +81,14 @@ std::string memory_words(const Session& session) {
   if (const auto& p = session.options().procedural) {
     std::int64_t full = 0;
     for (const HeadNeed& need : p->heads.needs) full += need.induction >= p->full_from;
-    add(cat("procedural: window ", count_text(p->window), ", blocks of ", p->block, " keep ", p->rows, " rows, ", full,
-            " heads keep ", p->full_rows == 0 ? "all" : count_text(p->full_rows), "; at most ",
-            bytes_text(session.procedural_plan()->total()),
+    add(cat("procedural: window ", count_text(p->window), ", blocks of ", p->block, " keep ", p->rows,
+            " rows, ", full, " heads keep ", p->full_rows == 0 ? "all" : count_text(p->full_rows),
+            "; at most ", bytes_text(session.procedural_plan()->total()),
             p->budget > 0 ? cat(" of the budget of ", bytes_text(p->budget)) : ""));
   }
   if (const auto size = session.attention_size()) add(cat("attention size ", count_text(*size)));
+  if (const auto& range = session.options().auto_attention)
+    words += cat(", adapts itself from ", count_text(range->smallest), " to ", count_text(range->largest));
   return words;
 }
 

@@ -7,7 +7,9 @@
 #include "cli/input_text.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
+#include "cli/memory_event.h"
 #include "cli/opening.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "eval/perplexity.h"
@@ -40,7 +42,13 @@ void print_chunks(const Arguments& arguments, const Perplexity& score, double se
   write_result(text + score_text(score));
 }
 
-void print_stream(const Arguments& arguments, const StreamedPerplexity& score, double seconds) {
+void print_stream(const Arguments& arguments, const StreamedPerplexity& score,
+                  const std::vector<AttentionChange>& changes, double seconds) {
+  Json events = Json::array();
+  for (const AttentionChange& change : changes) {
+    say(event_text(event_of(change)));
+    events.push(event_json(event_of(change)));
+  }
   if (arguments.json) {
     Json buckets = Json::array();
     for (const DepthBucket& bucket : score.buckets) {
@@ -52,7 +60,11 @@ void print_stream(const Arguments& arguments, const StreamedPerplexity& score, d
           .set("tokens_scored", bucket.tokens);
       buckets.push(std::move(item));
     }
-    return write_result(score_json(score.overall, seconds).set("buckets", std::move(buckets)).text() + "\n");
+    return write_result(score_json(score.overall, seconds)
+                            .set("buckets", std::move(buckets))
+                            .set("events", std::move(events))
+                            .text() +
+                        "\n");
   }
   std::string text;
   for (const DepthBucket& bucket : score.buckets)
@@ -64,6 +76,7 @@ void print_stream(const Arguments& arguments, const StreamedPerplexity& score, d
 }  // namespace
 
 int ppl_command(const Arguments& arguments) {
+  if (!arguments.out.empty()) OutputFile::check(arguments.out);
   const InputText input = read_text_file(*arguments.file);
   const std::int64_t context = arguments.session.context != 0 ? arguments.session.context
                                : arguments.stream             ? 0
@@ -71,7 +84,8 @@ int ppl_command(const Arguments& arguments) {
   OpenModel open(arguments, context);
   Session& session = open.session;
   const std::int64_t context_to_read =
-      (session.options().rolling || session.options().procedural) && context == 0 ? INT64_MAX : session.context();
+      (session.options().rolling || session.options().procedural) && context == 0 ? INT64_MAX
+                                                                                  : session.context();
 
   Arguments plain = arguments;
   plain.no_special = true;  // markers in a text that is measured are text
@@ -101,7 +115,12 @@ int ppl_command(const Arguments& arguments) {
   };
   if (arguments.stream) {
     const StreamedPerplexity score = perplexity_by_depth(session, tokens, arguments.bucket, show);
-    print_stream(arguments, score, seconds());
+    if (!arguments.out.empty()) {
+      OutputFile file(arguments.out);
+      for (const TokenId token : score.likeliest) file.write(cat(token, "\n"));
+      file.commit();
+    }
+    print_stream(arguments, score, session.attention_changes(), seconds());
   } else {
     const Perplexity score = perplexity_by_chunks(session, tokens, session.context(), arguments.chunks, show);
     print_chunks(arguments, score, seconds());

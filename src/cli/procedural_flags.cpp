@@ -19,8 +19,8 @@ namespace {
 using A = Arguments;
 using G = Given;
 
-constexpr unsigned kProcedural = in(Command::run) | in(Command::chat) | in(Command::ppl) | in(Command::bench) |
-                                 in(Command::logits);
+constexpr unsigned kProcedural =
+    in(Command::run) | in(Command::chat) | in(Command::ppl) | in(Command::bench) | in(Command::logits);
 constexpr std::int64_t kMany = std::int64_t{1} << 31;
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
@@ -41,10 +41,13 @@ T choice(const G& g, std::string_view what, std::initializer_list<std::pair<std:
 }
 
 constexpr Flag kFlags[] = {
-    {"", "--kv-proc", "on|off", "keep the past as summaries and outliers: texts of any length [off]", kProcedural,
-     [](A& a, const G& g) { given(a).on = choice<bool>(g, "it", {{"on", true}, {"off", false}}); }},
-    {"", "--kv-budget", "BYTES", "64M: the KV memory never holds more; picks window, rows and levels", kProcedural,
-     [](A& a, const G& g) { given(a).budget = bytes(g, "the budget", 1 << 20); }},
+    {"", "--kv-proc", "on|off", "keep the past as summaries and outliers: texts of any length [off]",
+     kProcedural,
+     [](A& a, const G& g) {
+       given(a).on = choice<bool>(g, "it", {{"on", true}, {"off", false}});
+     }},
+    {"", "--kv-budget", "BYTES", "64M: the KV memory never holds more; picks window, rows and levels",
+     kProcedural, [](A& a, const G& g) { given(a).budget = bytes(g, "the budget", 1 << 20); }},
     {"", "--kv-preset", "NAME", "minimal, balanced or faithful [balanced]", kProcedural,
      [](A& a, const G& g) {
        for (const auto& preset : kProceduralPresets)
@@ -61,14 +64,16 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { given(a).levels = static_cast<int>(whole(g, "the number of levels", 0, 8)); }},
     {"", "--kv-full-rows", "N", "procedural: newest rows that copying heads keep; 0: all", kProcedural,
      [](A& a, const G& g) { given(a).full_rows = whole(g, "the number of rows", 0, kMany); }},
-    {"", "--kv-heads", "TABLE", "procedural: auto, even, or a file that kvtide heads wrote [auto]", kProcedural,
-     [](A& a, const G& g) { given(a).heads = g.value; }},
+    {"", "--kv-heads", "TABLE", "procedural: auto, even, or a file that kvtide heads wrote [auto]",
+     kProcedural, [](A& a, const G& g) { given(a).heads = g.value; }},
     {"", "--kv-summary", "KIND", "procedural: fit, cluster or positional [fit]", kProcedural,
      [](A& a, const G& g) {
        given(a).chosen.summary = choice<Summary>(
-           g, "summaries", {{"fit", Summary::fit}, {"cluster", Summary::cluster}, {"positional", Summary::positional}});
+           g, "summaries",
+           {{"fit", Summary::fit}, {"cluster", Summary::cluster}, {"positional", Summary::positional}});
      }},
-    {"", "--kv-score", "KIND", "procedural: which rows stay: mixed, novelty, vnorm or attention [mixed]", kProcedural,
+    {"", "--kv-score", "KIND", "procedural: which rows stay: mixed, novelty, vnorm or attention [mixed]",
+     kProcedural,
      [](A& a, const G& g) {
        given(a).chosen.score = choice<RowScore>(g, "the score",
                                                 {{"mixed", RowScore::mixed},
@@ -76,9 +81,11 @@ constexpr Flag kFlags[] = {
                                                  {"vnorm", RowScore::value_norm},
                                                  {"attention", RowScore::attention}});
      }},
-    {"", "--kv-far", "RULE", "procedural: distances beyond the trained length: log or clamp [log]", kProcedural,
+    {"", "--kv-far", "RULE", "procedural: distances beyond the trained length: log or clamp [log]",
+     kProcedural,
      [](A& a, const G& g) {
-       given(a).chosen.far = choice<FarRule>(g, "the rule", {{"log", FarRule::log}, {"clamp", FarRule::clamp}});
+       given(a).chosen.far =
+           choice<FarRule>(g, "the rule", {{"log", FarRule::log}, {"clamp", FarRule::clamp}});
      }},
 };
 

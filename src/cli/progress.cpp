@@ -59,9 +59,9 @@ void Progress::update(std::int64_t done, std::int64_t total, std::string_view mo
   if (!due()) return;
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   const double rate = static_cast<double>(done) / seconds;
-  show(cat(label_, " ", redraws_ ? bar(done, total) : "", count_text(done), "/", count_text(total), " tokens, ",
-           number_text(rate, rate < 100.0 ? 1 : 0), " tok/s, ", more, more.empty() ? "" : ", ", "KV ",
-           bytes_text(session_->memory().kv), ", RSS ", bytes_text(quick_rss()), ", ",
+  show(cat(label_, " ", redraws_ ? bar(done, total) : "", count_text(done), "/", count_text(total),
+           " tokens, ", number_text(rate, rate < 100.0 ? 1 : 0), " tok/s, ", more, more.empty() ? "" : ", ",
+           "KV ", bytes_text(session_->memory().kv), ", RSS ", bytes_text(quick_rss()), ", ",
            done > 0 ? time_text(static_cast<double>(total - done) / rate) : "?", " left"));
 }
 

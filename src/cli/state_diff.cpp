@@ -7,8 +7,8 @@
 #include "cli/json.h"
 #include "cli/report.h"
 #include "cli/state_files.h"
-#include "cli/state_rows.h"
 #include "cli/terminal.h"
+#include "state/state_rows.h"
 
 namespace kvtide {
 namespace {
@@ -44,6 +44,13 @@ std::string positions_of(const std::vector<Pos>& positions) {
   return text;
 }
 
+std::string adapting_of(const StateImage& image) {
+  if (!image.adapting) return "none";
+  std::string text = cat(image.adapting->range.smallest, "-", image.adapting->range.largest, ":");
+  for (const std::int32_t sample : image.adapting->samples) text += cat(" ", sample);
+  return text;
+}
+
 std::vector<Field> different_fields(const Snapshot& a, const Snapshot& b) {
   const StateImage x = a.state.image(), y = b.state.image();
   std::vector<Field> fields;
@@ -66,6 +73,7 @@ std::vector<Field> different_fields(const Snapshot& a, const Snapshot& b) {
   compare("capacity", cat(x.spec.capacity), cat(y.spec.capacity));
   compare("rolling", rolling_of(x.spec), rolling_of(y.spec));
   compare("attention_size", number_or_all(x.attention_size), number_or_all(y.attention_size));
+  if (x.adapting != y.adapting) compare("auto_attention", adapting_of(x), adapting_of(y));
   compare("position", cat(x.position), cat(y.position));
   compare("segments", segments_of(x), segments_of(y));
   if (x.forgotten != y.forgotten) compare("forgotten", positions_of(x.forgotten), positions_of(y.forgotten));

@@ -8,10 +8,9 @@
 #include "cli/npy_writer.h"
 #include "cli/output_file.h"
 #include "cli/state_files.h"
-#include "cli/state_layout.h"
 #include "cli/terminal.h"
-#include "kernels/codec.h"
 #include "kvtide/error.h"
+#include "state/layout_rows.h"
 
 namespace kvtide {
 namespace {
@@ -32,28 +31,31 @@ std::string_view as_text(const std::byte* bytes, std::size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
 }
 
-// The elements of an array, row after row.
+// The elements of an array, head after head.
 void write_rows(OutputFile& file, const StateRows& rows, const LayoutArray& array) {
-  for (const LayoutBlock& block : array.blocks) {
-    const LayerSpec& layer = rows.image().spec.layers[static_cast<std::size_t>(block.layer)];
-    const auto row_bytes = static_cast<std::size_t>(dtype_bytes(array.dtype, layer.head_dim));
-    std::vector<float> floats(static_cast<std::size_t>(layer.head_dim));
-    std::vector<std::byte> encoded(row_bytes);
-    const std::string zeros(row_bytes, '\0');
-    for (int head = 0; head < layer.kv_heads; ++head) {
-      for (Pos pos = array.rows.first; pos < array.rows.last; ++pos) {
-        const std::span<const std::byte> stored = rows.row(block.layer, head, block.part, pos);
-        if (rows.dtype(block.part) == array.dtype) {
-          file.write(as_text(stored.data(), stored.size()));
-          continue;
-        }
-        decode_row(rows.dtype(block.part), stored.data(), layer.head_dim, floats.data());
-        encode_row(array.dtype, floats.data(), layer.head_dim, encoded.data());
-        file.write(as_text(encoded.data(), encoded.size()));
-      }
-      for (std::int64_t i = array.rows.size(); i < array.capacity; ++i) file.write(zeros);
+  const auto row = static_cast<std::size_t>(row_bytes(rows.image(), array));
+  std::vector<std::byte> head_rows(static_cast<std::size_t>(array.rows.size()) * row);
+  const std::string zeros(static_cast<std::size_t>(array.capacity - array.rows.size()) * row, '\0');
+  for (const LayoutBlock& block : array.blocks)
+    for (int head = 0; head < rows.image().spec.layers[static_cast<std::size_t>(block.layer)].kv_heads;
+         ++head) {
+      read_rows(rows, array, block, head, head_rows.data());
+      file.write(as_text(head_rows.data(), head_rows.size()));
+      file.write(zeros);
     }
-  }
+}
+
+// Arrays that would say less than the state does are made only when that was asked for.
+void check_exact(const StateLayout& layout, bool exact_only) {
+  if (exact_only) return;
+  if (layout.left_out > 0)
+    throw Error(ErrorCode::invalid_argument, cat("plain arrays cannot say it all: ", layout.why,
+                                                 "; --exact-only exports the positions from ",
+                                                 layout.left_out, " on and leaves the others out"));
+  if (layout.moved > 0)
+    throw Error(ErrorCode::invalid_argument,
+                cat("plain arrays cannot say it all: ", layout.moved,
+                    " positions were moved; --exact-only exports their keys rotated to where they are seen"));
 }
 
 // The counter that stacked arrays come with.
@@ -127,25 +129,27 @@ void write_folder(const std::string& folder, const StateRows& rows, const StateL
 void export_state(Snapshot& snapshot, const Arguments& arguments) {
   const StateRequest& request = arguments.state;
   LayoutOptions options;
-  options.layout = request.layout.empty() ? std::string_view("unified") : request.layout;
+  const std::string_view name = request.layout.empty() ? std::string_view("unified") : request.layout;
+  options.layout = *layout_from_name(name);
   if (!request.dtype.empty()) options.dtype = request.dtype == "f16" ? DType::f16 : DType::f32;
   options.capacity = request.capacity;
-  options.exact_only = request.exact_only;
   const StateRows rows(snapshot.state);
   StateLayout layout;
   try {
     layout = plan_layout(rows.image(), options);
+    check_exact(layout, request.exact_only);
   } catch (const Error& error) {
     throw Error(error.code(), cat(request.files[0], ": ", error.message()));
   }
   if (arguments.out.ends_with(".safetensors"))
-    write_safetensors(arguments.out, snapshot, rows, layout, options.layout);
+    write_safetensors(arguments.out, snapshot, rows, layout, name);
   else
-    write_folder(arguments.out, rows, layout, options.layout);
+    write_folder(arguments.out, rows, layout, name);
   for (const LayoutArray& array : layout.arrays)
     say(cat(array.name, ": ", array.dtype == DType::f16 ? "float16 " : "float32 ", shape_text(array.shape),
             ", positions ", array.rows.first, " to ", array.rows.last));
-  if (options.layout == "stacked") say(cat("pastLen: int32 [1], ", past_length(layout)));
+  if (name == "stacked") say(cat("pastLen: int32 [1], ", past_length(layout)));
+  if (layout.moved > 0) say(cat("rotated to where they are seen: the keys of ", layout.moved, " positions"));
   if (layout.left_out > 0) say(cat("left out: positions 0 to ", layout.left_out, ": ", layout.why));
 }
 

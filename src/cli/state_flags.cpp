@@ -17,12 +17,35 @@ constexpr unsigned kComputes = kAnswers | in(Command::ppl) | in(Command::bench) 
 constexpr std::int64_t kMany = std::int64_t{1} << 31;
 
 Overflow overflow_of(const Given& given) {
-  for (const Overflow overflow :
-       {Overflow::stop, Overflow::rolling, Overflow::refill, Overflow::procedural})
+  for (const Overflow overflow : {Overflow::stop, Overflow::rolling, Overflow::refill, Overflow::procedural})
     if (given.value == overflow_name(overflow)) return overflow;
-  throw Error(ErrorCode::invalid_argument,
-              cat(given.flag, ": there is no policy ", quoted(given.value),
-                  "; there are stop, rolling, refill and procedural"));
+  throw Error(ErrorCode::invalid_argument, cat(given.flag, ": there is no policy ", quoted(given.value),
+                                               "; there are stop, rolling, refill and procedural"));
+}
+
+void set_attention(SessionOptions& options, const Given& given) {
+  constexpr std::string_view kAuto = "auto";
+  options.attention_size.reset();
+  options.auto_attention.reset();
+  if (!given.value.starts_with(kAuto)) {
+    options.attention_size = whole(given, "the attention size", 1, kMany, ", auto or auto:MIN-MAX");
+    return;
+  }
+  AutoAttention range;
+  const std::string rest = given.value.substr(kAuto.size());
+  const std::size_t dash = rest.find('-');
+  const auto refuse = [&] {
+    throw Error(ErrorCode::invalid_argument,
+                cat(given.flag, ": ", quoted(given.value),
+                    " should be auto, or auto:MIN-MAX with 1 <= MIN <= MAX <= ", kMany));
+  };
+  if (!rest.empty()) {
+    if (rest[0] != ':' || dash == rest.npos) refuse();
+    range.smallest = whole({given.flag, rest.substr(1, dash - 1)}, "the smallest attention size", 1, kMany);
+    range.largest = whole({given.flag, rest.substr(dash + 1)}, "the largest attention size", 1, kMany);
+    if (range.smallest > range.largest) refuse();
+  }
+  options.auto_attention = range;
 }
 
 std::string path_of(const Given& given) {
@@ -43,9 +66,9 @@ std::string one_of(const Given& given, std::string_view what,
 }
 
 constexpr Flag kFlags[] = {
-    {"", "--attention-size", "N", "each token sees the N newest positions, its own included [all held]",
-     kComputes,
-     [](A& a, const G& g) { a.session.attention_size = whole(g, "the attention size", 1, kMany); }},
+    {"", "--attention-size", "N",
+     "each token sees its N newest positions [all]; auto, auto:MIN-MAX: adapts itself", kComputes,
+     [](A& a, const G& g) { set_attention(a.session, g); }},
     {"", "--overflow", "POLICY", "a full context: stop, rolling, refill or procedural [stop]", kComputes,
      [](A& a, const G& g) { a.memory.overflow = overflow_of(g); }},
     {"", "--kv-sinks", "N", "rolling, procedural: first tokens that always stay [4]", kComputes,

@@ -7,11 +7,10 @@
 #include "cli/input_text.h"
 #include "cli/output_file.h"
 #include "cli/state_files.h"
-#include "cli/state_layout.h"
 #include "cli/terminal.h"
 #include "formats/safetensors.h"
-#include "kernels/codec.h"
 #include "kvtide/error.h"
+#include "state/layout_rows.h"
 
 namespace kvtide {
 namespace {
@@ -51,7 +50,8 @@ class Import {
   // A snapshot like the base, with the tokens and rows of the file.
   Snapshot make() {
     StateImage image = empty_image();
-    const StateLayout layout = plan_layout(image, {.layout = layout_name_, .dtype = {}, .capacity = {}});
+    const StateLayout layout =
+        plan_layout(image, {.layout = *layout_from_name(layout_name_), .dtype = {}, .capacity = {}});
     for (const LayoutArray& array : layout.arrays) check(array, image);
     KvState state(image);
     for (const LayoutArray& array : layout.arrays) fill(state, array);
@@ -158,20 +158,10 @@ class Import {
 
   void fill(KvState& state, const LayoutArray& array) const {
     const SafeTensor& found = tensor(array.name);
-    const std::byte* at = found.bytes.data();
-    const std::int64_t capacity = found.shape[found.shape.size() - 2];
-    for (const LayoutBlock& block : array.blocks) {
-      const LayerSpec& layer = state.spec().layers[static_cast<std::size_t>(block.layer)];
-      const auto row = static_cast<std::size_t>(dtype_bytes(array.dtype, layer.head_dim));
-      for (int head = 0; head < layer.kv_heads; ++head, at += static_cast<std::size_t>(capacity) * row) {
-        const std::span<std::byte> target = block.part == Part::keys
-                                                ? state.key_bytes(block.layer, head, array.rows)
-                                                : state.value_bytes(block.layer, head, array.rows);
-        std::copy_n(at, target.size(), target.data());
-        const auto elements = array.rows.size() * layer.head_dim;
-        if (!scales_finite(array.dtype, target.data(), elements))
-          refuse(cat("array ", quoted(array.name), " holds NaN or infinity in layer ", block.layer));
-      }
+    try {
+      write_array(state, array, found.bytes.data(), found.shape[found.shape.size() - 2]);
+    } catch (const Error& error) {
+      refuse(error.message());
     }
   }
 

@@ -44,6 +44,11 @@ Json info_json(const Snapshot& snapshot, const std::string& path) {
     rolling = Json::object();
     rolling.set("sinks", image.spec.rolling->sinks).set("window", image.spec.rolling->window);
   }
+  Json adapting;
+  if (image.adapting) {
+    adapting = Json::object();
+    adapting.set("smallest", image.adapting->range.smallest).set("largest", image.adapting->range.largest);
+  }
   Json json = Json::object();
   json.set("format", "kvtide-state")
       .set("file_bytes", file_bytes(path))
@@ -55,6 +60,7 @@ Json info_json(const Snapshot& snapshot, const std::string& path) {
       .set("key_type", dtype_info(image.spec.key_type).name)
       .set("value_type", dtype_info(image.spec.value_type).name)
       .set("attention_size", optional_number(image.attention_size))
+      .set("auto_attention", std::move(adapting))
       .set("rolling", std::move(rolling))
       .set("slack", image.spec.slack)
       .set("kv_bytes", snapshot.state.held_bytes())
@@ -90,6 +96,12 @@ std::string shape_text(const KvSpec& spec) {
   return text;
 }
 
+std::string adapts_text(const StateImage& image) {
+  if (!image.adapting) return "";
+  return cat(", adapts itself from ", count_text(image.adapting->range.smallest), " to ",
+             count_text(image.adapting->range.largest));
+}
+
 std::string info_text(const Snapshot& snapshot, const std::string& path) {
   const StateImage image = snapshot.state.image();
   const KvSpec& spec = image.spec;
@@ -108,9 +120,9 @@ std::string info_text(const Snapshot& snapshot, const std::string& path) {
   if (spec.rolling)
     line("policy     ", cat("rolling: ", count_text(spec.rolling->sinks), " sinks and the newest ",
                             count_text(spec.rolling->window)));
-  line("attention  ", image.attention_size
-                          ? cat("the newest ", count_text(*image.attention_size), " positions")
-                          : std::string("all that is held"));
+  line("attention  ", image.attention_size ? cat("the newest ", count_text(*image.attention_size),
+                                                 " positions", adapts_text(image))
+                                           : std::string("all that is held"));
   if (image.segments.size() > 1 || (!image.segments.empty() && image.segments[0].first > 0))
     for (const Segment& s : image.segments)
       line("segment    ", cat("positions ", count_text(s.first), " to ", count_text(s.last - 1),

@@ -11,12 +11,12 @@
 #include "kernels/kernels.h"
 #include "kvtide/error.h"
 #include "model/decoder.h"
-#include "model/identity.h"
 #include "model/loaded_model.h"
 #include "model/procedural.h"
+#include "model/rope_table.h"
 #include "state/procedural/budget.h"
 #include "state/snapshot.h"
-#include "state/state.h"
+#include "state/state_object.h"
 
 namespace kvtide {
 namespace {
@@ -26,12 +26,11 @@ constexpr std::int64_t kLogitRows = 16;  // rows of logits computed at a time
 KvSpec state_spec(const ModelConfig& config, const SessionOptions& o) {
   KvSpec spec;
   for (const auto& layer : config.layers)
-    spec.layers.push_back({config.kv_heads, config.head_dim, layer.window});
-  const auto dtype = [](KvType type) {
-    return type == KvType::f16 ? DType::f16 : type == KvType::f32 ? DType::f32 : DType::q8_0;
-  };
-  spec.key_type = dtype(o.key_type);
-  spec.value_type = dtype(o.value_type);
+    spec.layers.push_back(
+        {config.kv_heads, config.head_dim, layer.window,
+         RopeTable(config.ropes[static_cast<std::size_t>(layer.rope)], config.rope_dims).frequencies()});
+  spec.key_type = kv_dtype(o.key_type);
+  spec.value_type = kv_dtype(o.value_type);
   spec.capacity = o.context;
   spec.max_append = o.prefill_chunk;
   spec.slack = o.slack;
@@ -53,10 +52,17 @@ SessionOptions completed(const Model& model, SessionOptions o) {
   if (o.prefill_chunk < 1 || o.prefill_chunk > 65536)
     refuse(cat("the prefill chunk must be between 1 and 65536 tokens, not ", o.prefill_chunk));
   o.prefill_chunk = std::min(o.prefill_chunk, o.context);
+  if (o.auto_attention && o.attention_size) refuse("an attention size is either given or adapts itself");
+  if (o.auto_attention && o.auto_attention->largest == 0)
+    o.auto_attention->largest = std::max(o.auto_attention->smallest, model.context_length());
+  if (o.auto_attention && o.rolling) o.auto_attention = within(*o.auto_attention, *o.rolling);
   if (o.procedural) {
+    if (o.auto_attention)
+      refuse("a procedural memory and an attention size that adapts itself cannot be combined");
     SessionOptions plain = o;
     plain.procedural.reset();
-    o.procedural = filled_in(model.internals().config, state_spec(model.internals().config, plain), *o.procedural);
+    o.procedural =
+        filled_in(model.internals().config, state_spec(model.internals().config, plain), *o.procedural);
   }
   return o;
 }
@@ -68,11 +74,12 @@ struct Session::Impl {
   SessionOptions options;
   const Kernels& kernels;
   ThreadPool pool;
-  KvState state;
+  State memory;
+  KvState& state;
+  std::vector<float>& logits;         // [vocabulary] of the last token
+  std::vector<TokenId>& read_tokens;  // what the memory's positions hold
   Workspace workspace;
-  std::vector<float> rows;           // [kLogitRows][vocabulary], only when several rows are asked for
-  std::vector<float> logits;         // [vocabulary] of the last token
-  std::vector<TokenId> read_tokens;  // what the memory's positions hold
+  std::vector<float> rows;  // [kLogitRows][vocabulary], only when several rows are asked for
   bool failed = false;
 
   Impl(const Model& m, const SessionOptions& o)
@@ -80,9 +87,14 @@ struct Session::Impl {
         options(completed(m, o)),
         kernels(options.kernels.empty() ? best_kernels() : kernels_by_name(options.kernels)),
         pool(options.threads),
-        state(state_spec(m.internals().config, options)),
+        memory(std::make_unique<State::Impl>(
+            State::Impl{KvState(state_spec(m.internals().config, options)), {{}, options.exact, {}, {}}})),
+        state(memory.internals().kv),
+        logits(memory.internals().extras.logits),
+        read_tokens(memory.internals().extras.tokens),
         workspace(m.internals().config, options.prefill_chunk) {
-    if (options.attention_size) state.apply(SetAttention{options.attention_size});
+    if (options.attention_size || options.auto_attention)
+      state.apply(SetAttention{options.attention_size, options.auto_attention});
   }
 
   DecoderContext context() {
@@ -116,6 +128,45 @@ struct Session::Impl {
       kvtide::logits(c, workspace, hidden.data() + (wanted - 1) * width, 1, logits.data());
     }
   }
+
+  // Everything is checked before anything is changed; `name` is what the messages call the state.
+  void go_on_from(KvState&& theirs, SnapshotExtras extras, const std::string& name) {
+    const auto refuse = [&](const std::string& why) {
+      throw Error(ErrorCode::invalid_argument, cat(name, ": ", why));
+    };
+    const auto count = static_cast<std::int64_t>(extras.tokens.size());
+    if (count != theirs.position())
+      refuse(cat("it holds ", count, " tokens for ", theirs.position(), " positions"));
+    for (const TokenId token : extras.tokens)
+      if (token >= model->vocabulary()) refuse(cat("token id ", token, " is outside the vocabulary"));
+    if (!extras.logits.empty() && static_cast<std::int64_t>(extras.logits.size()) != model->vocabulary())
+      refuse("the logits are not as long as the vocabulary");
+    // Rows that came as plain arrays say nothing of how they were computed.
+    if (!extras.identity.empty() && extras.exact != options.exact)
+      refuse(cat("it was computed with", extras.exact ? "" : "out", " --exact"));
+    const KvSpec ours = state_spec(model->internals().config, options);
+    const auto same_layer = [](const LayerSpec& a, const LayerSpec& b) {
+      return a.kv_heads == b.kv_heads && a.head_dim == b.head_dim && a.window == b.window;
+    };
+    const auto& layers = theirs.spec().layers;
+    if (!std::equal(layers.begin(), layers.end(), ours.layers.begin(), ours.layers.end(), same_layer))
+      refuse("its layers have another shape than the model's");
+
+    // From here on nothing can fail. The state says what the memory is; the session says how large its steps
+    // may be.
+    theirs.set_max_append(options.prefill_chunk);
+    if (theirs.capacity() < options.context) theirs.apply(Expand{options.context});
+    state = std::move(theirs);
+    read_tokens = std::move(extras.tokens);
+    logits = std::move(extras.logits);
+    failed = false;
+    options.key_type = kv_type_of(state.spec().key_type);
+    options.value_type = kv_type_of(state.spec().value_type);
+    options.rolling = state.spec().rolling;
+    options.auto_attention = state.adapting() ? std::optional(state.adapting()->range) : std::nullopt;
+    options.slack = state.spec().slack;
+    options.context = state.capacity();
+  }
 };
 
 Session::Session(const Model& model, const SessionOptions& options)
@@ -141,7 +192,7 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
   const Pos from = options.logits_from < 0 ? s.state.position() + count : options.logits_from;
   if (count > 0) s.logits.clear();
   for (std::int64_t done = 0; done < count;) {
-    const std::int64_t chunk = std::min({s.options.prefill_chunk, count - done, s.state.until_seal()});
+    const std::int64_t chunk = std::min({s.options.prefill_chunk, s.state.most_append(), count - done});
     const bool last = done + chunk == count;
     try {
       s.read_chunk(tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(chunk)), from,
@@ -198,16 +249,18 @@ std::optional<ProceduralBytes> Session::procedural_plan() const {
   if (impl_->state.past() == nullptr) return std::nullopt;
   return most_bytes(impl_->state.spec(), impl_->options.procedural->budget_for);
 }
+std::vector<AttentionChange> Session::attention_changes() const {
+  const auto& log = impl_->state.adapting();
+  return log ? kvtide::attention_changes(*log) : std::vector<AttentionChange>();
+}
 TransitionPlan Session::plan(const Transition& transition) const { return impl_->state.plan(transition); }
 
 TransitionRecord Session::apply(const Transition& transition) {
   Impl& s = *impl_;
   TransitionRecord record = s.state.apply(transition);
-  if (const auto* t = std::get_if<Truncate>(&transition); t != nullptr && t->length < record.position) {
-    s.read_tokens.resize(static_cast<std::size_t>(t->length));
-    s.logits.clear();
-  }
+  follow(s.memory.internals().extras, transition, record);
   s.options.context = s.state.capacity();
+  s.options.auto_attention = s.state.adapting() ? std::optional(s.state.adapting()->range) : std::nullopt;
   return record;
 }
 
@@ -231,52 +284,22 @@ void Session::save(const std::string& path, const std::string& cache) const {
   if (s.failed)
     throw Error(ErrorCode::numeric, "this session met numbers that are not finite: it cannot be saved");
   PosixFiles files;
-  save_snapshot(files, path, s.state,
-                {model_identity(*s.model, cache), s.options.exact, s.read_tokens, s.logits});
+  save_snapshot(files, path, s.state, {s.model->identity(cache), s.options.exact, s.read_tokens, s.logits});
 }
 
 void Session::load(const std::string& path, const std::string& cache) {
-  Impl& s = *impl_;
   PosixFiles files;
-  Snapshot snapshot = load_snapshot(files, path, model_identity(*s.model, cache));
-  const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorCode::invalid_argument, cat(path, ": ", why));
-  };
-  const auto count = static_cast<std::int64_t>(snapshot.extras.tokens.size());
-  if (count != snapshot.state.position())
-    refuse(cat("the snapshot holds ", count, " tokens for ", snapshot.state.position(), " positions"));
-  for (const TokenId token : snapshot.extras.tokens)
-    if (token >= s.model->vocabulary()) refuse(cat("token id ", token, " is outside the vocabulary"));
-  if (!snapshot.extras.logits.empty() &&
-      static_cast<std::int64_t>(snapshot.extras.logits.size()) != s.model->vocabulary())
-    refuse("the logits are not as long as the vocabulary");
-  if (snapshot.extras.exact != s.options.exact)
-    refuse(cat("the snapshot was computed with", snapshot.extras.exact ? "" : "out", " --exact"));
-  const KvSpec& theirs = snapshot.state.spec();
-  const KvSpec ours = state_spec(s.model->internals().config, s.options);
-  const auto same_layer = [](const LayerSpec& a, const LayerSpec& b) {
-    return a.kv_heads == b.kv_heads && a.head_dim == b.head_dim && a.window == b.window;
-  };
-  if (!std::equal(theirs.layers.begin(), theirs.layers.end(), ours.layers.begin(), ours.layers.end(),
-                  same_layer))
-    refuse("the snapshot's layers have another shape than the model's");
+  Snapshot snapshot = load_snapshot(files, path, impl_->model->identity(cache));
+  impl_->go_on_from(std::move(snapshot.state), std::move(snapshot.extras), path);
+}
 
-  // From here on nothing can fail. The file says what the memory is; the session says how large its steps may
-  // be.
-  snapshot.state.set_max_append(s.options.prefill_chunk);
-  if (snapshot.state.capacity() < s.options.context) snapshot.state.apply(Expand{s.options.context});
-  s.state = std::move(snapshot.state);
-  s.read_tokens = std::move(snapshot.extras.tokens);
-  s.logits = std::move(snapshot.extras.logits);
-  s.failed = false;
-  const auto type = [](DType dtype) {
-    return dtype == DType::f16 ? KvType::f16 : dtype == DType::f32 ? KvType::f32 : KvType::q8_0;
-  };
-  s.options.key_type = type(s.state.spec().key_type);
-  s.options.value_type = type(s.state.spec().value_type);
-  s.options.rolling = s.state.spec().rolling;
-  s.options.slack = s.state.spec().slack;
-  s.options.context = s.state.capacity();
+const State& Session::state() const { return impl_->memory; }
+
+void Session::restore(const State& state, const std::string& cache) {
+  const SnapshotExtras& extras = state.internals().extras;
+  if (!extras.identity.empty() && extras.identity != impl_->model->identity(cache))
+    throw Error(ErrorCode::invalid_argument, "the state belongs to another model than the session");
+  impl_->go_on_from(state.internals().kv.fork(), extras, "state");
 }
 
 std::uint64_t hash_logits(std::span<const float> values, std::uint64_t seed) {

@@ -83,6 +83,7 @@ StreamedPerplexity perplexity_by_depth(Session& session, std::span<const TokenId
   if (bucket < 1)
     throw Error(ErrorCode::invalid_argument, cat("buckets must hold at least 1 token, not ", bucket));
   session.clear();
+  StreamedPerplexity result;
   std::vector<Tally> tallies(static_cast<std::size_t>((count + bucket - 1) / bucket));
   Tally overall;
   ReadOptions read;
@@ -90,6 +91,7 @@ StreamedPerplexity perplexity_by_depth(Session& session, std::span<const TokenId
   read.need_logits = false;
   read.on_logits = [&](Pos pos, std::span<const float> row) {
     if (pos + 1 >= count) return;
+    result.likeliest.push_back(static_cast<TokenId>(std::max_element(row.begin(), row.end()) - row.begin()));
     const double nll = negative_log_likelihood(row, tokens[static_cast<std::size_t>(pos + 1)]);
     overall.add(nll);
     tallies[static_cast<std::size_t>((pos + 1) / bucket)].add(nll);
@@ -97,7 +99,6 @@ StreamedPerplexity perplexity_by_depth(Session& session, std::span<const TokenId
   read.progress = [&](std::int64_t done) { return !progress || progress({done, count, overall.ppl()}); };
   session.read(tokens, read);
 
-  StreamedPerplexity result;
   for (std::size_t i = 0; i < tallies.size(); ++i) {
     if (tallies[i].count == 0) continue;
     const auto first = static_cast<Pos>(i) * bucket;

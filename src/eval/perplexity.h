@@ -44,6 +44,8 @@ struct DepthBucket {
 struct StreamedPerplexity {
   Perplexity overall;  // running: one per bucket
   std::vector<DepthBucket> buckets;
+  std::vector<TokenId>
+      likeliest;  // what the model thinks follows each token but the last; ties: the lower id
 };
 
 // One pass; buckets of `bucket` positions.

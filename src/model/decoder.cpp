@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "kernels/attend.h"
+#include "kernels/far_share.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
@@ -81,6 +82,7 @@ class ForwardPass {
   std::span<const float> run(KvState& state, std::span<const TokenId> tokens, std::int64_t wanted) {
     const auto count = static_cast<std::int64_t>(tokens.size());
     KvState::Step step = state.begin(count);
+    sampled_ = step.sampled();
     ws_.most_tokens_ = std::max(ws_.most_tokens_, count);
     embed(tokens);
     for (std::size_t r = 0; r < ws_.ropes_.size(); ++r)
@@ -101,6 +103,7 @@ class ForwardPass {
     // Rows that nobody wants count, too: what they wrote into the memory would reach later tokens.
     require_finite({ws_.x_, static_cast<std::size_t>(count * config_.width)}, step.first());
     require_finite(hidden, step.first());
+    if (!sampled_.empty()) step.measured(far_shares());
     step.commit();
     return hidden;
   }
@@ -171,31 +174,61 @@ class ForwardPass {
         step.write(rows_, layer, h, t, k + h * head_dim, v + h * head_dim);
       }
     });
-    if (attended == count) return;
-
     std::vector<const float*> q;
     for (std::size_t view = 0; view < views.size(); ++view)
-      q.push_back(
-          (view == 0 ? ws_.q_ : moved.data() + (static_cast<std::int64_t>(view) - 1) * count * q_width) +
-          attended * q_width);
-    const AttendShape shape{.first = step.first() + attended,
-                            .tokens = count - attended,
-                            .heads = config_.heads,
-                            .kv_heads = config_.kv_heads,
-                            .head_dim = config_.head_dim,
-                            .scale = config_.attention_scale,
-                            .window = step.window(layer)};
+      q.push_back(view == 0 ? ws_.q_
+                            : moved.data() + (static_cast<std::int64_t>(view) - 1) * count * q_width);
+    AttendShape shape{.first = step.first(),
+                      .tokens = count,
+                      .heads = config_.heads,
+                      .kv_heads = config_.kv_heads,
+                      .head_dim = config_.head_dim,
+                      .scale = config_.attention_scale,
+                      .window = step.window(layer)};
+    if (!sampled_.empty() && step.is_measured(layer)) sample(shape, step.near(), views, q, spans);
+    if (attended == count) return;
+
+    for (const float*& rows : q) rows += attended * q_width;
+    shape.first += attended;
+    shape.tokens -= attended;
     std::vector<float> log_mass;
     if (step.observes(layer)) log_mass.resize(static_cast<std::size_t>(count * config_.heads));
     attend(context_.pool, context_.kernels.attend, shape, views, q, spans, ws_.mixed_ + attended * q_width,
            log_mass.empty() ? nullptr : log_mass.data());
     for (std::int64_t t = 0; t < count; ++t)
-      if (step.observes(layer, t))
-        step.observe_log_mass(layer, t, log_mass.data() + t * config_.heads);
+      if (step.observes(layer, t)) step.observe_log_mass(layer, t, log_mass.data() + t * config_.heads);
     if (skip == count) return;
 
     project(w.output, ws_.mixed_, q_width, skip, count);
     add_residual(w.attention_post_norm, skip, count);
+  }
+
+  // Where the sampled tokens look in one layer.
+  void sample(const AttendShape& shape, std::int64_t near, std::span<const ViewPoint> views,
+              std::span<const float* const> q, std::span<const std::vector<Span>> spans) {
+    const auto tokens = static_cast<std::int64_t>(sampled_.size());
+    std::vector<std::vector<float>> shares(static_cast<std::size_t>(tokens * shape.kv_heads));
+    context_.pool.run(tokens * shape.kv_heads, [&](std::int64_t i) {
+      const int head = static_cast<int>(i % shape.kv_heads);
+      shares[static_cast<std::size_t>(i)] = kvtide::far_shares(
+          context_.kernels.attend, shape, sampled_[static_cast<std::size_t>(i / shape.kv_heads)], head, near,
+          views, q, spans[static_cast<std::size_t>(head)]);
+    });
+    far_sums_.resize(sampled_.size(), 0.0);
+    for (std::size_t i = 0; i < shares.size(); ++i)
+      for (const float share : shares[i])
+        far_sums_[i / static_cast<std::size_t>(shape.kv_heads)] += static_cast<double>(share);
+    sampled_heads_ += shape.heads;
+  }
+
+  // The mean over all heads that were looked at, as the state wants it.
+  std::vector<std::int32_t> far_shares() const {
+    std::vector<std::int32_t> shares;
+    for (const double sum : far_sums_) {
+      const double share = sum / sampled_heads_;
+      shares.push_back(share > 0.0 ? static_cast<std::int32_t>(std::min(share, 1.0) * kWholeShare) : 0);
+    }
+    return shares;
   }
 
   void feed_forward(int layer, std::int64_t skip, std::int64_t count) {
@@ -290,6 +323,9 @@ class ForwardPass {
   const DecoderContext& context_;
   Workspace& ws_;
   std::vector<std::unique_ptr<Angles>> angles_;
+  std::vector<std::int64_t> sampled_;  // tokens of the step whose attention is looked at
+  std::vector<double> far_sums_;       // of these, over the heads
+  int sampled_heads_ = 0;
 };
 
 std::span<const float> forward(const DecoderContext& context, Workspace& workspace, KvState& state,

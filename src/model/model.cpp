@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "kvtide/error.h"
+#include "model/identity.h"
 #include "model/loaded_model.h"
 #include "model/vocab_reader.h"
 
@@ -52,6 +53,9 @@ Model& Model::operator=(Model&&) noexcept = default;
 const std::string& Model::path() const { return loaded_->path; }
 const std::string& Model::name() const { return loaded_->name; }
 const std::string& Model::architecture() const { return loaded_->config.architecture; }
+std::map<std::string, std::string> Model::identity(const std::string& cache) const {
+  return model_identity(*this, cache);
+}
 std::int64_t Model::context_length() const { return loaded_->config.context_length; }
 std::int64_t Model::vocabulary() const { return loaded_->config.vocab; }
 std::int64_t Model::parameters() const { return loaded_->parameters; }

@@ -51,7 +51,8 @@ ProceduralSpec procedural_spec(const ModelConfig& config, const ProceduralOption
 
 namespace {
 
-// From the most faithful to the smallest; a budget gets the first that fits and leaves full heads a fair share.
+// From the most faithful to the smallest; a budget gets the first that fits and leaves full heads a fair
+// share.
 struct Step {
   std::int64_t window, block, rows;
   int levels;
@@ -83,7 +84,8 @@ ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const
   for (const Step& step : kLadder) {
     ProceduralOptions o = filled(step);
     // Full heads take what the others leave, in whole blocks.
-    const std::int64_t least = options.full_rows > 0 ? options.full_rows : std::min<std::int64_t>(8192, 8 * o.window);
+    const std::int64_t least =
+        options.full_rows > 0 ? options.full_rows : std::min<std::int64_t>(8192, 8 * o.window);
     o.full_rows = least;
     const std::int64_t needed = bytes_of(o).total();
     smallest = std::min(smallest, needed);
@@ -102,8 +104,8 @@ ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const
     return o;
   }
   throw Error(ErrorCode::invalid_argument,
-              cat("a KV budget of ", options.budget, " bytes is too small: sinks, one window and compact blocks need ",
-                  smallest));
+              cat("a KV budget of ", options.budget,
+                  " bytes is too small: sinks, one window and compact blocks need ", smallest));
 }
 
 }  // namespace kvtide

@@ -11,7 +11,8 @@ namespace kvtide {
 ProceduralSpec procedural_spec(const ModelConfig& config, const ProceduralOptions& options);
 
 // The options with every zero filled in: by the budget, or by the balanced preset. base: the spec without the
-// procedural part. Throws Error(invalid_argument) when the budget is too small, naming the smallest that works.
+// procedural part. Throws Error(invalid_argument) when the budget is too small, naming the smallest that
+// works.
 ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const ProceduralOptions& options);
 
 }  // namespace kvtide

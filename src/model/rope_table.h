@@ -19,7 +19,7 @@ class RopeTable {
   RopeTable(const RopeConfig& config, int rope_dims);
 
   std::int64_t pairs() const { return static_cast<std::int64_t>(frequencies_.size()); }
-  const std::vector<double>& frequencies() const { return frequencies_; }
+  const std::vector<double>& frequencies() const { return frequencies_; }  // radians per position
   // cosine, sine: [count][pairs] for the positions first .. first + count - 1.
   void fill(Pos first, std::int64_t count, float* cosine, float* sine) const;
 

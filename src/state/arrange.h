@@ -40,8 +40,7 @@ struct Visibility {
 };
 
 // attention_size: the newest positions a query may see, whatever else holds; nullopt: all.
-Visibility visibility(const KvSpec& spec, const LayerSpec& layer,
-                      std::optional<std::int64_t> attention_size);
+Visibility visibility(const KvSpec& spec, const LayerSpec& layer, std::optional<std::int64_t> attention_size);
 
 // The oldest position that a layer must keep once `end` positions were appended, sinks apart: queries from
 // `end` on, and after taking back up to `slack` positions, see nothing older. The attention size does not

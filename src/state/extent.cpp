@@ -24,6 +24,16 @@ std::int64_t reserved(std::int64_t rows, std::int64_t row_bytes) {
          kPage;  // rows of a later extent may start inside a page
 }
 
+// Bytes of `heads` regions of each kind.
+std::size_t all_regions(int heads, std::int64_t key_region, std::int64_t value_region) {
+  const auto bytes =
+      checked_mul(static_cast<std::uint64_t>(heads), static_cast<std::uint64_t>(key_region + value_region));
+  if (!bytes || *bytes > (std::uint64_t{1} << 47))
+    throw Error(ErrorCode::out_of_memory,
+                cat("KV state: the rows of ", heads, " heads are more than memory can address"));
+  return static_cast<std::size_t>(*bytes);
+}
+
 }  // namespace
 
 Extent::Extent(const RowFormat& format, std::int64_t first, std::int64_t rows)
@@ -35,8 +45,7 @@ Extent::Extent(const RowFormat& format, std::int64_t first, std::int64_t rows)
       value_base_(page_floor(first * format.value_bytes)),
       key_region_(reserved(rows, format.key_bytes)),
       value_region_(reserved(rows, format.value_bytes)),
-      memory_(static_cast<std::size_t>(format.kv_heads * (key_region_ + value_region_)),
-              Buffer::Pages::small) {}
+      memory_(all_regions(format.kv_heads, key_region_, value_region_), Buffer::Pages::small) {}
 
 // Calls action(offset, size) for the bytes of rows [first, last) of every head.
 template <class Action>

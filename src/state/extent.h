@@ -46,6 +46,8 @@ class Extent {
   // Rows below this are read by other states as well and must not be written while they hold the extent.
   // Atomic: a fork may raise it while another state appends beyond it.
   std::atomic<std::int64_t> frozen{0};
+  // Pages could not be given back because someone looked at them; whoever is left does it later.
+  std::atomic<bool> owes{false};
   // Rows from here on read as zeros. Changed by the state that appends.
   std::atomic<std::int64_t> used;
 

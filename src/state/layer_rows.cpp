@@ -29,11 +29,18 @@ LayerRows::LayerRows(const LayerRows& other)
   }
 }
 
+std::shared_ptr<const Extent> LayerRows::pin(std::int64_t row) const {
+  for (const Piece& piece : pieces_)
+    if (row >= piece.first && row < piece.last) return extents_[piece.extent];
+  return nullptr;
+}
+
 // Whoever shared an extent may be gone by now: what only they held, or what could not be given back while
 // they read it, is wiped, and the extent is ours.
 void LayerRows::take_over() {
   for (std::size_t i = 0; i < extents_.size(); ++i) {
-    if (extents_[i].use_count() != 1 || (ours_[i] && extents_[i]->frozen == 0)) continue;
+    if (extents_[i].use_count() != 1 || (ours_[i] && extents_[i]->frozen == 0 && !extents_[i]->owes))
+      continue;
     // Letting go of a second reference waits for what the others did before they let go of theirs.
     std::shared_ptr<Extent>(extents_[i]).reset();
     Extent& extent = *extents_[i];
@@ -46,6 +53,7 @@ void LayerRows::take_over() {
     extent.zero(next, extent.used);
     extent.used = next;
     extent.frozen = 0;
+    extent.owes = false;
     ours_[i] = true;
   }
 }
@@ -118,7 +126,10 @@ void LayerRows::drop(std::int64_t first, std::int64_t last) {
     }
     if (piece.first < from) kept.push_back({piece.extent, piece.first, from});
     if (to < piece.last) kept.push_back({piece.extent, to, piece.last});
-    if (extents_[piece.extent].use_count() > 1) continue;
+    if (extents_[piece.extent].use_count() > 1) {
+      extents_[piece.extent]->owes = true;
+      continue;
+    }
     // A hole that grows row by row must give back the page that its new rows complete: look back one page of
     // rows, but not into rows that are still held.
     std::int64_t back = std::max(piece.first == from ? extents_[piece.extent]->first() : from,

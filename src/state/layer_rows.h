@@ -40,6 +40,10 @@ class LayerRows {
   // Runs that cover the held rows of [first, last), in order.
   std::vector<Run> runs(std::int64_t first, std::int64_t last) const;
 
+  // Keeps the memory of a held row, and of its run, in place for as long as the result lives: its pages are
+  // given back later.
+  std::shared_ptr<const Extent> pin(std::int64_t row) const;
+
   // Forgets rows [first, last): unshared pages go back to the operating system.
   void drop(std::int64_t first, std::int64_t last);
   // Forgets rows from `end` on; they read as zeros if they are opened again.

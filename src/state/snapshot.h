@@ -27,7 +27,8 @@ struct Snapshot {
 };
 
 // Throws Error(io); the old file is then untouched.
-void save_snapshot(FileSystem& files, const std::string& path, KvState& state, const SnapshotExtras& extras);
+void save_snapshot(FileSystem& files, const std::string& path, const KvState& state,
+                   const SnapshotExtras& extras);
 
 // Throws Error: not_found, io, bad_format (damaged, or not a snapshot), unsupported (a newer version),
 // out_of_memory. expected: identity entries that must be equal, or Error(invalid_argument) names both.

@@ -15,13 +15,25 @@ Json optional_number(const std::optional<std::int64_t>& value) {
 }
 
 Json spec_json(const KvSpec& spec) {
-  Json layers = Json::array();
-  for (const auto& layer : spec.layers)
+  // Layers share a few rotations, which stand once.
+  Json layers = Json::array(), ropes = Json::array();
+  for (const auto& layer : spec.layers) {
     layers.push_back({{"kv_heads", layer.kv_heads},
                       {"head_dim", layer.head_dim},
                       {"window", optional_number(layer.window)}});
+    if (layer.frequencies.empty()) continue;
+    const Json rope = layer.frequencies;
+    std::size_t index = 0;
+    while (index < ropes.size() && ropes[index] != rope) ++index;
+    if (index == ropes.size()) ropes.push_back(rope);
+    layers.back()["rope"] = index;
+  }
   Json rolling = nullptr;
   if (spec.rolling) rolling = {{"sinks", spec.rolling->sinks}, {"window", spec.rolling->window}};
+  Json recurrent = Json::array();
+  for (const auto& tensor : spec.recurrent)
+    recurrent.push_back(
+        {{"name", tensor.name}, {"dtype", dtype_info(tensor.dtype).name}, {"shape", tensor.shape}});
   return {{"layers", layers},
           {"key_type", dtype_info(spec.key_type).name},
           {"value_type", dtype_info(spec.value_type).name},
@@ -29,7 +41,9 @@ Json spec_json(const KvSpec& spec) {
           {"max_append", spec.max_append},
           {"slack", spec.slack},
           {"rotary", spec.rotary},
-          {"rolling", rolling}};
+          {"rolling", rolling},
+          {"ropes", ropes},
+          {"recurrent", recurrent}};
 }
 
 [[noreturn]] void refuse(std::string_view key, std::string_view wanted) {
@@ -109,13 +123,33 @@ DType dtype(const Json& object, const char* key) {
   return *found;
 }
 
+// Frequencies of the rotation that a layer names; files that were written without any have no such keys.
+std::vector<double> read_rope(const Json& spec, const Json& layer) {
+  std::vector<double> frequencies;
+  if (!layer.contains("rope")) return frequencies;
+  const std::uint64_t index = size(layer, "rope");
+  const Json& ropes = list(spec, "ropes");
+  if (index >= ropes.size() || !ropes[index].is_array())
+    refuse("ropes", "a list with the rope of every layer");
+  for (const Json& frequency : ropes[index]) {
+    if (!frequency.is_number()) refuse("ropes", "a list of lists of numbers");
+    frequencies.push_back(frequency.get<double>());
+  }
+  return frequencies;
+}
+
 KvSpec read_spec(const Json& json) {
   KvSpec spec;
   for (const Json& layer : list(json, "layers")) {
     if (!layer.is_object()) refuse("layers", "a list of objects");
     spec.layers.push_back({small_integer(layer, "kv_heads"), small_integer(layer, "head_dim"),
-                           optional_integer(layer, "window")});
+                           optional_integer(layer, "window"), read_rope(json, layer)});
   }
+  if (json.contains("recurrent"))
+    for (const Json& tensor : list(json, "recurrent")) {
+      if (!tensor.is_object()) refuse("recurrent", "a list of objects");
+      spec.recurrent.push_back({text(tensor, "name"), dtype(tensor, "dtype"), integers(tensor, "shape")});
+    }
   spec.key_type = dtype(json, "key_type");
   spec.value_type = dtype(json, "value_type");
   spec.capacity = integer(json, "capacity");
@@ -135,6 +169,15 @@ SnapshotHeader read(const Json& json) {
   header.image.spec = read_spec(object_at(json, "spec"));
   header.image.position = integer(json, "position");
   header.image.attention_size = optional_integer(json, "attention_size");
+  // Files from before there were such sizes lack the key.
+  if (const auto found = json.find("auto_attention"); found != json.end() && !found->is_null()) {
+    const Json& log = object_at(json, "auto_attention");
+    header.image.adapting = {{integer(log, "smallest"), integer(log, "largest")}, integer(log, "first"), {}};
+    for (const std::int64_t share : integers(log, "samples")) {
+      if (share < 0 || share > kWholeShare) refuse("samples", "a list of shares from 0 to 1000000");
+      header.image.adapting->samples.push_back(static_cast<std::int32_t>(share));
+    }
+  }
   for (const Json& segment : list(json, "segments")) {
     const Json wrapped = {{"segments", segment}};
     const auto values = integers(wrapped, "segments");
@@ -175,12 +218,19 @@ std::string write_header(const SnapshotHeader& header) {
                        {"first", t.first},
                        {"offset", t.offset},
                        {"bytes", t.bytes}});
+  Json adapting = nullptr;
+  if (const auto& log = header.image.adapting)
+    adapting = {{"smallest", log->range.smallest},
+                {"largest", log->range.largest},
+                {"first", log->first},
+                {"samples", log->samples}};
   const Json json = {{"format", "kvtide-state"},
                      {"identity", header.extras.identity},
                      {"exact", header.extras.exact},
                      {"spec", spec_json(header.image.spec)},
                      {"position", header.image.position},
                      {"attention_size", optional_number(header.image.attention_size)},
+                     {"auto_attention", adapting},
                      {"segments", segments},
                      {"released", header.image.released},
                      {"forgotten", header.image.forgotten},

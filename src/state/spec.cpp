@@ -1,6 +1,7 @@
 #include "state/spec.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 #include "kernels/attend_kernel.h"
@@ -11,6 +12,8 @@ namespace {
 
 constexpr std::int64_t kMostTokens = std::int64_t{1}
                                      << 40;  // sums of a few token counts stay far from overflow
+
+constexpr std::int64_t kMostElements = std::int64_t{1} << 28;  // of a recurrent tensor
 
 std::int64_t row_bytes(const KvSpec& spec, const LayerSpec& layer) {
   return layer.kv_heads *
@@ -26,13 +29,33 @@ std::optional<std::int64_t> most_rows(const KvSpec& spec, const LayerSpec& layer
   return std::nullopt;
 }
 
+template <class Refuse>
+void check_recurrent(const KvSpec& spec, const Refuse& refuse) {
+  for (std::size_t i = 0; i < spec.recurrent.size(); ++i) {
+    const RecurrentSpec& tensor = spec.recurrent[i];
+    const auto wrong = [&](const std::string& why) { refuse(cat("tensor ", quoted(tensor.name), why)); };
+    if (tensor.name.empty()) wrong(" needs a name");
+    for (std::size_t j = 0; j < i; ++j)
+      if (spec.recurrent[j].name == tensor.name) wrong(" is there twice");
+    if (tensor.dtype != DType::f32 && tensor.dtype != DType::f16) wrong(" must be f32 or f16");
+    if (tensor.shape.empty()) wrong(" needs a shape");
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : tensor.shape) {
+      if (extent < 1 || extent > kMostElements / elements)
+        wrong(cat(" must have extents of at least 1 and at most ", kMostElements, " elements"));
+      elements *= extent;
+    }
+  }
+}
+
 }  // namespace
 
 void check(const KvSpec& spec) {
   const auto refuse = [](const std::string& why) {
     throw Error(ErrorCode::invalid_argument, "KV state: " + why);
   };
-  if (spec.layers.empty()) refuse("needs at least one layer");
+  if (spec.layers.empty() && spec.recurrent.empty()) refuse("needs at least one layer");
+  check_recurrent(spec, refuse);
   if (spec.capacity < 1) refuse(cat("capacity must be at least 1 token, not ", spec.capacity));
   if (spec.max_append < 1) refuse(cat("the largest step must be at least 1 token, not ", spec.max_append));
   if (spec.slack < 0) refuse(cat("the slack cannot be ", spec.slack, " tokens"));
@@ -49,6 +72,10 @@ void check(const KvSpec& spec) {
     for (const DType dtype : {spec.key_type, spec.value_type})
       if (layer.head_dim % dtype_info(dtype).block_elements != 0)
         refuse(cat("q8_0 needs heads of a multiple of 32 elements, not ", layer.head_dim, "; use f16"));
+    if (static_cast<std::int64_t>(layer.frequencies.size()) > layer.head_dim / 2)
+      refuse(cat(layer.frequencies.size(), " rotated pairs do not fit a head of ", layer.head_dim));
+    for (const double frequency : layer.frequencies)
+      if (!std::isfinite(frequency)) refuse("a rotation frequency is not finite");
     if (layer.window && (*layer.window < 1 || *layer.window > kMostTokens))
       refuse(cat("a window must be at least 1 and at most ", kMostTokens, " positions, not ", *layer.window));
   }

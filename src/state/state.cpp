@@ -17,21 +17,23 @@ constexpr std::int64_t kReserve = std::int64_t{1} << 18;
 
 }  // namespace
 
-KvState::KvState(const KvSpec& spec) : spec_(spec), released_(spec.layers.size(), 0) {
-  check(spec_);
+RowFormat row_format(const KvSpec& spec, const LayerSpec& layer) {
+  return {layer.kv_heads, dtype_bytes(spec.key_type, layer.head_dim),
+          dtype_bytes(spec.value_type, layer.head_dim)};
+}
+
+KvState::KvState(const KvSpec& spec)
+    : spec_((check(spec), spec)), recurrent_(spec.recurrent), released_(spec.layers.size(), 0) {
   if (spec_.procedural) {
     std::vector<ProceduralMemory::LayerShape> shapes;
     for (const auto& layer : spec_.layers) shapes.push_back({layer.kv_heads, layer.head_dim});
     ProceduralSpec procedural = *spec_.procedural;
-    procedural.window +=
-        spec_.slack;  // blocks are sealed `slack` tokens late, so that these can be taken back
+    procedural.window += spec_.slack;  // blocks are sealed late, so that these tokens can be taken back
     past_.emplace(procedural, shapes);
   }
   held_.forgotten.resize(spec_.layers.size());
   for (const auto& layer : spec_.layers)
-    layers_.emplace_back(RowFormat{layer.kv_heads, dtype_bytes(spec_.key_type, layer.head_dim),
-                                   dtype_bytes(spec_.value_type, layer.head_dim)},
-                         std::max(kReserve, spec_.capacity + spec_.max_append));
+    layers_.emplace_back(row_format(spec_, layer), std::max(kReserve, spec_.capacity + spec_.max_append));
 }
 
 std::int64_t KvState::rows() const {
@@ -56,7 +58,7 @@ std::int64_t KvState::held_bytes() const {
   std::int64_t bytes = 0;
   for (const auto& layer : layers_) bytes += layer.held_bytes();
   if (past_) bytes += past_->held_bytes();
-  return bytes;
+  return bytes + recurrent_.held_bytes();
 }
 
 std::int64_t KvState::shared_bytes() const {
@@ -65,40 +67,40 @@ std::int64_t KvState::shared_bytes() const {
   return bytes;
 }
 
+std::int64_t KvState::most_append() const {
+  std::int64_t most = spec_.max_append;
+  if (adapting_) most = std::min(most, until_decision(position()));
+  if (past_) most = std::min(most, past_->next_seal() - position());
+  return most;
+}
+
 KvState::Step KvState::begin(std::int64_t tokens) {
-  if (tokens < 1 || tokens > spec_.max_append)
+  if (tokens < 1 || tokens > most_append())
     throw Error(ErrorCode::invalid_argument,
-                cat("KV state: a step takes 1 to ", spec_.max_append, " tokens, not ", tokens));
+                cat("KV state: a step takes 1 to ", most_append(), " tokens, not ", tokens));
   if (tokens > room())
     throw Error(ErrorCode::context_full, cat("the context is full: ", rows(), " of ", spec_.capacity,
                                              " rows are used and ", tokens, " more do not fit"));
-  if (tokens > until_seal())
-    throw Error(ErrorCode::invalid_argument, cat("KV state: a block is sealed in ", until_seal(),
-                                                 " tokens; a step of ", tokens, " is too long"));
   if (past_) past_->make_references_writable();
-  release_unseen();
   Step step(this, tokens);  // takes back what was opened when a later layer finds no memory
   for (auto& layer : layers_) layer.open(position(), position() + tokens);
   return step;
 }
 
 // Lets go of rows that no query from `position()` on, or after taking back `slack` positions, can see.
-void KvState::release_unseen() {
-  const Pos sinks = spec_.rolling ? spec_.rolling->sinks : 0;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const LayerSpec& layer = spec_.layers[i];
-    const Pos keep = layer.window ? 0 : sinks;
-    const Pos oldest = oldest_needed(spec_, layer, position()) / kTile * kTile;  // whole tiles: few calls
-    Pos released = released_[i];
-    for (const Segment& segment : held_.segments) {
-      const Pos from = std::max({segment.first, keep, released_[i]}),
-                to = std::min(segment.last, oldest - segment.shift);
-      if (from >= to) continue;
-      layers_[i].drop(from, to);
-      released = to;
-    }
-    released_[i] = released;
+void KvState::release_unseen(std::size_t i) {
+  const LayerSpec& layer = spec_.layers[i];
+  const Pos keep = !layer.window && spec_.rolling ? spec_.rolling->sinks : 0;
+  const Pos oldest = oldest_needed(spec_, layer, position()) / kTile * kTile;  // whole tiles: few calls
+  Pos released = released_[i];
+  for (const Segment& segment : held_.segments) {
+    const Pos from = std::max({segment.first, keep, released_[i]}),
+              to = std::min(segment.last, oldest - segment.shift);
+    if (from >= to) continue;
+    layers_[i].drop(from, to);
+    released = to;
   }
+  released_[i] = released;
 }
 
 void KvState::clear() {
@@ -106,6 +108,11 @@ void KvState::clear() {
   std::fill(released_.begin(), released_.end(), 0);
   if (past_) past_->clear();
   held_ = back_to(held_, 0);
+  recurrent_.back_to(0);
+  if (adapting_) {
+    adapting_ = begin_log(adapting_->range, 0);
+    attention_size_ = adapting_->range.smallest;
+  }
   ++generation_;
 }
 
@@ -154,10 +161,6 @@ std::int64_t KvState::exact_rows(bool sinks) const {
   return heads * (sinks ? first : position() - std::max(first, past_->exact_from()));
 }
 
-std::int64_t KvState::until_seal() const {
-  return past_ ? past_->next_seal() - position() : std::numeric_limits<std::int64_t>::max();
-}
-
 void KvState::seal_if_due(ThreadPool& pool, const Kernels& kernels) {
   if (!past_ || past_->next_seal() != position()) return;
   past_->seal(pool, kernels, layers_, spec_.key_type, spec_.value_type, position());
@@ -188,7 +191,21 @@ std::vector<VisibleRun> KvState::runs_of_step(int layer, Pos first, std::int64_t
   return visible_runs(segments, visible(static_cast<std::size_t>(layer), attention_size_), first);
 }
 
-std::vector<std::vector<Span>> KvState::Step::spans(int layer) const {
+std::vector<std::int64_t> KvState::Step::sampled() const {
+  std::vector<std::int64_t> tokens;
+  if (!state_->adapting_) return tokens;
+  for (Pos p = first_ / kSampleEvery * kSampleEvery + kSampleEvery - 1; p < first_ + tokens_;
+       p += kSampleEvery)
+    if (p / kSampleEvery >= state_->adapting_->first) tokens.push_back(p - first_);
+  return tokens;
+}
+
+bool KvState::Step::is_measured(int layer) const {
+  return !state_->spec_.layers[static_cast<std::size_t>(layer)].window;
+}
+
+std::vector<std::vector<Span>> KvState::Step::spans(int layer) {
+  state_->release_unseen(static_cast<std::size_t>(layer));
   const KvSpec& spec = state_->spec_;
   const LayerSpec& layer_spec = spec.layers[static_cast<std::size_t>(layer)];
   const LayerRows& rows = state_->layers_[static_cast<std::size_t>(layer)];
@@ -234,12 +251,19 @@ std::vector<std::vector<Span>> KvState::Step::spans(int layer) const {
 }
 
 void KvState::Step::commit() {
+  for (std::size_t layer = 0; layer < state_->layers_.size(); ++layer) state_->release_unseen(layer);
   auto& segments = state_->held_.segments;
   if (segments.empty() || segments.back().last != first_ || segments.back().shift != 0)
     segments.push_back({first_, first_, 0});
   segments.back().last = first_ + tokens_;
   state_->held_.position = first_ + tokens_;
   if (state_->past_) state_->bytes_peak_ = std::max(state_->bytes_peak_, state_->held_bytes());
+  state_->recurrent_.advance(first_ + tokens_, state_->spec_.slack);
+  if (auto& log = state_->adapting_) {
+    far_shares_.resize(sampled().size(), 0);
+    log->samples.insert(log->samples.end(), far_shares_.begin(), far_shares_.end());
+    if (!far_shares_.empty()) state_->attention_size_ = kvtide::attention_size(*log);
+  }
   ++state_->generation_;
   state_ = nullptr;
 }

@@ -14,31 +14,40 @@
 //   4. What a query sees is a pure function of positions (arrange.h): never of chunking or of where rows lie.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kernels/elementwise.h"
 #include "kernels/span.h"
 #include "kvtide/transition.h"
 #include "state/arrange.h"
+#include "state/auto_attention.h"
 #include "state/layer_rows.h"
 #include "state/procedural/memory.h"
+#include "state/recurrent.h"
 #include "state/spec.h"
 
 namespace kvtide {
+
+// The bytes of the rows of one layer.
+RowFormat row_format(const KvSpec& spec, const LayerSpec& layer);
 
 // Everything about a state but the bytes of its rows: what a snapshot's header says.
 struct StateImage {
   KvSpec spec;
   Pos position = 0;
   std::optional<std::int64_t> attention_size;
+  std::optional<AutoAttentionLog> adapting;  // what the attention size follows; nullopt: it stays
   std::vector<Segment> segments;
   std::vector<Pos> released, forgotten;  // per layer, as in KvState and Holdings
   Pos edited = 0;
   std::vector<std::vector<PosRange>>
-      runs;  // per layer: rows held, ascending, each run in one piece of memory
+      runs;                         // per layer: rows held, ascending, each run in one piece of memory
+  std::vector<Pos> recurrent = {};  // positions of which the recurrent tensors' values are kept
 };
 
 class KvState {
@@ -58,6 +67,9 @@ class KvState {
   // Tokens that can still be appended; a rolling state never fills up.
   std::int64_t room() const;
   std::optional<std::int64_t> attention_size() const { return attention_size_; }
+  const std::optional<AutoAttentionLog>& adapting() const { return adapting_; }
+  // Tokens that one step may take: max_append, or fewer where the attention size may change.
+  std::int64_t most_append() const;
   const std::vector<Segment>& segments() const { return held_.segments; }
 
   std::int64_t held_bytes() const;    // pages of held rows: what RSS is compared with
@@ -67,7 +79,11 @@ class KvState {
   class Step {
    public:
     ~Step();
-    Step(Step&& other) noexcept : state_(other.state_), first_(other.first_), tokens_(other.tokens_) {
+    Step(Step&& other) noexcept
+        : state_(other.state_),
+          first_(other.first_),
+          tokens_(other.tokens_),
+          far_shares_(std::move(other.far_shares_)) {
       other.state_ = nullptr;
     }
     Step& operator=(Step&&) = delete;
@@ -78,16 +94,24 @@ class KvState {
     void write(const ElementwiseRow& kernels, int layer, int kv_head, std::int64_t token, const float* key,
                const float* value);
     // What the step's queries read, per KV head: the rows of earlier positions that they can see, and the
-    // step's own.
-    std::vector<std::vector<Span>> spans(int layer) const;
+    // step's own. What none of them can see goes now, layer by layer: a full window takes the same memory at
+    // every moment of a step.
+    std::vector<std::vector<Span>> spans(int layer);
     // The window of the step's queries in this layer.
     std::optional<std::int64_t> window(int layer) const;
-    // Whether a procedural memory keeps the queries of a token of the step as references; if so it wants every
-    // head's query before RoPE, and the log mass of every head's softmax.
+    // Whether a procedural memory keeps the queries of a token of the step as references; if so it wants
+    // every head's query before RoPE, and the log mass of every head's softmax.
     bool observes(int layer) const;
     bool observes(int layer, std::int64_t token) const;
     void observe_query(int layer, std::int64_t token, int head, const float* query);
     void observe_log_mass(int layer, std::int64_t token, const float* log_mass);
+    // For an attention size that adapts itself: the tokens of the step whose far shares (far_share.h) it
+    // wants to know, the distance from which on rows are far, whether a layer's heads count, and the answer:
+    // parts per million, one per token, without which they count as nothing.
+    std::vector<std::int64_t> sampled() const;
+    std::int64_t near() const { return std::max<std::int64_t>(1, *state_->attention_size_ / 2); }
+    bool is_measured(int layer) const;
+    void measured(std::vector<std::int32_t> far_shares) { far_shares_ = std::move(far_shares); }
     // Makes the step part of the state.
     void commit();
 
@@ -97,11 +121,11 @@ class KvState {
     KvState* state_;  // nullptr: committed or moved from
     Pos first_;
     std::int64_t tokens_;
+    std::vector<std::int32_t> far_shares_;
   };
 
-  // Of a procedural state: tokens that can be appended before its oldest block has to be sealed; a step that
-  // is longer is refused. Sealing is a pure function of what was read; nothing to do elsewhere.
-  std::int64_t until_seal() const;
+  // Of a procedural state, after every step: seals the oldest block of exact rows when the position is one at
+  // which that happens.
   void seal_if_due(ThreadPool& pool, const Kernels& kernels);
   // Exact rows of a procedural state over all layers and heads that it compresses: sinks, or the others.
   std::int64_t exact_rows(bool sinks) const;
@@ -109,7 +133,7 @@ class KvState {
   const ProceduralMemory* past() const { return past_ ? &*past_ : nullptr; }
 
   // Throws Error(context_full) when `tokens` more do not fit, Error(invalid_argument) outside [1,
-  // max_append].
+  // most_append()].
   Step begin(std::int64_t tokens);
 
   TransitionPlan plan(const Transition& transition) const;
@@ -127,14 +151,22 @@ class KvState {
   // Forgets everything; gives the memory back.
   void clear();
 
+  // Tensors without a sequence axis: their values at position().
+  const RecurrentTensors& recurrent() const { return recurrent_; }
+  RecurrentTensors& recurrent() { return recurrent_; }
+
   StateImage image() const;
   // The bytes of one run of image().runs[layer] of one head.
   std::span<std::byte> key_bytes(int layer, int kv_head, const PosRange& run);
   std::span<std::byte> value_bytes(int layer, int kv_head, const PosRange& run);
+  std::span<const std::byte> key_bytes(int layer, int kv_head, const PosRange& run) const;
+  std::span<const std::byte> value_bytes(int layer, int kv_head, const PosRange& run) const;
+  // The rows of a layer, for looking at them.
+  const LayerRows& layer_rows(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
 
  private:
   KvState(const KvState&) = default;
-  void release_unseen();
+  void release_unseen(std::size_t layer);
   std::vector<VisibleRun> runs_of_step(int layer, Pos first, std::int64_t tokens) const;
   Visibility visible(std::size_t layer, std::optional<std::int64_t> attention_size) const;
   std::string why_not(const Transition& transition) const;  // "" when it can be made
@@ -145,8 +177,10 @@ class KvState {
   std::vector<LayerRows> layers_;
   std::optional<ProceduralMemory> past_;
   Holdings held_;
+  RecurrentTensors recurrent_;
   std::optional<std::int64_t> attention_size_;
-  std::vector<Pos> released_;     // per layer: positions below, sinks apart, may be gone
+  std::optional<AutoAttentionLog> adapting_;  // attention_size_ is what it says
+  std::vector<Pos> released_;                 // per layer: positions below, sinks apart, may be gone
   std::int64_t bytes_peak_ = 0;
   std::uint64_t generation_ = 0;  // changes with everything that makes an older plan wrong
 };

@@ -30,6 +30,15 @@ void check(const StateImage& image) {
   if (image.position < 0 || image.position > kFarthest)
     refuse(cat("position ", image.position, " is out of range"));
   if (image.attention_size && *image.attention_size < 1) refuse("the attention size must be at least 1");
+  if (image.adapting) {
+    const AutoAttentionLog& log = *image.adapting;
+    check(log.range);
+    if (log.first < 0 || samples_at(log, image.position) != static_cast<std::int64_t>(log.samples.size()))
+      refuse(cat(log.samples.size(), " samples of the attention do not belong to position ", image.position));
+    for (const std::int32_t share : log.samples)
+      if (share < 0 || share > kWholeShare) refuse(cat("a share of the attention of ", share, " millionths"));
+    if (image.attention_size != attention_size(log)) refuse("the attention size is not what its samples say");
+  }
   check_ascending(image.segments, image.position, "the segment");
   for (const Segment& segment : image.segments)
     if (segment.shift < 0 || segment.shift > image.position - segment.last)
@@ -42,14 +51,22 @@ void check(const StateImage& image) {
       if (p < 0 || p > image.position) refuse(cat("released or forgotten position ", p, " is out of range"));
   if (image.edited < 0 || image.edited > image.position)
     refuse(cat("edited at ", image.edited, " is out of range"));
+  Pos before = -1;
+  for (const Pos p : image.recurrent) {
+    if (p <= before || p > image.position)
+      refuse(cat("the recurrent tensors' position ", p, " is out of order"));
+    before = p;
+  }
+  if (image.spec.recurrent.empty() ? !image.recurrent.empty() : before != image.position)
+    refuse("the recurrent tensors are not those of the position");
   for (const auto& runs : image.runs) check_ascending(runs, image.position, "the run");
 }
 
 }  // namespace
 
 StateImage KvState::image() const {
-  StateImage image{spec_,     held_.position,  attention_size_, held_.segments,
-                   released_, held_.forgotten, held_.edited,    {}};
+  StateImage image{spec_,     held_.position,  attention_size_, adapting_, held_.segments,
+                   released_, held_.forgotten, held_.edited,    {},        recurrent_.positions()};
   for (const auto& layer : layers_) {
     image.runs.emplace_back();
     for (const auto& run : layer.runs(0, position())) image.runs.back().push_back({run.first, run.last});
@@ -60,17 +77,24 @@ StateImage KvState::image() const {
 KvState::KvState(const StateImage& image) : KvState((check(image), image.spec)) {
   for (std::size_t i = 0; i < layers_.size(); ++i)
     for (const PosRange& run : image.runs[i]) layers_[i].open(run.first, run.last);
+  if (!recurrent_.empty()) recurrent_.restore(image.recurrent);
   attention_size_ = image.attention_size;
+  adapting_ = image.adapting;
   held_ = {image.position, image.segments, image.forgotten, image.edited};
   released_ = image.released;
-  // Everything a query can see has to be there.
+  // Everything that a query can see has to be there, now and when positions are taken back.
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    for (const auto& run : visible_runs(held_.segments, visible(i, std::nullopt), position())) {
+    const Pos sinks = spec_.rolling && !spec_.layers[i].window ? spec_.rolling->sinks : 0;
+    const auto require = [&](Pos first, Pos last) {
       std::int64_t held = 0;
-      for (const auto& rows : layers_[i].runs(run.rows.first, run.rows.last)) held += rows.last - rows.first;
-      if (held != run.rows.last - run.rows.first)
-        refuse(
-            cat("layer ", i, " lacks rows of the visible positions ", run.rows.first, " to ", run.rows.last));
+      for (const auto& rows : layers_[i].runs(first, last)) held += rows.last - rows.first;
+      if (held < last - first) refuse(cat("layer ", i, " lacks rows of the positions ", first, " to ", last));
+    };
+    for (const auto& run : visible_runs(held_.segments, visible(i, std::nullopt), position()))
+      require(run.rows.first, run.rows.last);
+    for (const Segment& segment : held_.segments) {
+      require(segment.first, std::min(segment.last, sinks));
+      require(std::max(segment.first, released_[i]), segment.last);
     }
   }
 }
@@ -82,6 +106,18 @@ std::span<std::byte> KvState::key_bytes(int layer, int kv_head, const PosRange& 
 }
 
 std::span<std::byte> KvState::value_bytes(int layer, int kv_head, const PosRange& run) {
+  const LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
+  return {rows.runs(run.first, run.last).front().extent->value(kv_head, run.first),
+          static_cast<std::size_t>(run.size() * rows.format().value_bytes)};
+}
+
+std::span<const std::byte> KvState::key_bytes(int layer, int kv_head, const PosRange& run) const {
+  const LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
+  return {rows.runs(run.first, run.last).front().extent->key(kv_head, run.first),
+          static_cast<std::size_t>(run.size() * rows.format().key_bytes)};
+}
+
+std::span<const std::byte> KvState::value_bytes(int layer, int kv_head, const PosRange& run) const {
   const LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
   return {rows.runs(run.first, run.last).front().extent->value(kv_head, run.first),
           static_cast<std::size_t>(run.size() * rows.format().value_bytes)};

@@ -27,7 +27,14 @@ const char* transition_name(const Transition& transition) noexcept {
 
 // Why the transition cannot be made; "" when it can.
 std::string KvState::why_not(const Transition& transition) const {
+  // What has no sequence axis has no capacity; and it holds something of every position.
+  const auto fixed = [&](const char* what) {
+    return spec_.layers.empty()
+               ? cat("cannot ", what, ": tensor ", quoted(spec_.recurrent[0].name), " has no sequence axis")
+               : std::string();
+  };
   const auto expand = [&](const Expand& t) -> std::string {
+    if (std::string why = fixed("expand"); !why.empty()) return why;
     if (t.capacity < spec_.capacity)
       return cat("cannot expand to ", t.capacity, " rows: the capacity is ", spec_.capacity,
                  "; compact lowers it");
@@ -36,6 +43,7 @@ std::string KvState::why_not(const Transition& transition) const {
     return "";
   };
   const auto compact = [&](const Compact& t) -> std::string {
+    if (std::string why = fixed("compact"); !why.empty()) return why;
     if (t.capacity < 1) return cat("cannot compact to ", t.capacity, " rows: at least 1 is needed");
     if (t.capacity > spec_.capacity)
       return cat("cannot compact to ", t.capacity, " rows: the capacity is ", spec_.capacity,
@@ -58,6 +66,9 @@ std::string KvState::why_not(const Transition& transition) const {
     if (past_) return "cannot drop positions: a procedural memory holds blocks, not single positions";
     if (r.first < 0 || r.first >= r.last || r.last > position())
       return cat("cannot drop positions ", r.first, " to ", r.last, ": the state has read ", position());
+    if (!recurrent_.empty())
+      return cat("cannot drop positions ", r.first, " to ", r.last, ": tensor ",
+                 quoted(spec_.recurrent[0].name), " holds something of all of them");
     if (t.close_gap && !spec_.rotary) return "cannot close the gap: the model's positions are absolute";
     if (t.close_gap && r.last == position())
       return "cannot close a gap at the end: truncate takes back positions";
@@ -69,6 +80,14 @@ std::string KvState::why_not(const Transition& transition) const {
   const auto attention = [&](const SetAttention& t) -> std::string {
     if (t.size && *t.size < 1)
       return cat("an attention size of ", *t.size, " sees nothing; at least 1 is needed");
+    if (!t.automatic) return "";
+    if (t.size) return "an attention size is either given or adapts itself";
+    const AutoAttention& range = *t.automatic;
+    if (range.smallest < 1 || range.smallest > range.largest)
+      return cat("an attention size cannot adapt itself from ", range.smallest, " to ", range.largest);
+    if (std::all_of(spec_.layers.begin(), spec_.layers.end(),
+                    [](const LayerSpec& l) { return l.window.has_value(); }))
+      return "an attention size cannot adapt itself where every layer has a window of its own";
     return "";
   };
   return std::visit(Match{expand, compact, truncate, drop, attention}, transition);
@@ -78,6 +97,8 @@ std::string KvState::why_not_back_to(Pos length) const {
   if (length == 0 || length == position() || held_.segments.empty()) return "";
   if (past_ && length < past_->last_seal())
     return cat("the memory of ", past_->last_seal(), " positions was compressed");
+  if (!recurrent_.knows(length))
+    return cat("tensor ", quoted(spec_.recurrent[0].name), " of that position was not kept");
   // Before the first thing that was dropped, the text is what it was; after the last, it stays as it was
   // edited.
   const Segment& newest = held_.segments.back();
@@ -147,15 +168,25 @@ void KvState::perform(const Transition& transition) {
     for (Pos& released : released_) released = std::min(released, t.length);
     held_ = back_to(held_, t.length);
     if (t.length == 0 && past_) past_->clear();
+    recurrent_.back_to(t.length);
+    if (!adapting_) return;
+    adapting_->samples.resize(static_cast<std::size_t>(samples_at(*adapting_, t.length)));
+    attention_size_ = kvtide::attention_size(*adapting_);
   };
   const auto drop = [&](const Drop& t) {
     for (auto& layer : layers_) layer.drop(t.range.first, t.range.last);
     held_ = without(spec_, held_, t.range, t.close_gap);
   };
-  std::visit(
-      Match{[&](const Expand& t) { capacity(t.capacity); }, [&](const Compact& t) { capacity(t.capacity); },
-            truncate, drop, [&](const SetAttention& t) { attention_size_ = t.size; }},
-      transition);
+  const auto attention = [&](const SetAttention& t) {
+    adapting_.reset();
+    attention_size_ = t.size;
+    if (!t.automatic) return;
+    adapting_ = begin_log(spec_.rolling ? within(*t.automatic, *spec_.rolling) : *t.automatic, position());
+    attention_size_ = adapting_->range.smallest;
+  };
+  std::visit(Match{[&](const Expand& t) { capacity(t.capacity); },
+                   [&](const Compact& t) { capacity(t.capacity); }, truncate, drop, attention},
+             transition);
 }
 
 }  // namespace kvtide

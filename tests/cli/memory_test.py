@@ -109,7 +109,65 @@ class AttentionSize(MemoryTest):
         self.assertIn("attention size 4", self.assert_fine(outcome).err)
 
     def test_nothing_is_not_a_size(self):
-        self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", "--attention-size", 0), USAGE, "--attention-size", "from 1")
+        self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", "--attention-size", 0), USAGE, "--attention-size", "from 1", "auto")
+
+
+class AdaptingAttention(MemoryTest):
+    SIZES = ("-c", 2000, "--attention-size", "auto:64-512")
+
+    def setUp(self):
+        super().setUp()
+        self.text = self.file("long.txt", TEXT.read_bytes() * 14)  # 1,120 tokens
+
+    def test_every_change_is_an_event_and_a_line(self):
+        path = self.folder / "report.json"
+        outcome = self.assert_fine(kvtide("run", "-m", LLAMA, "-f", self.text, "-n", 4, *self.SIZES, "--report", path))
+        report = json.loads(path.read_text("utf-8"))
+        size = 64
+        self.assertGreater(len(report["events"]), 0)
+        for event in report["events"]:
+            self.assertEqual((event["kind"], event["position"] % 256, event["size_before"]), ("adapt", 0, size))
+            size = event["size"]
+            self.assertIn(f"adapt at {event['position']:,}: size before {event['size_before']}, size {size}, far share ppm", outcome.err)
+        self.assertEqual(report["attention_size"], size)
+        self.assertIn("adapts itself from 64 to 512", outcome.err)
+
+    def test_chunks_threads_and_an_interruption_change_no_bit(self):
+        words = ("-n", 8, *self.SIZES)
+        whole = self.report(*words, prompt=("-f", self.text))
+        for more in (["--prefill-chunk", 33], ["-t", 3, "--prefill-chunk", 1]):
+            other = self.report(*words, *more, prompt=("-f", self.text))
+            self.assertEqual((other["logits_hash"], other["events"]), (whole["logits_hash"], whole["events"]))
+        half, snapshot = self.file("half.txt", TEXT.read_bytes() * 7), self.folder / "half.kv"
+        self.report("-n", 0, *self.SIZES, "--save-state", snapshot, prompt=("-f", half))
+        info = self.assert_fine(kvtide("state", "info", snapshot, "--json")).json
+        self.assertEqual(info["auto_attention"], {"smallest": 64, "largest": 512})
+        for flags in (self.SIZES, ["-c", 2000]):  # the snapshot brings it with it
+            rest = self.report("-n", 8, *flags, "--load-state", snapshot, prompt=("-f", self.text))
+            self.assertEqual((rest["tokens"], rest["logits_hash"]), (whole["tokens"], whole["logits_hash"]))
+
+    def test_a_size_given_with_the_loading_ends_it(self):
+        snapshot = self.folder / "state.kv"
+        self.report("-n", 0, *self.SIZES, "--save-state", snapshot, prompt=("-f", self.text))
+        report = self.report("-n", 2, "--load-state", snapshot, "--attention-size", 100, prompt=())
+        self.assertEqual((report["attention_size"], self.kinds(report)), (100, ["load"]))
+
+    def test_refilling_begins_anew_and_the_changes_before_it_stay_reported(self):
+        report = self.report("-n", 0, "-c", 600, "--overflow", "refill", "--attention-size", "auto:64-512", prompt=("-f", self.text))
+        kinds = self.kinds(report)
+        self.assertIn("adapt", kinds[: kinds.index("refill")])
+
+    def test_a_stream_tells_its_changes(self):
+        score = self.assert_fine(kvtide("ppl", "-m", LLAMA, "-f", self.text, "--stream", *self.SIZES, "--json")).json
+        run = self.report("-n", 0, *self.SIZES, prompt=("-f", self.text))
+        self.assertEqual(score["events"], run["events"])
+
+    def test_ranges_that_make_no_sense_are_explained(self):
+        for value in ("auto:9-8", "auto:0-8", "auto:9", "auto:", "automatic", "auto-9", "auto:3-x", "full"):
+            with self.subTest(value=value):
+                self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", "--attention-size", value), USAGE, "--attention-size")
+        words = ("--attention-size", "auto", "--strategy", "attend=9")
+        self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", *words), USAGE, "attend=", "auto")
 
 
 class Rolling(MemoryTest):

@@ -62,6 +62,7 @@ class Runner {
       case Kind::fork:
         say("fork");
         if (pairs_.size() < 4) {
+          ++made_;
           Pair copy{pair.real.fork(), pair.model};
           pairs_.push_back(std::move(copy));
         }
@@ -89,6 +90,8 @@ class Runner {
       }
     }
   }
+
+  std::int64_t made() const { return made_; }
 
   std::string story() const {
     std::string text;
@@ -152,6 +155,7 @@ class Runner {
     check_step(pair.model, step, text);
     step.commit();
     pair.model.append(tokens, text);
+    ++made_;
   }
 
   void expect_error(Pair& pair, std::int64_t tokens, ErrorCode code) {
@@ -167,7 +171,7 @@ class Runner {
 
   // The spans of every layer hold what the model says, in its order. own: text of the step's rows; nullopt:
   // zeros.
-  void check_step(const StateModel& model, const KvState::Step& step, std::optional<std::int64_t> own) {
+  void check_step(const StateModel& model, KvState::Step& step, std::optional<std::int64_t> own) {
     for (std::size_t layer = 0; layer < model.spec.layers.size(); ++layer) {
       const auto index = static_cast<int>(layer);
       const LayerSpec& l = model.spec.layers[layer];
@@ -258,6 +262,7 @@ class Runner {
     const std::int64_t capacity_before = pair.real.capacity();
     const TransitionRecord record = pair.real.apply(plan);
     pair.model.apply(t);
+    ++made_;
     require(record.name == transition_name(t) && record.position == position_before, "the record names ",
             record.name, " at ", record.position);
     require(record.rows_kept == pair.real.rows() && record.rows_kept + record.rows_dropped == rows_before,
@@ -323,6 +328,7 @@ class Runner {
                 after.spec.rolling == before.spec.rolling && after.spec.rotary == before.spec.rotary,
             "the image changed");
     pair.real = std::move(loaded.state);
+    ++made_;
     require(pair.real.shared_bytes() == 0, "a loaded state shares rows");
   }
 
@@ -395,46 +401,74 @@ class Runner {
   std::vector<Pair> pairs_;
   MemoryFiles files_;
   std::int64_t next_text_ = 0;
+  std::int64_t made_ = 0;
   std::vector<std::string> log_;
 };
 
 }  // namespace
 
-Sequence made_up_sequence(std::uint64_t seed) {
-  Rng rng(seed * 7919 + 13);
-  Sequence sequence;
-  KvSpec& spec = sequence.spec;
-  const std::vector<DType> types{DType::f32, DType::f16, DType::q8_0};
-  spec.key_type = one_of(rng, types);
-  spec.value_type = one_of(rng, types);
+namespace {
+
+KvSpec made_up_spec(Rng& rng, std::optional<Keeping> keeping, DType key_type, DType value_type) {
+  KvSpec spec;
+  spec.key_type = key_type;
+  spec.value_type = value_type;
   const bool blocks = spec.key_type == DType::q8_0 || spec.value_type == DType::q8_0;
-  const std::int64_t layers = 1 + rng.below(3);
+  const bool windows = keeping == Keeping::windows_beside || keeping == Keeping::rolling_and_windows;
+  const bool rolls = keeping == Keeping::rolling || keeping == Keeping::rolling_and_windows;
+  const std::int64_t layers = (windows ? 2 : 1) + rng.below(windows ? 2 : 3);
   for (std::int64_t i = 0; i < layers; ++i) {
     LayerSpec layer{
         1 + static_cast<int>(rng.below(2)), blocks ? 32 : one_of(rng, std::vector<int>{1, 4, 7}), {}};
     // One layer keeps everything, so that rows() is the same for all.
-    if (i > 0 && rng.below(3) > 0) layer.window = one_of<std::int64_t>(rng, {1, 2, 5, 30, 64, 70, 100});
+    if (i > 0 && (keeping ? windows : rng.below(3) > 0))
+      layer.window = one_of<std::int64_t>(rng, {1, 2, 5, 30, 64, 70, 100});
     spec.layers.push_back(layer);
   }
   spec.capacity = rng.below(3) == 0 ? 1 + rng.below(60) : 100 + rng.below(300);
   spec.max_append = one_of<std::int64_t>(rng, {1, 3, 17, 64, 80});
   spec.slack = one_of<std::int64_t>(rng, {0, 0, 1, 7, 40, 64});
-  spec.rotary = rng.below(8) > 0;
-  if (spec.rotary && rng.below(3) == 0)
+  spec.rotary = rolls || rng.below(8) > 0;
+  if (keeping ? rolls : spec.rotary && rng.below(3) == 0)
     spec.rolling =
         Rolling{one_of<std::int64_t>(rng, {0, 1, 4, 5, 70}), one_of<std::int64_t>(rng, {1, 3, 20, 64, 90})};
+  return spec;
+}
 
+std::vector<SequenceStep> made_up_steps(Rng& rng) {
   // Kinds as often as they are useful.
   const std::vector<Kind> kinds{
       Kind::append,    Kind::append,   Kind::append,       Kind::append,       Kind::append, Kind::append,
       Kind::append,    Kind::append,   Kind::dropped_step, Kind::dropped_step, Kind::expand, Kind::compact,
       Kind::truncate,  Kind::truncate, Kind::truncate,     Kind::drop,         Kind::drop,   Kind::attention,
       Kind::attention, Kind::fork,     Kind::fork,         Kind::forget_fork,  Kind::reload};
+  std::vector<SequenceStep> made;
   const std::int64_t steps = 5 + rng.below(35);
   for (std::int64_t i = 0; i < steps; ++i) {
     const Kind kind = rng.below(100) == 0 ? Kind::clear : one_of(rng, kinds);
-    sequence.steps.push_back({kind, (std::uint64_t{rng.bits()} << 16) ^ rng.bits()});
+    made.push_back({kind, (std::uint64_t{rng.bits()} << 16) ^ rng.bits()});
   }
+  return made;
+}
+
+}  // namespace
+
+Sequence made_up_sequence(std::uint64_t seed) {
+  Rng rng(seed * 7919 + 13);
+  const std::vector<DType> types{DType::f32, DType::f16, DType::q8_0};
+  const DType key_type = one_of(rng, types), value_type = one_of(rng, types);
+  Sequence sequence{made_up_spec(rng, std::nullopt, key_type, value_type), {}};
+  sequence.steps = made_up_steps(rng);
+  return sequence;
+}
+
+Sequence made_up_sequence(std::uint64_t seed, Keeping keeping, DType key_type, DType value_type) {
+  Rng rng(seed * 104729 + 17);
+  Sequence sequence{made_up_spec(rng, keeping, key_type, value_type), {}};
+  sequence.steps = made_up_steps(rng);
+  for (const Kind kind :
+       {Kind::expand, Kind::append, Kind::reload, Kind::append, Kind::append, Kind::truncate, Kind::append})
+    sequence.steps.push_back({kind, (std::uint64_t{rng.bits()} << 16) ^ rng.bits()});
   return sequence;
 }
 
@@ -449,11 +483,12 @@ std::string describe(const KvSpec& spec) {
   return text;
 }
 
-std::string run_sequence(const Sequence& sequence) {
+std::string run_sequence(const Sequence& sequence, std::int64_t* made) {
   Runner runner(sequence.spec);
   std::string wrong;
   try {
     for (const SequenceStep& step : sequence.steps) runner.step(step);
+    if (made != nullptr) *made += runner.made();
     return "";
   } catch (const Broken& e) {
     wrong = e.what;

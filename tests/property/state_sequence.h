@@ -38,10 +38,19 @@ struct Sequence {
 
 Sequence made_up_sequence(std::uint64_t seed);
 
+// What a state keeps of a text.
+enum class Keeping { everything, windows_beside, rolling, rolling_and_windows };
+inline constexpr Keeping kKeepings[] = {Keeping::everything, Keeping::windows_beside, Keeping::rolling,
+                                        Keeping::rolling_and_windows};
+// A sequence for one policy and one pair of types, which ends with a save, a load and more text.
+Sequence made_up_sequence(std::uint64_t seed, Keeping keeping, DType key_type, DType value_type);
+
 std::string describe(const KvSpec& spec);
 
 // "" when the states did what the contract says at every step; otherwise the steps with their numbers, and
 // what was wrong after the last of them.
-std::string run_sequence(const Sequence& sequence);
+// made: where to add the number of steps that were made, without those that were to be refused or did
+// nothing.
+std::string run_sequence(const Sequence& sequence, std::int64_t* made = nullptr);
 
 }  // namespace kvtide::testing

@@ -39,3 +39,29 @@ def test_resizing():
     result = run("02_resize.py")
     assert result.returncode == 0, result.stderr
     assert "Cannot compact to 128" in result.stdout and "ctx1024 -> ctx2048: (36, 1, 2048, 256)" in result.stdout
+
+
+def test_seeing_less_and_everything_again(tiny, text):
+    result = run("03_attention_size.py", tiny, text, "8")
+    assert result.returncode == 0, result.stderr
+    assert "the newest 8" in result.stdout and result.stdout.count("attention: ") == 3
+
+
+def test_forking(tiny, text):
+    result = run("04_fork.py", tiny, text, "2")
+    assert result.returncode == 0, result.stderr
+    assert "way 0" in result.stdout and "way 1" in result.stdout and " shared" in result.stdout
+
+
+def test_saving_and_going_on(tiny, text, tmp_path):
+    result = run("05_snapshot.py", tiny, text, tmp_path / "text.kv")
+    assert result.returncode == 0, result.stderr
+    assert "keyCache: float16 (" in result.stdout and "pastLen: int32 (1,)" in result.stdout
+    assert "goes on: " in result.stdout
+
+
+@pytest.mark.parametrize("name", ["03_attention_size.py", "04_fork.py", "05_snapshot.py"])
+def test_an_example_without_a_model_says_what_is_missing(name):
+    result = run(name, "no-such-model.gguf", "text", "8")
+    assert result.returncode == 1 and "no-such-model.gguf" in result.stderr and "Traceback" not in result.stderr
+    assert "python examples/python/" in run(name).stderr

@@ -18,8 +18,8 @@ session = model.session(prefill_chunk=1)
 """
 
 
-def run(code, tiny, **kwargs):
-    command = [sys.executable, "-W", "error", "-c", START + code, str(tiny)]
+def run(code, tiny, *args, **kwargs):
+    command = [sys.executable, "-W", "error", "-c", START + code, str(tiny), *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, **kwargs)
 
 
@@ -34,6 +34,11 @@ def run(code, tiny, **kwargs):
         "session.read('ab'); kept = session.logits; del session, model; assert kept.sum() == kept.sum()",
         "import threading; kept = threading.local(); kept.session = session",
         "session.cancel(); session.close(); model.close()",
+        "session.read('ab'); kept = session.state.keys(0); del session, model; assert kept.any()",
+        "session.read('ab'); kept = [session.state, session.fork(), session.state.fork()]; kept.append(kept)",
+        "import builtins; session.read('ab'); builtins.kept = session.state.keys(0); session.close()",
+        "import threading; session.read('ab'); kept = threading.local(); kept.rows = session.state.values(1)",
+        "kept = kvtide.State(layers=2, kv_heads=1, head_dim=32, capacity=9); kept.loop = kept",
     ],
 )
 def test_whatever_is_alive_at_the_end_ends_with_it(tiny, code):
@@ -62,10 +67,11 @@ time.sleep({delay})
         "started.set(); session.complete('ab', max_tokens=200, on_text=lambda text: None)",
         "started.set(); list(session.generate('ab', max_tokens=200))",
         "started.set(); kvtide.Model.load(sys.argv[1])",
+        "started.set(); session.read([5] * 100); session.save(sys.argv[2]); session.load(sys.argv[2])",
     ],
 )
-def test_a_daemon_thread_in_the_middle_of_a_call_is_stopped(tiny, call, delay):
-    result = run(BUSY_THREAD.format(call=call, delay=delay), tiny)
+def test_a_daemon_thread_in_the_middle_of_a_call_is_stopped(tiny, tmp_path, call, delay):
+    result = run(BUSY_THREAD.format(call=call, delay=delay), tiny, tmp_path / "state.kv")
     assert result.returncode == 0, result.stderr
     assert "terminate" not in result.stderr and "Fatal" not in result.stderr
 

@@ -148,7 +148,7 @@ class Scripted:
     """Stands in for a session and its model: hands out given pieces of bytes, one a token."""
 
     cancels = changes = position = 0
-    context = 1000
+    room = 1000
 
     def __init__(self, pieces):
         self.pieces = pieces

@@ -68,6 +68,15 @@ SESSION_OPTIONS = [
     ({"kernels": "mmx"}, kvtide.Error),
     ({"kernels": 512}, TypeError),
     ({"no_such_option": 1}, TypeError),
+    ({"rolling": 5}, TypeError),
+    ({"rolling": (1, 2, 3)}, TypeError),
+    ({"rolling": (-1, 5)}, ValueError),
+    ({"rolling": (4, 0)}, ValueError),
+    ({"rolling": (4, 1000)}, ValueError),
+    ({"attention_size": 0}, ValueError),
+    ({"attention_size": 1.0}, TypeError),
+    ({"slack": -1}, ValueError),
+    ({"slack": 2**60}, ValueError),
 ]
 
 
@@ -217,6 +226,16 @@ SESSION_USES = {
     "nbytes": lambda s: s.nbytes,
     "options": lambda s: s.options,
     "with": lambda s: s.__enter__(),
+    "tokens": lambda s: s.tokens,
+    "iteration": lambda s: list(s),
+    "state": lambda s: s.state,
+    "attention_size": lambda s: s.attention_size,
+    "plan": lambda s: s.plan("expand", 500),
+    "apply": lambda s: s.apply("expand", 500),
+    "fork": lambda s: s.fork(),
+    "save": lambda s: s.save("never-written.kv"),
+    "load": lambda s: s.load("never-read.kv"),
+    "restore": lambda s: s.restore(kvtide.State(layers=1, kv_heads=1, head_dim=32, capacity=4)),
 }
 
 
@@ -238,7 +257,7 @@ def test_a_generation_whose_session_was_closed_says_so(session):
         next(generation)
 
 
-BUSY_USES = {name: use for name, use in SESSION_USES.items() if name not in ("position", "len", "context", "memory", "nbytes", "options", "with", "score nothing", "generate on", "complete on")}
+BUSY_USES = {name: use for name, use in SESSION_USES.items() if name not in ("position", "len", "context", "memory", "nbytes", "options", "with", "score nothing", "generate on", "complete on", "state", "attention_size")}
 BUSY_USES["close"] = lambda s: s.close()
 BUSY_USES["another thread"] = lambda s: in_another_thread(lambda: s.read("a"))
 

@@ -128,4 +128,4 @@ def test_errors_have_a_class_for_each_code():
     for code, kind in errors.BY_CODE.items():
         assert kind.code == code and issubclass(kind, kvtide.Error)
         assert getattr(errors, kind.__name__) is kind and kind.__doc__
-    assert len(errors.BY_CODE) == 12
+    assert len(errors.BY_CODE) == 13

@@ -149,8 +149,47 @@ def test_an_error_of_the_object_comes_through():
         transition_coreml_state(States(kv=ramp(4)), States(other=ramp(6)), "kv", 2)
 
 
+class Proxy:
+    """What an MLState forwards to; on a Mac, a state of the Core ML runtime. It takes its arguments by place."""
+
+    def __init__(self, **arrays):
+        self.arrays = arrays
+
+    def read_state(self, name):
+        return self.arrays[name].copy()
+
+    def write_state(self, name, value):
+        assert value.dtype == self.arrays[name].dtype and value.shape == self.arrays[name].shape
+        self.arrays[name] = value
+
+
 def test_core_mls_own_states_are_moved():
     models = pytest.importorskip("coremltools.models")
     if not hasattr(models.model, "MLState"):
         pytest.skip("this coremltools has no MLState")
-    assert {"read_state", "write_state"} <= set(dir(models.model.MLState))
+    small, large = Proxy(k=ramp(4), v=ramp(4) * 2), Proxy(k=ramp(6), v=ramp(6))
+    source, target = models.model.MLState(small), models.model.MLState(large)
+    transition_coreml_state(source, target, current_position=3, names=["k", "v"])
+    assert column(large.arrays["k"]) == [1, 2, 3, 0, 0, 0] and column(large.arrays["v"]) == [2, 4, 6, 0, 0, 0]
+    compact_coreml_state(target, source, "v", 2)
+    assert column(small.arrays["v"]) == [2, 4, 0, 0] and column(small.arrays["k"]) == [1, 2, 3, 4]
+
+
+def test_a_kvtide_state_is_such_an_object():
+    pytest.importorskip("kvtide._native")
+    import kvtide
+
+    rows = np.random.default_rng(0).standard_normal((4, 2, 16, 32)).astype(np.float16)
+    state = kvtide.State(layers=2, kv_heads=2, head_dim=32, capacity=16)
+    state.write("kv_cache", rows, position=10)
+    larger = state.fork()
+    larger.expand(24)
+    fake = States(kv_cache=np.zeros((4, 2, 20, 32), np.float16))
+    transition_coreml_state(state, fake, current_position=10, names=None)
+    np.testing.assert_array_equal(fake.arrays["kv_cache"][:, :, :10], rows[:, :, :10])
+    assert not fake.arrays["kv_cache"][:, :, 10:].any()
+    fake.arrays["kv_cache"][:, :, :10] *= 2
+    transition_coreml_state(fake, larger, "kv_cache", 10)
+    np.testing.assert_array_equal(larger.keys(1), rows[1, :, :10] * 2)
+    compact_coreml_state(larger, state, "kv_cache", 10)
+    np.testing.assert_array_equal(state.values(0), rows[2, :, :10] * 2)

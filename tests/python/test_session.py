@@ -136,6 +136,9 @@ def test_options_are_told_with_the_defaults_filled_in(model):
             "value_type": "f16",
             "threads": 2,
             "prefill_chunk": 32,
+            "rolling": None,
+            "attention_size": None,
+            "slack": 0,
         }
 
 

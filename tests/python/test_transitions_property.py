@@ -68,7 +68,7 @@ def same(result, expected):
     assert result.tobytes() == np.ascontiguousarray(expected).tobytes()
 
 
-@settings(CASES, max_examples=11_000)
+@settings(CASES, max_examples=12_000)
 @given(seeds)
 def test_growing_is_what_the_contract_says(seed):
     dice = Dice(seed)
@@ -96,7 +96,7 @@ def test_growing_is_what_the_contract_says(seed):
     assert state.tobytes() == before
 
 
-@settings(CASES, max_examples=8_000)
+@settings(CASES, max_examples=9_000)
 @given(seeds)
 def test_shrinking_is_what_the_contract_says(seed):
     dice = Dice(seed)

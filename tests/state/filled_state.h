@@ -12,7 +12,7 @@
 namespace kvtide::testing {
 
 inline KvSpec small_spec(std::int64_t capacity = 400, std::int64_t max_append = 64,
-                            DType dtype = DType::f32) {
+                         DType dtype = DType::f32) {
   KvSpec spec;
   spec.layers = {{2, 32, std::nullopt}};
   spec.key_type = spec.value_type = dtype;
@@ -47,7 +47,7 @@ inline void append(KvState& state, std::int64_t tokens, std::int64_t text = 0) {
 // of positions, and by how much it is seen nearer. Contents are compared with fill(state, spec, text).
 inline std::string seen(KvState& state, int layer = 0, std::int64_t text = 0) {
   std::string runs;
-  const KvState::Step step = state.begin(1);
+  KvState::Step step = state.begin(1);
   const LayerSpec& l = state.spec().layers[static_cast<std::size_t>(layer)];
   Pos first = 0, last = 0;
   std::int64_t shift = 0;

@@ -18,7 +18,7 @@ namespace kvtide {
 namespace {
 
 KvSpec spec_of(std::vector<LayerSpec> layers, std::int64_t capacity, std::int64_t max_append,
-                  DType dtype = DType::f32) {
+               DType dtype = DType::f32) {
   KvSpec spec;
   spec.layers = std::move(layers);
   spec.key_type = spec.value_type = dtype;
@@ -63,7 +63,7 @@ float number_at(DType dtype, const std::byte* row, int element) {
 }
 
 // Every span row holds what its position was given, and the positions are those that the step's queries see.
-void expect_rows(const KvState::Step& step, const KvSpec& spec) {
+void expect_rows(KvState::Step& step, const KvSpec& spec) {
   for (int layer = 0; layer < static_cast<int>(spec.layers.size()); ++layer) {
     const LayerSpec& l = spec.layers[static_cast<std::size_t>(layer)];
     const auto spans = step.spans(layer);
@@ -132,7 +132,7 @@ TEST(KvState, IsAsItWas_WhenAStepIsDropped) {
 
 TEST(KvState, ReadsRowsThatWereNeverWrittenAsZeros) {
   KvState state(spec_of({{1, 16, std::nullopt}}, 64, 8, DType::f16));
-  const KvState::Step step = state.begin(8);
+  KvState::Step step = state.begin(8);
   const auto spans = step.spans(0);
   for (const Span& span : spans[0])
     for (std::int64_t row = 0; row < span.rows; ++row)
@@ -179,6 +179,48 @@ TEST(KvState, TakesMemoryFromTheSystemOnlyForTheTokensItHolds) {
   EXPECT_EQ(state.held_bytes(), 4 * 2 * ((3010 * 512 + 4095) / 4096 * 4096));
 }
 
+// What every layer no longer needed went when a step began and came back layer by layer: the resident set of
+// a full window moved by a whole step.
+TEST(KvState, AFullWindowTakesTheSameMemoryAtEveryMomentOfAStep) {
+  constexpr int kLayers = 6;
+  constexpr std::size_t kStep = 128, kRowBytes = 2 * 64 * sizeof(float);  // key and value
+  KvSpec spec = spec_of(std::vector<LayerSpec>(kLayers, {1, 64, std::nullopt}), 1024, kStep);
+  spec.key_type = spec.value_type = DType::f32;
+  spec.rolling = Rolling{4, 512};
+  KvState state(spec);
+  append(state, spec, 1024);
+  std::vector<const std::byte*> memory;
+  {
+    KvState::Step step = state.begin(1);
+    for (int layer = 0; layer < kLayers; ++layer) memory.push_back(step.spans(layer)[0][0].keys);
+  }
+  const auto resident = [&]() -> std::optional<std::size_t> {  // 2 regions of 2^18 rows and a page each
+    std::size_t sum = 0;
+    for (const std::byte* start : memory) {
+      const auto bytes = resident_bytes(start, 2 * ((std::size_t{1} << 18) * 64 * sizeof(float) + 4096));
+      if (!bytes) return std::nullopt;
+      sum += *bytes;
+    }
+    return sum;
+  };
+  if (!resident()) GTEST_SKIP() << "this system does not tell which pages are in memory";
+  append(state, spec, kStep);
+  const std::size_t full = *resident();
+  const auto& kernels = best_kernels().elementwise;
+  const std::vector<float> row(64, 1.0f);
+  for (int steps = 0; steps < 3; ++steps) {
+    KvState::Step step = state.begin(kStep);
+    for (int layer = 0; layer < kLayers; ++layer) {
+      step.spans(layer);
+      for (std::size_t t = 0; t < kStep; ++t) step.write(kernels, layer, 0, t, row.data(), row.data());
+      EXPECT_LE(*resident(), full) << "layer " << layer;
+      EXPECT_GE(*resident() + kStep * kRowBytes, full) << "layer " << layer;
+    }
+    step.commit();
+    EXPECT_EQ(*resident(), full);
+  }
+}
+
 TEST(KvState, GivesItsMemoryBackWhenItForgets_AndCanBeUsedAgain) {
   const KvSpec spec = spec_of({{2, 64, std::nullopt}, {1, 64, 100}}, 8192, 64);
   KvState state(spec);
@@ -200,8 +242,7 @@ TEST(KvState, GivesItsMemoryBackWhenItForgets_AndCanBeUsedAgain) {
 }
 
 TEST(KvState, SaysWhatMoreTokensCost) {
-  KvSpec spec =
-      spec_of({{2, 64, std::nullopt}, {1, 64, 100}, {3, 32, std::nullopt}}, 10000, 28, DType::f16);
+  KvSpec spec = spec_of({{2, 64, std::nullopt}, {1, 64, 100}, {3, 32, std::nullopt}}, 10000, 28, DType::f16);
   EXPECT_EQ(bytes_per_token(spec), 2 * (64 + 64) * 2 + 3 * (32 + 32) * 2);
   EXPECT_EQ(bytes_for_tokens(spec, 10), 10 * (512 + 384) + 10 * 256);
   EXPECT_EQ(bytes_for_tokens(spec, 5000), 5000 * (512 + 384) + 128 * 256);  // 100 + 28 rows of the window

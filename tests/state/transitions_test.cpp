@@ -4,6 +4,7 @@
 #include "kvtide/error.h"
 #include "state/state.h"
 #include "tests/base/resident.h"
+#include "tests/model/expect_refused.h"
 #include "tests/state/filled_state.h"
 
 namespace kvtide {
@@ -75,7 +76,7 @@ TEST(Transition, TruncateTakesBackTokens_AndTheirRowsReadAsZeros) {
   KvState state(small_spec());
   append(state, 200);
   EXPECT_EQ(state.apply(Truncate{70}).rows_dropped, 130);
-  const KvState::Step step = state.begin(60);
+  KvState::Step step = state.begin(60);
   const auto spans = step.spans(0);
   const Span& span = spans[0].back();
   for (std::int64_t row = 70 - *span.first; row < span.rows; ++row)
@@ -131,6 +132,44 @@ TEST(Transition, DropLeavesAHole_OrClosesIt) {
   EXPECT_EQ(state.rows(), 80);
   append(state, 10);
   EXPECT_EQ(seen(state), "0-9>10 20-49>10 60-109");
+}
+
+TEST(Transition, AStateWithAbsolutePositions_RefusesToMoveTextAndStaysAsItIs) {
+  KvSpec spec = small_spec();
+  spec.rotary = false;
+  KvState state(spec);
+  append(state, 100);
+  EXPECT_EQ(refusal(state, Drop{{10, 20}, true}), "cannot close the gap: the model's positions are absolute");
+  EXPECT_THROW(state.apply(Drop{{10, 20}, true}), Error);
+  EXPECT_EQ(seen(state), "0-99");
+  state.apply(Drop{{10, 20}});  // moves nothing
+  EXPECT_EQ(seen(state), "0-9 20-99");
+  spec.rolling = Rolling{2, 30};
+  testing::expect_refused(ErrorCode::invalid_argument, "absolute positions", [&] { KvState{spec}; });
+}
+
+TEST(Transition, ALayerWithAWindowKeepsIt_WhileTheOneBesideItGrows) {
+  KvSpec spec = small_spec(100, 16);
+  spec.layers.push_back({1, 32, 20});
+  KvState state(spec);
+  append(state, 100);
+  const auto held = [&](int layer) {
+    std::int64_t rows = 0;
+    const StateImage image = state.image();
+    for (const PosRange& run : image.runs[static_cast<std::size_t>(layer)]) rows += run.size();
+    return rows;
+  };
+  EXPECT_LE(held(1), 20 + 16 + 64);  // the window, a step, and what is left of a tile
+  state.apply(Expand{3000});
+  append(state, 1180);
+  EXPECT_EQ(held(0), 1280);
+  EXPECT_LE(held(1), 20 + 16 + 64);
+  EXPECT_EQ(seen(state, 0), "0-1279");
+  EXPECT_EQ(seen(state, 1), "1261-1279");
+  state.apply(SetAttention{10});
+  EXPECT_EQ(seen(state, 1), "1271-1279");
+  state.apply(SetAttention{});
+  EXPECT_EQ(seen(state, 0), "0-1279");
 }
 
 TEST(Transition, AGapThatWasClosedBefore_IsNotClosedTwice) {
@@ -238,7 +277,7 @@ TEST(Fork, ReadsZerosWhereAStateThatIsGoneHadWritten) {
   KvState child = parent->fork();
   append(*parent, 50, 1000);
   parent.reset();
-  const KvState::Step step = child.begin(60);
+  KvState::Step step = child.begin(60);
   const auto spans = step.spans(0);
   ASSERT_EQ(*spans[0].back().first + spans[0].back().rows, 160);
   for (std::int64_t row = spans[0].back().rows - 60; row < spans[0].back().rows; ++row)

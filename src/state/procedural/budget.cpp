@@ -22,18 +22,20 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   const ProceduralSpec& p = *spec.procedural;
   const Pos end = tokens == 0 ? kWithoutEnd : tokens;
   const std::int64_t exact = std::min<std::int64_t>(end, p.window + spec.slack + p.block);
-  const std::int64_t blocks_read = end < p.window + spec.slack + p.block ? 0 : (end - p.window - spec.slack) / p.block;
+  const std::int64_t blocks_read =
+      end < p.window + spec.slack + p.block ? 0 : (end - p.window - spec.slack) / p.block;
   std::int64_t blocks = blocks_read;
   if (p.levels > 0) blocks = std::min(blocks, kFirstLevelBlocks + (p.levels - 1) * kLevelBlocks);
   std::int64_t full = blocks_read * p.block;
   if (p.full_rows > 0) full = std::min(full, p.full_rows + p.block);
 
   ProceduralBytes bytes;
-  References::Shape shape{{}, p.query_heads, spec.layers.front().head_dim, reference_stride(p),
-                          p.window + spec.slack + p.block};
+  References::Shape shape{
+      {}, p.query_heads, spec.layers.front().head_dim, reference_stride(p), p.window + spec.slack + p.block};
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& layer = spec.layers[i];
-    const std::int64_t key = dtype_bytes(spec.key_type, layer.head_dim), value = dtype_bytes(spec.value_type, layer.head_dim);
+    const std::int64_t key = dtype_bytes(spec.key_type, layer.head_dim),
+                       value = dtype_bytes(spec.value_type, layer.head_dim);
     bool plain = false;
     if (layer.window) {
       const std::int64_t step = std::min<std::int64_t>(spec.max_append, p.window + spec.slack + p.block);

@@ -95,13 +95,16 @@ void HeadRows::keep(std::span<const std::int64_t> kept, std::int64_t from) {
 void HeadRows::clear() { keep({}, rows()); }
 
 std::int64_t HeadRows::held_bytes() const {
-  const std::size_t notes = positions_.capacity() + scores_.capacity() + bias_.capacity() + counts_.capacity();
+  const std::size_t notes =
+      positions_.capacity() + scores_.capacity() + bias_.capacity() + counts_.capacity();
   return pages(rows() * key_bytes_) + pages(rows() * value_bytes_) + static_cast<std::int64_t>(notes * 4);
 }
 
-std::int64_t HeadRows::bytes_for(Kind kind, std::int64_t key_bytes, std::int64_t value_bytes, std::int64_t rows) {
+std::int64_t HeadRows::bytes_for(Kind kind, std::int64_t key_bytes, std::int64_t value_bytes,
+                                 std::int64_t rows) {
   const auto step = static_cast<std::int64_t>(kNoteStep);
-  return pages(rows * key_bytes) + pages(rows * value_bytes) + (rows + step - 1) / step * step * note_bytes(kind);
+  return pages(rows * key_bytes) + pages(rows * value_bytes) +
+         (rows + step - 1) / step * step * note_bytes(kind);
 }
 
 }  // namespace kvtide

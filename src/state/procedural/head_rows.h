@@ -52,7 +52,8 @@ class HeadRows {
 
   std::int64_t held_bytes() const;  // pages of rows, and their notes
   // What `rows` rows hold at most.
-  static std::int64_t bytes_for(Kind kind, std::int64_t key_bytes, std::int64_t value_bytes, std::int64_t rows);
+  static std::int64_t bytes_for(Kind kind, std::int64_t key_bytes, std::int64_t value_bytes,
+                                std::int64_t rows);
 
  private:
   Kind kind_;

@@ -42,7 +42,8 @@ ProceduralMemory::ProceduralMemory(const ProceduralSpec& spec, const std::vector
     auto& heads = heads_.emplace_back();
     const std::int64_t bytes = dtype_bytes(spec_.row_type, layers_[layer].head_dim);
     for (std::size_t h = 0; h < spec_.heads[layer].size(); ++h)
-      heads.push_back({std::make_shared<HeadRows>(rows_kind(spec_, spec_.heads[layer][h]), bytes, bytes, kMostRows), {}});
+      heads.push_back(
+          {std::make_shared<HeadRows>(rows_kind(spec_, spec_.heads[layer][h]), bytes, bytes, kMostRows), {}});
   }
   angles_.resize(layers_.size());
 }
@@ -152,8 +153,7 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
       double mass = 0.0, left = 0.0;
       for (std::int64_t row = before; row < before + inside; ++row)
         mass += static_cast<double>(target.rows->note(row).count);
-      for (const std::int64_t row : item.kept)
-        left += static_cast<double>(target.rows->note(row).count);
+      for (const std::int64_t row : item.kept) left += static_cast<double>(target.rows->note(row).count);
       counts_.shed_mass += mass - left;
       writable(target).keep(kept, before + inside);
       target.block_rows[begin] = static_cast<std::int64_t>(item.kept.size());
@@ -180,7 +180,8 @@ void ProceduralMemory::thin_full_heads() {
   std::int64_t rows = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   const Pos intact = sealed_ - spec_.full_rows / 8 * kIntactEighths;
   while (rows > spec_.full_rows) {
-    const auto old_end = sizes.begin() + std::count_if(full_.begin(), full_.end(), [&](const FullBlock& b) { return b.first < intact; });
+    const auto old_end = sizes.begin() + std::count_if(full_.begin(), full_.end(),
+                                                       [&](const FullBlock& b) { return b.first < intact; });
     auto fullest = std::max_element(sizes.begin(), old_end == sizes.begin() ? sizes.end() : old_end);
     const std::int64_t left = *fullest / 2 < kLeastFullRows ? 0 : *fullest / 2;
     if (left == 0) fullest = sizes.begin();  // all are thin: the oldest goes
@@ -199,7 +200,9 @@ void ProceduralMemory::thin_full_heads() {
 
 // Keeps the `left` most telling rows of a block.
 void ProceduralMemory::thin(Head& target, std::size_t block, std::int64_t left) {
-  const std::int64_t before = std::accumulate(target.block_rows.begin(), target.block_rows.begin() + static_cast<std::ptrdiff_t>(block), std::int64_t{0});
+  const std::int64_t before =
+      std::accumulate(target.block_rows.begin(),
+                      target.block_rows.begin() + static_cast<std::ptrdiff_t>(block), std::int64_t{0});
   const std::int64_t size = target.block_rows[block];
   std::vector<std::int64_t> order(static_cast<std::size_t>(size));
   std::iota(order.begin(), order.end(), before);

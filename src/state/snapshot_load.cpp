@@ -1,100 +1,26 @@
-#include "state/snapshot.h"
-
+// snapshot_load.cpp: a file into fresh memory, checked as a whole before anybody sees it.
 #include <algorithm>
 #include <cstring>
 
-#include "base/checked.h"
 #include "base/checksum.h"
 #include "base/text.h"
 #include "kvtide/error.h"
-#include "state/snapshot_header.h"
+#include "state/snapshot_format.h"
 
 namespace kvtide {
 namespace {
 
-constexpr char kMagic[9] = "KVTIDE\0\1";
-constexpr char kEnd[9] = "KVTIDEND";
-constexpr std::uint32_t kVersion = 1;
-constexpr std::uint64_t kPrefix = 24;  // magic, version, header CRC, header length
-constexpr std::uint64_t kTrailer = 32 + 8 + 8;
-constexpr std::uint64_t kChunk = std::uint64_t{1} << 20;
-constexpr std::uint64_t kAlign = 64;
-constexpr std::uint64_t kLargestHeader = std::uint64_t{64} << 20;
+using namespace snapshot_format;
 
-std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
-
-template <class T>
-void put(std::vector<std::byte>& out, const T& value) {
-  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-  out.insert(out.end(), bytes, bytes + sizeof value);
-}
+constexpr Pos kFarthest = Pos{1} << 40;
+constexpr std::uint64_t kPagesAnyway = std::uint64_t{32} << 20;
+constexpr std::uint64_t kPagesPerByte = 64;
 
 template <class T>
 T get(const std::byte* bytes) {
   T value;
   std::memcpy(&value, bytes, sizeof value);
   return value;
-}
-
-// CRCs of the 1 MiB chunks of a payload that comes in pieces.
-class ChunkSums {
- public:
-  void add(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const auto take = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), kChunk - filled_));
-      crc_ = crc32c(bytes.first(take), crc_);
-      filled_ += take;
-      bytes = bytes.subspan(take);
-      if (filled_ == kChunk) close();
-    }
-  }
-  const std::vector<std::uint32_t>& finish() {
-    if (filled_ > 0) close();
-    return sums_;
-  }
-
- private:
-  void close() {
-    sums_.push_back(crc_);
-    crc_ = 0;
-    filled_ = 0;
-  }
-  std::vector<std::uint32_t> sums_;
-  std::uint32_t crc_ = 0;
-  std::uint64_t filled_ = 0;
-};
-
-std::span<const std::byte> bytes_of(const std::vector<std::uint32_t>& values) {
-  return std::as_bytes(std::span(values));
-}
-
-// The tensors of a state's rows in file order, without offsets. sizes in bytes follow from the spec.
-std::vector<SnapshotTensor> row_tensors(const StateImage& image) {
-  std::vector<SnapshotTensor> tensors;
-  for (std::size_t layer = 0; layer < image.runs.size(); ++layer) {
-    const LayerSpec& spec = image.spec.layers[layer];
-    for (const PosRange& run : image.runs[layer])
-      for (const bool key : {true, false}) {
-        SnapshotTensor tensor;
-        tensor.name = cat("layers.", layer, key ? ".k" : ".v");
-        tensor.dtype = key ? image.spec.key_type : image.spec.value_type;
-        tensor.shape = {spec.kv_heads, run.size(), spec.head_dim};
-        tensor.first = run.first;
-        tensor.bytes =
-            static_cast<std::uint64_t>(spec.kv_heads * run.size() * dtype_bytes(tensor.dtype, spec.head_dim));
-        tensors.push_back(std::move(tensor));
-      }
-  }
-  return tensors;
-}
-
-std::uint64_t place(std::vector<SnapshotTensor>& tensors) {
-  std::uint64_t offset = 0;
-  for (auto& tensor : tensors) {
-    tensor.offset = offset;
-    offset = aligned(offset + tensor.bytes);
-  }
-  return offset;
 }
 
 [[noreturn]] void damaged(const std::string& path, const std::string& why) {
@@ -105,20 +31,40 @@ std::uint64_t place(std::vector<SnapshotTensor>& tensors) {
 // writer makes.
 void read_runs(SnapshotHeader& header, std::uint64_t logits) {
   StateImage& image = header.image;
+  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::bad_format, why); };
+  check(image.spec);
+  if (image.position < 0 || image.position > kFarthest)
+    refuse(cat("position ", image.position, " is out of range"));
   image.runs.assign(image.spec.layers.size(), {});
   std::size_t layer = 0;
-  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::bad_format, why); };
+  std::uint64_t pages = 0;
   for (std::size_t i = 0; i + 1 < header.tensors.size(); i += 2) {
     const auto& tensor = header.tensors[i];
-    if (tensor.shape.size() != 3) break;
+    if (tensor.name.starts_with("recurrent.") || tensor.name == "logits") break;
+    if (tensor.shape.size() != 3) refuse(cat("tensor ", quoted(tensor.name), " must have three dimensions"));
     while (layer < image.runs.size() && tensor.name != cat("layers.", layer, ".k")) ++layer;
     if (layer == image.runs.size()) refuse(cat("an unknown tensor ", quoted(tensor.name)));
     const std::int64_t rows = tensor.shape[1];
     if (tensor.first < 0 || rows < 1 || rows > image.position - tensor.first)
       refuse(cat("tensor ", quoted(tensor.name), " has rows beyond the position"));
+    const RowFormat format = row_format(image.spec, image.spec.layers[layer]);
+    // Bounded by the length of the file before anything is multiplied by it.
+    const std::int64_t row = format.kv_heads * (format.key_bytes + format.value_bytes);
+    if (static_cast<std::uint64_t>(rows) > header.payload_bytes / static_cast<std::uint64_t>(row))
+      refuse(cat("tensor ", quoted(tensor.name), " is longer than the payload"));
     image.runs[layer].push_back({tensor.first, tensor.first + rows});
+    pages += static_cast<std::uint64_t>(page_bytes(format, tensor.first, tensor.first + rows));
   }
-  auto expected = row_tensors(image);
+  // Rows begin on pages of their own for every head and run; a header that asks for far more of them than
+  // there are bytes is not the work of a model.
+  if (pages > kPagesAnyway && pages / kPagesPerByte > header.payload_bytes)
+    refuse(
+        cat("its ", header.payload_bytes, " bytes of rows are scattered over ", pages, " bytes of memory"));
+  for (const auto& tensor : header.tensors)
+    if (tensor.name.starts_with("recurrent.") &&
+        (image.recurrent.empty() || image.recurrent.back() != tensor.first))
+      image.recurrent.push_back(tensor.first);
+  auto expected = state_tensors(image);
   if (logits > 0)
     expected.push_back(
         {"logits", DType::f32, {static_cast<std::int64_t>(logits)}, image.position, 0, logits * 4});
@@ -153,75 +99,6 @@ void check_identity(const std::string& path, const SnapshotExtras& extras,
 
 }  // namespace
 
-void save_snapshot(FileSystem& files, const std::string& path, KvState& state, const SnapshotExtras& extras) {
-  SnapshotHeader header;
-  header.image = state.image();
-  header.extras = extras;
-  header.tensors = row_tensors(header.image);
-  if (!extras.logits.empty())
-    header.tensors.push_back({"logits",
-                              DType::f32,
-                              {static_cast<std::int64_t>(extras.logits.size())},
-                              header.image.position,
-                              0,
-                              extras.logits.size() * 4});
-  header.payload_bytes = place(header.tensors);
-  const std::string json = write_header(header);
-  if (json.size() > kLargestHeader)
-    throw Error(ErrorCode::invalid_argument,
-                cat(path, ": the state's header would be ", json.size(), " bytes"));
-
-  std::vector<std::byte> front;
-  const auto text = std::as_bytes(std::span(json));
-  front.insert(front.end(), reinterpret_cast<const std::byte*>(kMagic),
-               reinterpret_cast<const std::byte*>(kMagic) + 8);
-  put(front, kVersion);
-  put(front, crc32c(text));
-  put(front, static_cast<std::uint64_t>(json.size()));
-  front.insert(front.end(), text.begin(), text.end());
-  front.resize(aligned(front.size()));
-
-  static constexpr std::byte kZeros[kAlign] = {};
-  std::vector<std::span<const std::byte>> pieces{front};
-  ChunkSums sums;
-  const auto add = [&](std::span<const std::byte> bytes) {
-    if (bytes.empty()) return;
-    pieces.push_back(bytes);
-    sums.add(bytes);
-  };
-  const auto pad = [&](std::uint64_t bytes) { add(std::span(kZeros).first(aligned(bytes) - bytes)); };
-  for (std::size_t layer = 0; layer < header.image.runs.size(); ++layer)
-    for (const PosRange& run : header.image.runs[layer])
-      for (const bool key : {true, false}) {
-        std::uint64_t bytes = 0;
-        for (int head = 0; head < header.image.spec.layers[layer].kv_heads; ++head) {
-          const auto rows = key ? state.key_bytes(static_cast<int>(layer), head, run)
-                                : state.value_bytes(static_cast<int>(layer), head, run);
-          bytes += rows.size();
-          add(rows);
-        }
-        pad(bytes);
-      }
-  if (!extras.logits.empty()) {
-    const auto bytes = std::as_bytes(std::span(extras.logits));
-    add(bytes);
-    pad(bytes.size());
-  }
-
-  const std::vector<std::uint32_t>& table = sums.finish();
-  Sha256 digest;
-  digest.add(front);
-  digest.add(bytes_of(table));
-  const auto hash = digest.finish();
-  std::vector<std::byte> trailer(hash.begin(), hash.end());
-  put(trailer, static_cast<std::uint64_t>(front.size() + header.payload_bytes + table.size() * 4 + kTrailer));
-  trailer.insert(trailer.end(), reinterpret_cast<const std::byte*>(kEnd),
-                 reinterpret_cast<const std::byte*>(kEnd) + 8);
-  pieces.push_back(bytes_of(table));
-  pieces.push_back(trailer);
-  save_file(files, path, pieces);
-}
-
 Snapshot load_snapshot(FileSystem& files, const std::string& path,
                        const std::map<std::string, std::string>& expected) {
   FileReader file(files, path);
@@ -247,18 +124,20 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
     SnapshotHeader header = read_header(json);
     check_identity(path, header.extras, expected);
     const std::uint64_t vocabulary = logits_length(header);
-    read_runs(header, vocabulary);
     const std::uint64_t chunks = (header.payload_bytes + kChunk - 1) / kChunk;
     if (front.size() + header.payload_bytes + chunks * 4 + kTrailer != file.size())
       damaged(path, cat("its length of ", file.size(), " bytes is not what its header says"));
+    read_runs(header, vocabulary);
 
     // The file is as long as its payload claims, so what is reserved here is bounded by what is there.
     Snapshot snapshot{KvState(header.image), std::move(header.extras)};
     ChunkSums sums;
     std::byte gap[kAlign];
     const auto read = [&](std::span<std::byte> bytes) {
-      file.read(bytes);
-      sums.add(bytes);
+      in_parts<std::span<std::byte>>(bytes, [&](std::span<std::byte> part) {
+        file.read(part);
+        sums.add(part);
+      });
     };
     const auto skip = [&](std::uint64_t bytes) { read(std::span(gap).first(aligned(bytes) - bytes)); };
     for (std::size_t layer = 0; layer < header.image.runs.size(); ++layer)
@@ -273,6 +152,12 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
           }
           skip(bytes);
         }
+    for (const Pos position : header.image.recurrent)
+      for (std::size_t i = 0; i < snapshot.state.recurrent().count(); ++i) {
+        const auto bytes = snapshot.state.recurrent().bytes_at(position, i);
+        read(bytes);
+        skip(bytes.size());
+      }
     if (vocabulary > 0) {
       snapshot.extras.logits.resize(vocabulary);
       read(std::as_writable_bytes(std::span(snapshot.extras.logits)));
@@ -296,7 +181,7 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
     return snapshot;
   } catch (const Error& error) {
     // Contradictions inside the header are the file's fault, and every message names the file.
-    if (error.message().starts_with(path)) throw;
+    if (error.message().starts_with(path + ": ")) throw;
     const bool format = error.code() == ErrorCode::invalid_argument || error.code() == ErrorCode::bad_format;
     if (format) damaged(path, error.message());
     throw Error(error.code(), cat(path, ": ", error.message()));

@@ -1,4 +1,4 @@
-#include "cli/state_rows.h"
+#include "state/state_rows.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 namespace kvtide {
 
-StateRows::StateRows(KvState& state) : image_(state.image()) {
+StateRows::StateRows(const KvState& state) : image_(state.image()) {
   for (std::size_t layer = 0; layer < image_.runs.size(); ++layer) {
     layers_.emplace_back();
     for (const PosRange& run : image_.runs[layer]) {

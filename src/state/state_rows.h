@@ -1,4 +1,4 @@
-// state_rows.h: the rows of a loaded state, one by one, by layer, head and position.
+// state_rows.h: the rows of a state, one by one, by layer, head and position.
 //
 // Ownership: refers to the state, which must not change while this lives. Thread rules: const members from
 // any thread.
@@ -16,7 +16,7 @@ enum class Part { keys, values };
 
 class StateRows {
  public:
-  explicit StateRows(KvState& state);
+  explicit StateRows(const KvState& state);
 
   const StateImage& image() const { return image_; }
   DType dtype(Part part) const;

@@ -1,0 +1,91 @@
+// snapshot_load: any bytes as a snapshot. Either a typed error, or a state that can be read, changed, saved
+// and loaded again.
+//
+// An input is a header (JSON, up to the first zero byte) and a payload. It is sealed with sums that fit
+// before it is loaded: with random sums nothing behind the first check would ever be reached. It is then
+// loaded as it stands, too.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "kvtide/error.h"
+#include "state/snapshot.h"
+#include "tests/base/memory_files.h"
+#include "tests/state/filled_state.h"
+#include "tests/state/snapshot_bytes.h"
+#include "tests/state/snapshot_walk.h"
+
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
+
+namespace {
+
+using namespace kvtide;
+
+// States of every policy and type, as the fuzzer's first inputs.
+std::vector<std::byte> seed_input(unsigned seed) {
+  const DType types[] = {DType::f32, DType::f16, DType::q8_0};
+  KvSpec spec = testing::small_spec(40, 16);
+  spec.key_type = types[seed % 3];
+  spec.value_type = types[seed / 3 % 3];
+  spec.slack = seed / 9 % 4;
+  if (seed / 36 % 2 == 0) spec.layers.push_back({1, 32, 5});
+  if (seed / 72 % 3 == 0) spec.rolling = Rolling{2, 9};
+  KvState state(spec);
+  testing::append(state, 20);
+  if (!spec.rolling && seed / 216 % 2 == 0) state.apply(Drop{{3, 6}, true});
+  SnapshotExtras extras;
+  extras.identity = {{"model", "a"}};
+  extras.tokens = {1, 2, 3};
+  if (seed / 432 % 2 == 0) extras.logits = {1.0f, 2.0f};
+  testing::MemoryFiles files;
+  save_snapshot(files, "a", state, extras);
+  const testing::SnapshotParts parts = testing::take_apart(files.get("a"));
+  const auto header = std::as_bytes(std::span(parts.header));
+  std::vector<std::byte> input(header.begin(), header.end());
+  input.push_back(std::byte{0});
+  input.insert(input.end(), parts.payload.begin(), parts.payload.end());
+  return input;
+}
+
+void load(const std::vector<std::byte>& file) {
+  testing::MemoryFiles files;
+  files.put("a", file);
+  try {
+    Snapshot snapshot = load_snapshot(files, "a");
+    if (!testing::walk(snapshot).empty()) std::abort();
+  } catch (const Error& error) {
+    const bool expected = error.code() == ErrorCode::bad_format || error.code() == ErrorCode::unsupported ||
+                          error.code() == ErrorCode::out_of_memory;
+    if (!expected || error.message().empty()) std::abort();
+  }
+}
+
+}  // namespace
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
+                                               unsigned seed) {
+  if (size < 64) {
+    const std::vector<std::byte> start = seed_input(seed);
+    if (start.size() <= max_size) {
+      std::memcpy(data, start.data(), start.size());
+      return start.size();
+    }
+  }
+  return LLVMFuzzerMutate(data, size, max_size);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto* first = reinterpret_cast<const std::byte*>(data);
+  const std::vector<std::byte> input(first, first + size);
+  load(input);
+  testing::SnapshotParts parts;
+  const auto* zero = size == 0 ? nullptr : static_cast<const std::uint8_t*>(std::memchr(data, 0, size));
+  const std::size_t header = zero == nullptr ? size : static_cast<std::size_t>(zero - data);
+  parts.header.assign(reinterpret_cast<const char*>(data), header);
+  if (header < size)
+    parts.payload.assign(input.begin() + static_cast<std::ptrdiff_t>(header) + 1, input.end());
+  load(testing::put_together(parts));
+  return 0;
+}

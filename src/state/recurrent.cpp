@@ -1,0 +1,87 @@
+#include "state/recurrent.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "kernels/codec.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+std::int64_t elements(const RecurrentSpec& spec) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : spec.shape) count *= extent;
+  return count;
+}
+
+}  // namespace
+
+std::int64_t recurrent_bytes(const RecurrentSpec& spec) { return dtype_bytes(spec.dtype, elements(spec)); }
+
+RecurrentTensors::RecurrentTensors(const std::vector<RecurrentSpec>& specs) : specs_(specs) {
+  if (!empty()) values_[0] = zeros();
+}
+
+std::vector<RecurrentTensors::Value> RecurrentTensors::zeros() const {
+  std::vector<Value> values;
+  for (const RecurrentSpec& spec : specs_)
+    values.push_back(
+        std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(recurrent_bytes(spec))));
+  return values;
+}
+
+std::span<const std::byte> RecurrentTensors::value(std::size_t tensor) const {
+  return *values_.rbegin()->second[tensor];
+}
+
+void RecurrentTensors::write(std::size_t tensor, std::span<const std::byte> bytes) {
+  const RecurrentSpec& spec = specs_[tensor];
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::invalid_argument, cat("tensor ", quoted(spec.name), why));
+  };
+  if (static_cast<std::int64_t>(bytes.size()) != recurrent_bytes(spec))
+    refuse(
+        cat(" has ", recurrent_bytes(spec), " bytes and cannot be resized; ", bytes.size(), " were given"));
+  if (!scales_finite(spec.dtype, bytes.data(), elements(spec))) refuse(" would hold NaN or infinity");
+  values_.rbegin()->second[tensor] = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+}
+
+void RecurrentTensors::advance(Pos position, std::int64_t slack) {
+  if (empty()) return;
+  values_[position] = values_.rbegin()->second;
+  values_.erase(values_.begin(), values_.lower_bound(position - slack));
+}
+
+void RecurrentTensors::back_to(Pos length) {
+  if (empty()) return;
+  values_.erase(values_.upper_bound(length), values_.end());
+  if (length == 0) values_[0] = zeros();
+}
+
+std::vector<Pos> RecurrentTensors::positions() const {
+  std::vector<Pos> found;
+  for (const auto& [position, values] : values_) found.push_back(position);
+  return found;
+}
+
+std::span<const std::byte> RecurrentTensors::value_at(Pos position, std::size_t tensor) const {
+  return *values_.at(position)[tensor];
+}
+
+void RecurrentTensors::restore(const std::vector<Pos>& positions) {
+  values_.clear();
+  for (const Pos position : positions) values_[position] = zeros();
+}
+
+std::span<std::byte> RecurrentTensors::bytes_at(Pos position, std::size_t tensor) {
+  return *values_.at(position)[tensor];
+}
+
+std::int64_t RecurrentTensors::held_bytes() const {
+  std::int64_t bytes = 0;
+  for (const RecurrentSpec& spec : specs_) bytes += recurrent_bytes(spec);
+  return bytes;
+}
+
+}  // namespace kvtide

@@ -1,0 +1,60 @@
+// recurrent.h: tensors without a sequence axis: what a convolution or a recurrence carries from token to
+// token.
+//
+// Such a tensor is replaced as a whole, cannot be resized, and holds something of every token that was read.
+// So taking tokens back needs the values of earlier positions: those of the last `slack` positions at which a
+// step ended are kept. Ownership: values are shared between copies and never changed in place. Thread rules:
+// as for the state that owns this.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kvtide/types.h"
+#include "state/spec.h"
+
+namespace kvtide {
+
+std::int64_t recurrent_bytes(const RecurrentSpec& spec);
+
+class RecurrentTensors {
+ public:
+  explicit RecurrentTensors(const std::vector<RecurrentSpec>& specs);
+
+  bool empty() const { return specs_.empty(); }
+  std::size_t count() const { return specs_.size(); }
+  const RecurrentSpec& spec(std::size_t tensor) const { return specs_[tensor]; }
+
+  // The newest value of a tensor, and putting another in its place. Throws Error(invalid_argument) for a
+  // wrong size, NaN and infinity.
+  std::span<const std::byte> value(std::size_t tensor) const;
+  void write(std::size_t tensor, std::span<const std::byte> bytes);
+
+  // A step ended at `position`; values of positions before position - slack are forgotten.
+  void advance(Pos position, std::int64_t slack);
+  // Whether the values after `length` tokens are known.
+  bool knows(Pos length) const { return empty() || length == 0 || values_.contains(length); }
+  void back_to(Pos length);
+
+  std::vector<Pos> positions() const;  // of the values kept, ascending
+  std::span<const std::byte> value_at(Pos position, std::size_t tensor) const;
+  // Values of zeros at these positions instead of what is held, to be filled through bytes_at.
+  void restore(const std::vector<Pos>& positions);
+  std::span<std::byte> bytes_at(Pos position, std::size_t tensor);
+
+  std::int64_t held_bytes() const;
+
+ private:
+  using Value = std::shared_ptr<std::vector<std::byte>>;
+  std::vector<Value> zeros() const;
+
+  std::vector<RecurrentSpec> specs_;
+  std::map<Pos, std::vector<Value>> values_;  // after so many tokens; the last one is the present
+};
+
+}  // namespace kvtide

@@ -1,0 +1,63 @@
+#include "state/snapshot_format.h"
+
+#include <algorithm>
+
+#include "base/checksum.h"
+#include "base/text.h"
+
+namespace kvtide::snapshot_format {
+
+void ChunkSums::add(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto take = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), kChunk - filled_));
+    crc_ = crc32c(bytes.first(take), crc_);
+    filled_ += take;
+    bytes = bytes.subspan(take);
+    if (filled_ == kChunk) close();
+  }
+}
+
+const std::vector<std::uint32_t>& ChunkSums::finish() {
+  if (filled_ > 0) close();
+  return sums_;
+}
+
+void ChunkSums::close() {
+  sums_.push_back(crc_);
+  crc_ = 0;
+  filled_ = 0;
+}
+
+std::vector<SnapshotTensor> state_tensors(const StateImage& image) {
+  std::vector<SnapshotTensor> tensors;
+  for (std::size_t layer = 0; layer < image.runs.size(); ++layer) {
+    const LayerSpec& spec = image.spec.layers[layer];
+    for (const PosRange& run : image.runs[layer])
+      for (const bool key : {true, false}) {
+        SnapshotTensor tensor;
+        tensor.name = cat("layers.", layer, key ? ".k" : ".v");
+        tensor.dtype = key ? image.spec.key_type : image.spec.value_type;
+        tensor.shape = {spec.kv_heads, run.size(), spec.head_dim};
+        tensor.first = run.first;
+        tensor.bytes =
+            static_cast<std::uint64_t>(spec.kv_heads * run.size() * dtype_bytes(tensor.dtype, spec.head_dim));
+        tensors.push_back(std::move(tensor));
+      }
+  }
+  for (const Pos position : image.recurrent)
+    for (const RecurrentSpec& spec : image.spec.recurrent)
+      tensors.push_back({"recurrent." + spec.name, spec.dtype, spec.shape, position, 0,
+                         static_cast<std::uint64_t>(recurrent_bytes(spec))});
+  return tensors;
+}
+
+std::uint64_t place(std::vector<SnapshotTensor>& tensors) {
+  std::uint64_t offset = 0;
+  for (auto& tensor : tensors) {
+    tensor.offset = offset;
+    offset = aligned(offset + tensor.bytes);
+  }
+  return offset;
+}
+
+}  // namespace kvtide::snapshot_format

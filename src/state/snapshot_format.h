@@ -1,0 +1,58 @@
+// snapshot_format.h: what writing and reading a snapshot file share: its constants, the order of its tensors,
+// and the sums of its chunks. The format: docs/snapshot_format.md.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "state/snapshot_header.h"
+
+namespace kvtide::snapshot_format {
+
+inline constexpr char kMagic[9] = "KVTIDE\0\1";
+inline constexpr char kEnd[9] = "KVTIDEND";
+inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint64_t kPrefix = 24;  // magic, version, header CRC, header length
+inline constexpr std::uint64_t kTrailer = 32 + 8 + 8;
+inline constexpr std::uint64_t kChunk = std::uint64_t{1} << 20;
+inline constexpr std::uint64_t kAlign = 64;
+inline constexpr std::uint64_t kLargestHeader = std::uint64_t{64} << 20;
+
+inline std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+inline std::span<const std::byte> bytes_of(const std::vector<std::uint32_t>& values) {
+  return std::as_bytes(std::span(values));
+}
+
+// CRCs of the chunks of a payload that comes in pieces.
+class ChunkSums {
+ public:
+  void add(std::span<const std::byte> bytes);
+  const std::vector<std::uint32_t>& finish();  // once
+
+ private:
+  void close();
+  std::vector<std::uint32_t> sums_;
+  std::uint32_t crc_ = 0;
+  std::uint64_t filled_ = 0;
+};
+
+// Hands `bytes` on in parts that stay in a processor's cache, for work that passes over them twice.
+template <class Bytes>
+void in_parts(Bytes bytes, FunctionRef<void(Bytes)> work) {
+  constexpr std::size_t kPart = std::size_t{1} << 18;
+  for (; !bytes.empty(); bytes = bytes.subspan(std::min(kPart, bytes.size())))
+    work(bytes.first(std::min(kPart, bytes.size())));
+}
+
+// The tensors of a state in file order, without the logits and without offsets.
+std::vector<SnapshotTensor> state_tensors(const StateImage& image);
+
+// Sets the offsets; returns the length of the payload.
+std::uint64_t place(std::vector<SnapshotTensor>& tensors);
+
+}  // namespace kvtide::snapshot_format

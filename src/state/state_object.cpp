@@ -1,0 +1,137 @@
+#include "state/state_object.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/text.h"
+#include "kernels/codec.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
+
+StateImage image_of(const StateShape& shape, Pos position, bool windows_only) {
+  StateImage image;
+  image.spec = spec_of(shape);
+  image.position = position;
+  if (position < 0 || position > shape.capacity)
+    refuse(cat("a state of ", shape.capacity, " rows cannot hold ", position, " positions"));
+  if (shape.rolling && position > shape.rolling->sinks + shape.rolling->window)
+    refuse(cat("a rolling window that has moved on cannot be made from plain rows: ", position,
+               " positions are more than ", shape.rolling->sinks, " sinks and ", shape.rolling->window));
+  if (position > 0) image.segments = {{0, position, 0}};
+  for (const StateLayer& layer : shape.layers) {
+    const Pos first = windows_only && layer.window ? std::max<Pos>(0, position - *layer.window) : 0;
+    image.released.push_back(first);
+    image.forgotten.push_back(0);
+    image.runs.emplace_back();
+    if (first < position) image.runs.back().push_back({first, position});
+  }
+  return image;
+}
+
+}  // namespace
+
+DType kv_dtype(KvType type) noexcept {
+  return type == KvType::f16 ? DType::f16 : type == KvType::f32 ? DType::f32 : DType::q8_0;
+}
+
+KvType kv_type_of(DType dtype) noexcept {
+  return dtype == DType::f16 ? KvType::f16 : dtype == DType::f32 ? KvType::f32 : KvType::q8_0;
+}
+
+KvSpec spec_of(const StateShape& shape) {
+  KvSpec spec;
+  for (const StateLayer& layer : shape.layers)
+    spec.layers.push_back({layer.kv_heads, layer.head_dim, layer.window});
+  spec.key_type = kv_dtype(shape.key_type);
+  spec.value_type = kv_dtype(shape.value_type);
+  spec.capacity = shape.capacity;
+  spec.slack = shape.slack;
+  spec.rolling = shape.rolling;
+  spec.rotary = shape.rotary;
+  return spec;
+}
+
+void follow(SnapshotExtras& extras, const Transition& transition, const TransitionRecord& record) {
+  const auto* truncate = std::get_if<Truncate>(&transition);
+  if (truncate == nullptr || truncate->length >= record.position) return;
+  if (!extras.tokens.empty()) extras.tokens.resize(static_cast<std::size_t>(truncate->length));
+  extras.logits.clear();
+}
+
+State::State(const StateShape& shape)
+    : impl_(std::make_unique<Impl>(Impl{KvState(spec_of(shape)), SnapshotExtras{}})) {}
+
+State::State(const StateShape& shape, Pos position, std::vector<TokenId> tokens, bool windows_only) {
+  check(spec_of(shape));
+  if (!tokens.empty() && static_cast<std::int64_t>(tokens.size()) != position)
+    refuse(cat(tokens.size(), " tokens do not fill ", position, " positions"));
+  for (const TokenId token : tokens)
+    if (token < 0) refuse(cat("token id ", token, " is negative"));
+  impl_ = std::make_unique<Impl>(Impl{KvState(image_of(shape, position, windows_only)), SnapshotExtras{}});
+  impl_->extras.tokens = std::move(tokens);
+}
+
+State::State(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+State::~State() = default;
+State::State(State&&) noexcept = default;
+State& State::operator=(State&&) noexcept = default;
+
+State State::load(const std::string& path) {
+  PosixFiles files;
+  Snapshot snapshot = load_snapshot(files, path);
+  const auto count = static_cast<std::int64_t>(snapshot.extras.tokens.size());
+  if (count != 0 && count != snapshot.state.position())
+    throw Error(ErrorCode::bad_format, cat(path, ": the snapshot holds ", count, " tokens for ",
+                                           snapshot.state.position(), " positions"));
+  return State(std::make_unique<Impl>(Impl{std::move(snapshot.state), std::move(snapshot.extras)}));
+}
+
+void State::save(const std::string& path) const {
+  PosixFiles files;
+  save_snapshot(files, path, impl_->kv, impl_->extras);
+}
+
+StateShape State::shape() const {
+  const KvSpec& spec = impl_->kv.spec();
+  StateShape shape;
+  for (const LayerSpec& layer : spec.layers)
+    shape.layers.push_back({layer.kv_heads, layer.head_dim, layer.window});
+  shape.key_type = kv_type_of(spec.key_type);
+  shape.value_type = kv_type_of(spec.value_type);
+  shape.capacity = spec.capacity;
+  shape.slack = spec.slack;
+  shape.rolling = spec.rolling;
+  shape.rotary = spec.rotary;
+  return shape;
+}
+
+Pos State::position() const { return impl_->kv.position(); }
+std::int64_t State::rows() const { return impl_->kv.rows(); }
+std::int64_t State::capacity() const { return impl_->kv.capacity(); }
+std::optional<std::int64_t> State::attention_size() const { return impl_->kv.attention_size(); }
+std::int64_t State::held_bytes() const { return impl_->kv.held_bytes(); }
+std::int64_t State::shared_bytes() const { return impl_->kv.shared_bytes(); }
+std::int64_t State::capacity_bytes() const { return impl_->kv.capacity_bytes(); }
+const std::vector<TokenId>& State::tokens() const { return impl_->extras.tokens; }
+std::span<const float> State::logits() const { return impl_->extras.logits; }
+const std::map<std::string, std::string>& State::identity() const { return impl_->extras.identity; }
+void State::set_identity(std::map<std::string, std::string> identity) {
+  impl_->extras.identity = std::move(identity);
+}
+
+TransitionPlan State::plan(const Transition& transition) const { return impl_->kv.plan(transition); }
+
+TransitionRecord State::apply(const TransitionPlan& plan) {
+  TransitionRecord record = impl_->kv.apply(plan);
+  follow(impl_->extras, plan.transition(), record);
+  return record;
+}
+
+State State::fork() const { return State(std::make_unique<Impl>(Impl{impl_->kv.fork(), impl_->extras})); }
+
+}  // namespace kvtide

@@ -1,0 +1,160 @@
+// state_views.cpp: looking at and filling the rows of a public State.
+#include <algorithm>
+#include <cstring>
+
+#include "base/text.h"
+#include "kernels/codec.h"
+#include "kvtide/error.h"
+#include "state/state_object.h"
+
+namespace kvtide {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
+
+const LayerRows& layer_of(const KvState& kv, int layer) {
+  if (layer < 0 || static_cast<std::size_t>(layer) >= kv.spec().layers.size())
+    refuse(cat("there is no layer ", layer, ": the state has ", kv.spec().layers.size()));
+  return kv.layer_rows(layer);
+}
+
+struct Rows {  // of one part of one layer
+  DType dtype;
+  std::int64_t head_dim;
+  int kv_heads;
+  std::int64_t row_bytes;
+};
+
+Rows rows_of(const KvState& kv, int layer, KvPart part) {
+  const LayerSpec& spec = kv.spec().layers[static_cast<std::size_t>(layer)];
+  const DType dtype = part == KvPart::keys ? kv.spec().key_type : kv.spec().value_type;
+  return {dtype, spec.head_dim, spec.kv_heads, dtype_bytes(dtype, spec.head_dim)};
+}
+
+std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
+
+// Where to write the rows of a head; the run was checked before.
+std::span<std::byte> bytes_of(KvState& kv, int layer, int head, KvPart part, const PosRange& run) {
+  return part == KvPart::keys ? kv.key_bytes(layer, head, run) : kv.value_bytes(layer, head, run);
+}
+
+// The rows must lie in one run, and nobody else may be reading them.
+void check_writable(const KvState& kv, int layer, const PosRange& positions) {
+  const LayerRows& rows = layer_of(kv, layer);
+  const auto runs = rows.runs(positions.first, positions.last);
+  if (positions.first >= positions.last || runs.size() != 1 || runs[0].first != positions.first ||
+      runs[0].last != positions.last)
+    refuse(cat("layer ", layer, " does not hold positions ", positions.first, " to ", positions.last,
+               " in one piece"));
+  constexpr long kOursAndThis = 2;
+  if (rows.pin(positions.first).use_count() > kOursAndThis)
+    refuse(cat("layer ", layer, ": the rows are seen by a fork or a view, and cannot be written"));
+}
+
+}  // namespace
+
+std::vector<PosRange> State::runs(int layer) const {
+  std::vector<PosRange> runs;
+  for (const auto& run : layer_of(impl_->kv, layer).runs(0, position()))
+    runs.push_back({run.first, run.last});
+  return runs;
+}
+
+RowsView State::view(int layer, KvPart part, const PosRange& positions) const {
+  const LayerRows& rows = layer_of(impl_->kv, layer);
+  const auto runs = rows.runs(positions.first, positions.last);
+  if (positions.first >= positions.last || runs.size() != 1 || runs[0].first != positions.first ||
+      runs[0].last != positions.last)
+    refuse(cat("layer ", layer, " does not hold positions ", positions.first, " to ", positions.last,
+               " in one piece"));
+  const Extent& extent = *runs[0].extent;
+  const auto at = [&](int head) {
+    return part == KvPart::keys ? extent.key(head, positions.first) : extent.value(head, positions.first);
+  };
+  const Rows shape = rows_of(impl_->kv, layer, part);
+  RowsView view;
+  view.data = at(0);
+  view.positions = positions;
+  view.kv_heads = shape.kv_heads;
+  view.row_bytes = shape.row_bytes;
+  view.head_stride = shape.kv_heads > 1 ? at(1) - at(0) : positions.size() * shape.row_bytes;
+  view.pin = rows.pin(positions.first);
+  return view;
+}
+
+PlainRows State::plain_rows(int layer) const {
+  layer_of(impl_->kv, layer);
+  const StateImage image = impl_->kv.image();
+  const LayerSpec& spec = image.spec.layers[static_cast<std::size_t>(layer)];
+  const Pos end = image.position;
+  PlainRows plain;
+  const auto from = [&](Pos oldest, const char* why) {
+    if (oldest <= plain.first) return;
+    plain.first = oldest;
+    plain.why = why;
+  };
+  if (!image.segments.empty() && image.segments.back().shift != 0)
+    from(end, "the newest positions were moved");
+  if (image.segments.size() > 1 || (!image.segments.empty() && image.segments[0].first > 0))
+    from(image.segments.back().first, "positions before it were dropped or moved");
+  if (const auto& rolling = image.spec.rolling;
+      rolling && !spec.window && end > rolling->sinks + rolling->window)
+    from(end - rolling->window, "the rolling window has moved on");
+  Pos oldest = end;
+  const auto& runs = image.runs[static_cast<std::size_t>(layer)];
+  for (auto run = runs.rbegin(); run != runs.rend() && run->last == oldest; ++run) oldest = run->first;
+  from(oldest, "the layer keeps only its newest positions");
+  return plain;
+}
+
+void State::read(int layer, KvPart part, const PosRange& positions, std::span<float> out) const {
+  const LayerRows& rows = layer_of(impl_->kv, layer);
+  const Rows shape = rows_of(impl_->kv, layer, part);
+  constexpr Pos kFarthest = Pos{1} << 40;  // what follows cannot overflow
+  if (positions.first < 0 || positions.last < positions.first || positions.last > kFarthest)
+    refuse(cat("there are no positions ", positions.first, " to ", positions.last));
+  if (out.size() != size(shape.kv_heads * positions.size() * shape.head_dim))
+    refuse(cat("the rows of layer ", layer, " must be [", shape.kv_heads, "][", positions.size(), "][",
+               shape.head_dim, "] floats, not ", out.size()));
+  std::fill(out.begin(), out.end(), 0.0f);
+  for (const auto& run : rows.runs(positions.first, positions.last))
+    for (int head = 0; head < shape.kv_heads; ++head) {
+      const std::byte* from =
+          part == KvPart::keys ? run.extent->key(head, run.first) : run.extent->value(head, run.first);
+      // Rows of a head follow one another, and a row is a whole number of blocks.
+      decode_row(shape.dtype, from, (run.last - run.first) * shape.head_dim,
+                 out.data() + (head * positions.size() + run.first - positions.first) * shape.head_dim);
+    }
+}
+
+void State::write(int layer, KvPart part, const PosRange& positions, std::span<const float> in) {
+  check_writable(impl_->kv, layer, positions);
+  const Rows shape = rows_of(impl_->kv, layer, part);
+  const std::int64_t elements = positions.size() * shape.head_dim;
+  if (in.size() != size(shape.kv_heads * elements))
+    refuse(cat("layer ", layer, " takes ", shape.kv_heads * elements, " floats for ", positions.size(),
+               " positions, not ", in.size()));
+  std::vector<std::byte> encoded(size(shape.kv_heads * positions.size() * shape.row_bytes));
+  encode_row(shape.dtype, in.data(), shape.kv_heads * elements, encoded.data());
+  write_raw(layer, part, positions, encoded);
+}
+
+void State::write_raw(int layer, KvPart part, const PosRange& positions, std::span<const std::byte> in) {
+  check_writable(impl_->kv, layer, positions);
+  const Rows shape = rows_of(impl_->kv, layer, part);
+  const std::int64_t bytes = positions.size() * shape.row_bytes;
+  if (in.size() != size(shape.kv_heads * bytes))
+    refuse(cat("layer ", layer, " takes ", shape.kv_heads * bytes, " bytes for ", positions.size(),
+               " positions, not ", in.size()));
+  if (!scales_finite(shape.dtype, in.data(), shape.kv_heads * positions.size() * shape.head_dim))
+    throw Error(ErrorCode::numeric, cat("layer ", layer,
+                                        ": the rows hold NaN or infinity, or numbers beyond "
+                                        "what the state's type can hold"));
+  for (int head = 0; head < shape.kv_heads; ++head) {
+    const std::span<std::byte> target = bytes_of(impl_->kv, layer, head, part, positions);
+    std::memcpy(target.data(), in.data() + head * bytes, target.size());
+  }
+  impl_->extras.logits.clear();
+}
+
+}  // namespace kvtide

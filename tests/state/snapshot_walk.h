@@ -1,0 +1,76 @@
+// snapshot_walk.h: a loaded snapshot used in every way a state can be used, for telling whether a file that
+// was accepted gave a sound state.
+#pragma once
+
+#include <string>
+
+#include "base/text.h"
+#include "kvtide/error.h"
+#include "state/snapshot.h"
+#include "tests/base/memory_files.h"
+
+namespace kvtide::testing {
+
+// Adds up all bytes, so that a sanitizer sees every one of them read.
+inline std::uint64_t sum_of(const std::byte* bytes, std::int64_t size) {
+  std::uint64_t sum = 0;
+  for (std::int64_t i = 0; i < size; ++i) sum += static_cast<std::uint64_t>(bytes[i]);
+  return sum;
+}
+
+// "" or what is wrong.
+inline std::string walk(Snapshot& snapshot) {
+  KvState& state = snapshot.state;
+  const StateImage image = state.image();
+  const auto layers = static_cast<int>(image.spec.layers.size());
+  std::uint64_t sum = 0;
+  for (int layer = 0; layer < layers; ++layer)
+    for (int head = 0; head < image.spec.layers[static_cast<std::size_t>(layer)].kv_heads; ++head)
+      for (const PosRange& run : image.runs[static_cast<std::size_t>(layer)]) {
+        const auto keys = state.key_bytes(layer, head, run), values = state.value_bytes(layer, head, run);
+        sum += sum_of(keys.data(), static_cast<std::int64_t>(keys.size()));
+        sum += sum_of(values.data(), static_cast<std::int64_t>(values.size()));
+      }
+  // Saved again and loaded, it is the same.
+  MemoryFiles files;
+  save_snapshot(files, "again", state, snapshot.extras);
+  try {
+    const Snapshot again = load_snapshot(files, "again");
+    const StateImage other = again.state.image();
+    if (other.position != image.position || other.segments != image.segments || other.runs != image.runs ||
+        other.released != image.released || other.forgotten != image.forgotten ||
+        other.edited != image.edited)
+      return "it is another state after it was saved again";
+    if (again.extras.tokens != snapshot.extras.tokens) return "it has other tokens after it was saved again";
+  } catch (const Error& error) {
+    // Two states that claim an enormous capacity do not fit into the address space.
+    if (error.code() != ErrorCode::out_of_memory) throw;
+  }
+  // Whatever plan() accepts works, and the rows that a query is then given are there.
+  const auto read_step = [&] {
+    try {
+      KvState::Step step = state.begin(1);
+      for (int layer = 0; layer < layers; ++layer)
+        for (const auto& head : step.spans(layer))
+          for (const Span& span : head) {
+            sum += sum_of(span.keys, span.rows * span.key_stride);
+            sum += sum_of(span.values, span.rows * span.value_stride);
+          }
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::context_full && error.code() != ErrorCode::out_of_memory) throw;
+    }
+  };
+  read_step();
+  const Pos end = state.position();
+  for (const Transition& transition :
+       {Transition(Drop{{end / 2, end / 2 + 1}, true}), Transition(Truncate{end - 1}),
+        Transition(Truncate{end / 2}), Transition(Compact{state.rows()}), Transition(SetAttention{2}),
+        Transition(Truncate{0})})
+    if (const TransitionPlan plan = state.plan(transition)) {
+      state.apply(plan);
+      read_step();
+    }
+  return state.position() > end || sum == ~std::uint64_t{0} ? "it cannot be counted" : "";
+}
+
+}  // namespace kvtide::testing
