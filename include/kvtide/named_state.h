@@ -1,13 +1,13 @@
-// named_state.h: a KV memory as named tensors, with no model in sight: what programs that run exported models keep
-// between two calls, with its position, its transitions and its snapshots.
+// named_state.h: a KV memory as named tensors, with no model in sight: what programs that run exported models
+// keep between two calls, with its position, its transitions and its snapshots.
 //
-//   NamedState state = make_state(unified_spec({.layers = 18, .kv_heads = 1, .capacity = 256, .head_dim = 256}));
-//   state.append(3, [&](const Row& row) { ... fill row.key and row.value ... });
+//   NamedState state = make_state(unified_spec({.layers = 18, .kv_heads = 1, .capacity = 256, .head_dim =
+//   256})); state.append(3, [&](const Row& row) { ... fill row.key and row.value ... });
 //   state.apply(Expand{512});                            // "kv_cache" is now [36, 1, 512, 256]
 //   std::vector<std::byte> kv = state.read("kv_cache");  // row i is position i; rows nobody wrote are zeros
 //
-// Ownership: a NamedState owns its rows; fork() shares those of the past. Thread rules: one thread at a time per
-// state; forks are independent. Invariants
+// Ownership: a NamedState owns its rows; fork() shares those of the past. Thread rules: one thread at a time
+// per state; forks are independent. Invariants
 //   1. A state owns its position: nothing outside advances it, and every change takes part in all tensors or
 //   in
 //      none.

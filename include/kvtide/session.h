@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kvtide/model.h"
+#include "kvtide/procedural.h"
 #include "kvtide/state.h"
 #include "kvtide/transition.h"
 #include "kvtide/types.h"
@@ -27,16 +28,19 @@ struct SessionOptions {
   bool exact = false;  // f32 activations instead of 8-bit ones in quantised matrix products
   KvType key_type = KvType::f16;
   KvType value_type = KvType::f16;
-  std::int64_t context = 0;        // tokens the session can hold; 0: what the model was trained for
-  std::optional<Rolling> rolling;  // forget all but sinks and a window; nullopt: keep everything
-  std::optional<std::int64_t> attention_size;   // newest positions a query sees; nullopt: all that are held
-  std::optional<AutoAttention> auto_attention;  // instead of an attention size: one that adapts itself
+  std::int64_t context = 0;             // tokens the session can hold; 0: what the model was trained for
+  std::optional<Rolling> rolling = {};  // forget all but sinks and a window; nullopt: keep everything
+  std::optional<ProceduralOptions> procedural =
+      {};  // keep the past as summaries and outliers; never fills up
+  std::optional<std::int64_t> attention_size =
+      {};  // newest positions a query sees; nullopt: all that are held
+  std::optional<AutoAttention> auto_attention = {};  // instead of an attention size: one that adapts itself
   std::int64_t slack =
       0;  // newest tokens that truncate can always take back, also where a window has moved on
   // Change only speed or memory.
   int threads = 0;                   // 0: as many as the machine has
   std::int64_t prefill_chunk = 512;  // tokens per forward pass while reading
-  std::string kernels;               // "avx512", "avx2", "scalar"; empty: the best the processor has
+  std::string kernels = {};          // "avx512", "avx2", "scalar"; empty: the best the processor has
 };
 
 struct ReadOptions {
@@ -91,6 +95,10 @@ class Session {
   TransitionPlan plan(const Transition& transition) const;
   TransitionRecord apply(const Transition& transition);
   std::optional<std::int64_t> attention_size() const;
+  // What a procedural memory holds and has done; nullopt for others.
+  std::optional<ProceduralCounts> procedural_counts() const;
+  // The most that it will hold, by what for.
+  std::optional<ProceduralBytes> procedural_plan() const;
   // What an attention size that adapts itself has done since it was set; empty for one that does not.
   std::vector<AttentionChange> attention_changes() const;
 

@@ -5,27 +5,35 @@
 
 namespace kvtide {
 
-enum class Command : unsigned { run, chat, ppl, bench, inspect, tokenize, logits, state };
+enum class Command : unsigned { run, chat, ppl, bench, inspect, tokenize, logits, state, heads };
 
 struct CommandInfo {
   Command command;
   std::string_view name;
-  std::string_view what;   // one line for --help
-  std::string_view usage;  // behind "kvtide <name>"
+  std::string_view what;     // one line for --help
+  std::string_view usage;    // behind "kvtide <name>"
+  std::string_view example;  // the same, as someone would type it
 };
 
 inline constexpr CommandInfo kCommands[] = {
-    {Command::run, "run", "read a prompt and continue it", "-m MODEL [-p TEXT] [-f FILE] [flags]"},
-    {Command::chat, "chat", "talk with a model; earlier turns stay in its memory", "-m MODEL [flags]"},
-    {Command::ppl, "ppl", "perplexity of a text", "-m MODEL -f FILE [flags]"},
+    {Command::run, "run", "read a prompt and continue it", "-m MODEL [-p TEXT] [-f FILE] [flags]",
+     "-m model.gguf -f book.txt -p \"Who is Pierre?\" --chat --report figures.json"},
+    {Command::chat, "chat", "talk with a model; earlier turns stay in its memory", "-m MODEL [flags]",
+     "-m model.gguf --temp 0.7 --seed 1"},
+    {Command::ppl, "ppl", "perplexity of a text", "-m MODEL -f FILE [flags]",
+     "-m model.gguf -f text.txt -c 512 --chunks 40"},
     {Command::bench, "bench", "speed at several depths, as a share of the machine's limits",
-     "-m MODEL [flags]"},
-    {Command::inspect, "inspect", "what a model file holds and what its memory would cost", "FILE [--json]"},
-    {Command::tokenize, "tokenize", "the tokens of a text", "-m MODEL [-p TEXT | -f FILE] [flags]"},
+     "-m MODEL [flags]", "-m model.gguf -p 512 -n 64 -d 0,4096"},
+    {Command::inspect, "inspect", "what a model file holds and what its memory would cost", "FILE [--json]",
+     "model.gguf"},
+    {Command::tokenize, "tokenize", "the tokens of a text", "-m MODEL [-p TEXT | -f FILE] [flags]",
+     "-m model.gguf -p \"Hello\" --json"},
     {Command::logits, "logits", "write the logits of a text as a NumPy file",
-     "-m MODEL [-p TEXT | -f FILE] --out F.npy"},
+     "-m MODEL [-p TEXT | -f FILE] --out F.npy", "-m model.gguf -p \"Hello\" --all --out logits.npy"},
     {Command::state, "state", "look at snapshots, resize them, hand them on",
-     "info|diff|truncate|compact|expand|export|import FILE [flags]"},
+     "info|diff|truncate|compact|expand|export|import FILE [flags]", "info book.kv"},
+    {Command::heads, "heads", "which heads copy from the past: the table of a procedural memory",
+     "-m MODEL [--out FILE]", "-m model.gguf --out heads.tsv"},
 };
 
 constexpr const CommandInfo& command_info(Command command) {

@@ -14,5 +14,6 @@ int inspect_command(const Arguments& arguments);
 int tokenize_command(const Arguments& arguments);
 int logits_command(const Arguments& arguments);
 int state_command(const Arguments& arguments);
+int heads_command(const Arguments& arguments);
 
 }  // namespace kvtide

@@ -54,6 +54,22 @@ std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, 
   }
 }
 
+std::int64_t bytes(const Given& given, std::string_view what, std::int64_t low) {
+  std::string_view digits = given.value;
+  double unit = 1.0;
+  if (!digits.empty()) {
+    const std::size_t which = std::string_view("KMG").find(static_cast<char>(digits.back() & ~0x20));
+    if (which != std::string_view::npos) {
+      unit = static_cast<double>(std::int64_t{1} << (10 * (which + 1)));
+      digits.remove_suffix(1);
+    }
+  }
+  double value = 0.0;
+  if (!read_number(digits, static_cast<double>(low) / unit, 0x1p50 / unit, value))
+    refuse(given, what, cat("a number of bytes from ", low, " on, such as 64M or 1.5G"));
+  return static_cast<std::int64_t>(value * unit);
+}
+
 KvType kv_type(const Given& given) {
   if (given.value == "f16") return KvType::f16;
   if (given.value == "f32") return KvType::f32;

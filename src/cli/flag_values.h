@@ -16,6 +16,7 @@ std::int64_t whole(const Given& given, std::string_view what, std::int64_t low, 
 float real(const Given& given, std::string_view what, float low, float high);
 std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, std::int64_t low,
                                      std::int64_t high);
+std::int64_t bytes(const Given& given, std::string_view what, std::int64_t low);  // "64M", "1.5G", "65536"
 KvType kv_type(const Given& given);
 
 }  // namespace kvtide

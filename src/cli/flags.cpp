@@ -13,11 +13,12 @@ using G = Given;
 
 constexpr unsigned kRun = in(Command::run), kChat = in(Command::chat), kPpl = in(Command::ppl),
                    kBench = in(Command::bench), kInspect = in(Command::inspect), kState = in(Command::state),
-                   kTokenize = in(Command::tokenize), kLogits = in(Command::logits);
+                   kTokenize = in(Command::tokenize), kHeads = in(Command::heads),
+                   kLogits = in(Command::logits);
 constexpr unsigned kAnswers = kRun | kChat;
 constexpr unsigned kComputes = kAnswers | kPpl | kBench | kLogits;
 constexpr unsigned kEncodes = kRun | kTokenize | kLogits;
-constexpr unsigned kAny = kComputes | kInspect | kTokenize;
+constexpr unsigned kAny = kComputes | kInspect | kTokenize | kHeads;
 
 constexpr std::int64_t kMany = std::int64_t{1} << 31;
 
@@ -98,7 +99,7 @@ constexpr Flag kFlags[] = {
      [](A& a, const G&) { a.all_positions = true; }},
     {"-o", "--out", "FILE", "with --stream: the likeliest token behind each one, an id a line", kPpl,
      [](A& a, const G& g) { a.out = g.value; }},
-    {"-o", "--out", "FILE", "the file to write [state: the snapshot itself]", kLogits | kState,
+    {"-o", "--out", "FILE", "the file to write [state: the snapshot itself]", kLogits | kState | kHeads,
      [](A& a, const G& g) { a.out = g.value; }},
     {"", "--json", "", "print JSON", kPpl | kBench | kInspect | kTokenize | kState,
      [](A& a, const G&) { a.json = true; }},
@@ -106,7 +107,7 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { a.report = g.value; }},
     {"", "--logits-hash", "", "print a hash of all logits used, to compare runs bit for bit", kRun,
      [](A& a, const G&) { a.logits_hash = true; }},
-    {"-t", "--threads", "N", "changes speed only [as many as the machine has]", kComputes,
+    {"-t", "--threads", "N", "changes speed only [as many as the machine has]", kComputes | kHeads,
      [](A& a, const G& g) {
        a.session.threads = a.loading.threads = static_cast<int>(whole(g, "the number of threads", 1, 256));
      }},
@@ -125,7 +126,9 @@ std::span<const Flag> all_flags() {
   static const std::vector<Flag> kAll = [] {
     std::vector<Flag> all(std::begin(kFlags), std::end(kFlags));
     const std::span<const Flag> memory = memory_flags();
+    const std::span<const Flag> procedural = procedural_flags();
     all.insert(all.end() - 1, memory.begin(), memory.end());  // --help stays the last
+    all.insert(all.end() - 1, procedural.begin(), procedural.end());
     return all;
   }();
   return kAll;

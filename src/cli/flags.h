@@ -28,6 +28,7 @@ struct Flag {
 constexpr unsigned in(Command command) { return 1u << static_cast<unsigned>(command); }
 
 std::span<const Flag> all_flags();
-std::span<const Flag> memory_flags();  // part of all_flags(): those about the KV memory
+std::span<const Flag> procedural_flags();  // likewise: those about a procedural memory
+std::span<const Flag> memory_flags();      // part of all_flags(): those about the KV memory
 
 }  // namespace kvtide

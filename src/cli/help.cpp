@@ -21,23 +21,18 @@ std::string program_help() {
          "\n"
          "Examples:\n"
          "  kvtide run -m model.gguf -p \"The sea is\" -n 64\n"
-         "  kvtide run -m model.gguf -f book.txt -p \"Who is Pierre?\" --chat --report figures.json\n"
-         "  kvtide chat -m model.gguf --temp 0.7 --seed 1\n"
-         "  kvtide ppl -m model.gguf -f text.txt -c 512 --chunks 40\n"
-         "  kvtide bench -m model.gguf -p 512 -n 64 -d 0,4096\n"
-         "  kvtide inspect model.gguf\n"
+         "  kvtide run -m model.gguf -f book.txt -p \"Who is Pierre?\" --kv-budget 64M\n"
          "  echo \"Hello\" | kvtide tokenize -m model.gguf --json\n"
-         "  kvtide logits -m model.gguf -p \"Hello\" --all --out logits.npy\n"
-         "  kvtide state info book.kv\n"
          "\n"
-         "`kvtide COMMAND --help` lists the flags of a command. - as a file is stdin. Results go to stdout,\n"
+         "`kvtide COMMAND --help` shows its flags and an example. - as a file is stdin. Results go to "
+         "stdout,\n"
          "everything else to stderr; Ctrl-C stops and says what was kept. Exit statuses: docs/cli.md\n";
 }
 
 std::string command_help(Command command) {
   const CommandInfo& info = command_info(command);
-  std::string text =
-      cat("kvtide ", info.name, ": ", info.what, "\n\n  kvtide ", info.name, " ", info.usage, "\n\n");
+  std::string text = cat("kvtide ", info.name, ": ", info.what, "\n\n  kvtide ", info.name, " ", info.usage,
+                         "\n  Example: kvtide ", info.name, " ", info.example, "\n\n");
   for (const Flag& flag : all_flags()) {
     if ((flag.commands & in(command)) == 0) continue;
     std::string spelling = cat(flag.short_name, flag.short_name.empty() ? "    " : ", ", flag.name);

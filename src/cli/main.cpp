@@ -35,6 +35,8 @@ int dispatch(const Arguments& arguments) {
       return logits_command(arguments);
     case Command::state:
       return state_command(arguments);
+    case Command::heads:
+      return heads_command(arguments);
   }
   return kExitBug;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/overflow.h"
+#include "kvtide/procedural.h"
 #include "kvtide/types.h"
 
 namespace kvtide {
@@ -20,7 +21,19 @@ struct Strategy {
   bool empty() const { return !prefill && !compact && !attend && expand.empty(); }
 };
 
+// --kv-...: the past as summaries and outliers.
+struct ProceduralFlags {
+  std::optional<bool> on;
+  std::string preset;
+  std::string heads = "auto";  // or "even", or a file
+  std::optional<std::int64_t> budget, block, summaries, salient, full_rows;
+  std::optional<int> levels;
+  ProceduralOptions chosen;  // summary, score, far
+  bool any = false;          // some flag was given
+};
+
 struct MemoryFlags {
+  ProceduralFlags procedural;
   Overflow overflow = Overflow::stop;
   std::optional<std::int64_t> sinks, window;  // of --overflow rolling
   bool keep_prompt = false;                   // of --overflow refill

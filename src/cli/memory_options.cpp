@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "cli/procedural_flags.h"
 #include "cli/terminal.h"
 #include "kvtide/error.h"
 
@@ -18,8 +19,16 @@ constexpr std::int64_t kSinks = 4, kWindow = 1024;
 void check_memory_flags(const Arguments& a) {
   const MemoryFlags& m = a.memory;
   const Strategy& s = m.strategy;
-  if (m.overflow != Overflow::rolling && (m.sinks || m.window))
-    refuse(cat(m.window ? "--kv-window" : "--kv-sinks", ": has a meaning only with --overflow rolling"));
+  const bool procedural = wants_procedural(a);
+  if (m.overflow != Overflow::rolling && !procedural && (m.sinks || m.window))
+    refuse(cat(m.window ? "--kv-window" : "--kv-sinks",
+               ": has a meaning only with --overflow rolling or a procedural memory (--kv-proc on)"));
+  if (m.procedural.any && !procedural && !m.procedural.on)
+    refuse("--kv-...: flags of a procedural memory need --kv-proc on, --kv-budget or --kv-preset");
+  if (procedural && m.overflow != Overflow::stop && m.overflow != Overflow::procedural)
+    refuse(
+        cat("--overflow ", overflow_name(m.overflow), ": a procedural memory never fills up; leave it out"));
+  if (procedural) procedural_options(a);
   if (m.overflow != Overflow::refill && m.keep_prompt)
     refuse("--keep-prompt: has a meaning only with --overflow refill");
   if (m.overflow == Overflow::refill && a.command != Command::run && a.command != Command::chat)
@@ -29,6 +38,7 @@ void check_memory_flags(const Arguments& a) {
     refuse("--strategy: attend= and --attention-size auto both say how much is seen; use one of them");
   if (m.save_every > 0 && m.save_state.empty()) refuse("--save-every: needs --save-state FILE");
   if (s.empty()) return;
+  if (procedural) refuse("--strategy: a procedural memory keeps its own size; leave it out");
   if (m.overflow == Overflow::rolling)
     refuse("--strategy: a rolling memory keeps its size; use --overflow stop or refill");
   if (s.prefill && a.session.context != 0)
@@ -39,6 +49,10 @@ SessionOptions memory_options(const Arguments& arguments, std::int64_t context, 
   const MemoryFlags& m = arguments.memory;
   SessionOptions options = arguments.session;
   options.context = m.strategy.prefill.value_or(context);
+  if (wants_procedural(arguments)) {
+    options.procedural = procedural_options(arguments);
+    return options;
+  }
   if (m.overflow != Overflow::rolling) return options;
   const std::int64_t fits = context > 0 ? context : trained;
   Rolling rolling;
@@ -55,6 +69,7 @@ SessionOptions memory_options(const Arguments& arguments, std::int64_t context, 
 
 std::int64_t most_held(const Session& session) {
   const auto& rolling = session.options().rolling;
+  if (session.options().procedural) return session.rows() + session.room();
   return rolling ? rolling->sinks + rolling->window : session.context();
 }
 
@@ -63,6 +78,14 @@ std::string memory_words(const Session& session) {
   const auto add = [&](const std::string& more) { words += cat(words.empty() ? "" : "; ", more); };
   if (const auto& rolling = session.options().rolling)
     add(cat("rolling: ", count_text(rolling->sinks), " sinks and the newest ", count_text(rolling->window)));
+  if (const auto& p = session.options().procedural) {
+    std::int64_t full = 0;
+    for (const HeadNeed& need : p->heads.needs) full += need.induction >= p->full_from;
+    add(cat("procedural: window ", count_text(p->window), ", blocks of ", p->block, " keep ", p->rows,
+            " rows, ", full, " heads keep ", p->full_rows == 0 ? "all" : count_text(p->full_rows),
+            "; at most ", bytes_text(session.procedural_plan()->total()),
+            p->budget > 0 ? cat(" of the budget of ", bytes_text(p->budget)) : ""));
+  }
   if (const auto size = session.attention_size()) add(cat("attention size ", count_text(*size)));
   if (const auto& range = session.options().auto_attention)
     words += cat(", adapts itself from ", count_text(range->smallest), " to ", count_text(range->largest));

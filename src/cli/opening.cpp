@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "cli/interrupt.h"
 #include "cli/memory_options.h"
+#include "cli/procedural_flags.h"
 #include "cli/terminal.h"
 #include "kernels/kernels.h"
 #include "kvtide/error.h"
@@ -17,12 +18,18 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+SessionOptions options_for(const Arguments& arguments, const Model& model, std::int64_t context) {
+  SessionOptions options = memory_options(arguments, context, model.context_length());
+  if (options.procedural) options.procedural->heads = choose_heads(arguments, model);
+  return options;
+}
+
 }  // namespace
 
 OpenModel::OpenModel(const Arguments& arguments, std::int64_t context)
     : load_seconds(now()),
       model(arguments.model, arguments.loading),
-      session(model, memory_options(arguments, context, model.context_length())) {
+      session(model, options_for(arguments, model, context)) {
   load_seconds = now() - load_seconds;
   stop_if_interrupted("stopped while loading; nothing was read or written");
 }
@@ -48,6 +55,7 @@ void ContextGuard::before_reading(std::int64_t tokens) {
                     "; use a larger context (-c ", end, " or more) or a shorter text"));
   // How far a token looks back is what the model was or was not trained for.
   if (makes_room_) end = std::min(end, session_.context());
+  if (session_.options().procedural) return;  // distances stay within what the model knows
   if (session_.options().rolling) end = std::min(end, most_held(session_));
   if (const auto size = session_.attention_size()) end = std::min(end, *size);
   if (end <= trained || warned_) return;

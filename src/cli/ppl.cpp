@@ -84,7 +84,8 @@ int ppl_command(const Arguments& arguments) {
   OpenModel open(arguments, context);
   Session& session = open.session;
   const std::int64_t context_to_read =
-      session.options().rolling && context == 0 ? INT64_MAX : session.context();
+      (session.options().rolling || session.options().procedural) && context == 0 ? INT64_MAX
+                                                                                  : session.context();
 
   Arguments plain = arguments;
   plain.no_special = true;  // markers in a text that is measured are text

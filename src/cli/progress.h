@@ -14,6 +14,8 @@ namespace kvtide {
 
 class Progress {
  public:
+  // Of something that is not counted in tokens: a share of 1.
+  explicit Progress(std::string label);
   // `label` says what is done, in one word; the session's memory is shown.
   Progress(std::string label, const Session& session);
   ~Progress();
@@ -22,11 +24,14 @@ class Progress {
 
   // At most ten times per second on a terminal and every three seconds elsewhere; other calls cost nothing.
   void update(std::int64_t done, std::int64_t total, std::string_view more = {});
+  void update(double share);
 
  private:
   using Clock = std::chrono::steady_clock;
+  bool due();
+  void show(const std::string& line);
   std::string label_;
-  const Session& session_;
+  const Session* session_;
   bool redraws_;
   bool drawn_ = false;
   Clock::time_point start_, next_;

@@ -17,13 +17,10 @@ constexpr unsigned kComputes = kAnswers | in(Command::ppl) | in(Command::bench) 
 constexpr std::int64_t kMany = std::int64_t{1} << 31;
 
 Overflow overflow_of(const Given& given) {
-  for (const Overflow overflow : {Overflow::stop, Overflow::rolling, Overflow::refill})
+  for (const Overflow overflow : {Overflow::stop, Overflow::rolling, Overflow::refill, Overflow::procedural})
     if (given.value == overflow_name(overflow)) return overflow;
-  const std::string there = "; there are stop, rolling and refill";
-  if (given.value == overflow_name(Overflow::procedural))
-    throw Error(ErrorCode::unsupported, cat(given.flag, ": procedural memory is not there yet", there));
-  throw Error(ErrorCode::invalid_argument,
-              cat(given.flag, ": there is no policy ", quoted(given.value), there));
+  throw Error(ErrorCode::invalid_argument, cat(given.flag, ": there is no policy ", quoted(given.value),
+                                               "; there are stop, rolling, refill and procedural"));
 }
 
 void set_attention(SessionOptions& options, const Given& given) {
@@ -72,11 +69,11 @@ constexpr Flag kFlags[] = {
     {"", "--attention-size", "N",
      "each token sees its N newest positions [all]; auto, auto:MIN-MAX: adapts itself", kComputes,
      [](A& a, const G& g) { set_attention(a.session, g); }},
-    {"", "--overflow", "POLICY", "when the context is full: stop, rolling or refill [stop]", kComputes,
+    {"", "--overflow", "POLICY", "a full context: stop, rolling, refill or procedural [stop]", kComputes,
      [](A& a, const G& g) { a.memory.overflow = overflow_of(g); }},
-    {"", "--kv-sinks", "N", "rolling: first tokens that always stay [4]", kComputes,
+    {"", "--kv-sinks", "N", "rolling, procedural: first tokens that always stay [4]", kComputes,
      [](A& a, const G& g) { a.memory.sinks = whole(g, "the number of sinks", 0, kMany); }},
-    {"", "--kv-window", "N", "rolling: newest tokens that stay [1024, or what fits -c]", kComputes,
+    {"", "--kv-window", "N", "rolling, procedural: newest tokens that stay [1024; 512]", kComputes,
      [](A& a, const G& g) { a.memory.window = whole(g, "the window", 1, kMany); }},
     {"", "--keep-prompt", "", "refill: the prompt stays, and of the rest the newest part", kAnswers,
      [](A& a, const G&) { a.memory.keep_prompt = true; }},

@@ -12,7 +12,9 @@
 #include "kvtide/error.h"
 #include "model/decoder.h"
 #include "model/loaded_model.h"
+#include "model/procedural.h"
 #include "model/rope_table.h"
+#include "state/procedural/budget.h"
 #include "state/snapshot.h"
 #include "state/state_object.h"
 
@@ -20,6 +22,22 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kLogitRows = 16;  // rows of logits computed at a time
+
+KvSpec state_spec(const ModelConfig& config, const SessionOptions& o) {
+  KvSpec spec;
+  for (const auto& layer : config.layers)
+    spec.layers.push_back(
+        {config.kv_heads, config.head_dim, layer.window,
+         RopeTable(config.ropes[static_cast<std::size_t>(layer.rope)], config.rope_dims).frequencies()});
+  spec.key_type = kv_dtype(o.key_type);
+  spec.value_type = kv_dtype(o.value_type);
+  spec.capacity = o.context;
+  spec.max_append = o.prefill_chunk;
+  spec.slack = o.slack;
+  spec.rolling = o.rolling;
+  if (o.procedural) spec.procedural = procedural_spec(config, *o.procedural);
+  return spec;
+}
 
 SessionOptions completed(const Model& model, SessionOptions o) {
   const auto refuse = [](const std::string& why) { throw Error(ErrorCode::invalid_argument, why); };
@@ -38,22 +56,15 @@ SessionOptions completed(const Model& model, SessionOptions o) {
   if (o.auto_attention && o.auto_attention->largest == 0)
     o.auto_attention->largest = std::max(o.auto_attention->smallest, model.context_length());
   if (o.auto_attention && o.rolling) o.auto_attention = within(*o.auto_attention, *o.rolling);
+  if (o.procedural) {
+    if (o.auto_attention)
+      refuse("a procedural memory and an attention size that adapts itself cannot be combined");
+    SessionOptions plain = o;
+    plain.procedural.reset();
+    o.procedural =
+        filled_in(model.internals().config, state_spec(model.internals().config, plain), *o.procedural);
+  }
   return o;
-}
-
-KvSpec state_spec(const ModelConfig& config, const SessionOptions& o) {
-  KvSpec spec;
-  for (const auto& layer : config.layers)
-    spec.layers.push_back(
-        {config.kv_heads, config.head_dim, layer.window,
-         RopeTable(config.ropes[static_cast<std::size_t>(layer.rope)], config.rope_dims).frequencies()});
-  spec.key_type = kv_dtype(o.key_type);
-  spec.value_type = kv_dtype(o.value_type);
-  spec.capacity = o.context;
-  spec.max_append = o.prefill_chunk;
-  spec.slack = o.slack;
-  spec.rolling = o.rolling;
-  return spec;
 }
 
 }  // namespace
@@ -87,7 +98,7 @@ struct Session::Impl {
   }
 
   DecoderContext context() {
-    return {model->internals().config, *model->internals().weights, kernels, pool, options.exact};
+    return {model->internals().config, *model->internals().weights, kernels, pool, {}, options.exact};
   }
 
   // Reads one chunk; logits rows of the chunk's tokens from `from` on go to on_logits, the last row to
@@ -186,6 +197,7 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
     try {
       s.read_chunk(tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(chunk)), from,
                    last && options.need_logits, options);
+      s.state.seal_if_due(s.pool, s.kernels);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::numeric) s.failed = true;
       throw;
@@ -225,6 +237,18 @@ void Session::clear() {
 
 const std::vector<TokenId>& Session::tokens() const { return impl_->read_tokens; }
 std::optional<std::int64_t> Session::attention_size() const { return impl_->state.attention_size(); }
+std::optional<ProceduralCounts> Session::procedural_counts() const {
+  if (impl_->state.past() == nullptr) return std::nullopt;
+  ProceduralCounts counts = impl_->state.past()->counts();
+  counts.sink_rows = impl_->state.exact_rows(true);
+  counts.window_rows = impl_->state.exact_rows(false);
+  counts.bytes_peak = impl_->state.bytes_peak();
+  return counts;
+}
+std::optional<ProceduralBytes> Session::procedural_plan() const {
+  if (impl_->state.past() == nullptr) return std::nullopt;
+  return most_bytes(impl_->state.spec(), impl_->options.procedural->budget_for);
+}
 std::vector<AttentionChange> Session::attention_changes() const {
   const auto& log = impl_->state.adapting();
   return log ? kvtide::attention_changes(*log) : std::vector<AttentionChange>();

@@ -1,6 +1,7 @@
 #include "kernels/attend.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -15,6 +16,7 @@ struct TileRef {
   std::optional<Pos> base;  // position of place 0, as it is seen
   std::size_t view = 0;     // index of its view point
   bool sink = false;
+  std::optional<Pos> last_reader;
 };
 // Tiles [first, last) of a list, folded together.
 struct Group {
@@ -29,11 +31,12 @@ Plan plan_tiles(std::span<const Span> spans, std::span<const ViewPoint> views, P
   Plan plan;
   const Span* previous = nullptr;
   std::int64_t open_group = -1;  // number of the group that the last tile belongs to
+  std::int64_t loose_tiles = 0;  // tiles of rows without a position so far: they share groups, too
   for (const Span& span : spans) {
     const ViewPoint view{span.shift, span.reader_limit};
     // Rows that follow one another and are seen alike share groups wherever they lie in memory; others never
     // do.
-    const bool continues = previous != nullptr && span.first && previous->first &&
+    const bool continues = previous != nullptr && span.first.has_value() == previous->first.has_value() &&
                            previous->sink == span.sink &&
                            view == ViewPoint{previous->shift, previous->reader_limit};
     if (!continues) open_group = -1;
@@ -41,6 +44,7 @@ Plan plan_tiles(std::span<const Span> spans, std::span<const ViewPoint> views, P
     TileRef ref{};
     ref.view = static_cast<std::size_t>(std::find(views.begin(), views.end(), view) - views.begin());
     ref.sink = span.sink;
+    ref.last_reader = span.last_reader;
     const std::int64_t start = span.first.value_or(0);
     for (std::int64_t row = 0; row < span.rows;) {
       const std::int64_t tile = (start + row) / kTileRows;
@@ -56,10 +60,13 @@ Plan plan_tiles(std::span<const Span> spans, std::span<const ViewPoint> views, P
                     span.value_stride,
                     begin,
                     end,
-                    span.log_mass != nullptr ? span.log_mass + row : nullptr};
+                    span.log_mass != nullptr ? span.log_mass + row : nullptr,
+                    span.rotation,
+                    static_cast<int>(span.rotation_pairs)};
         if (span.first) ref.base = tile * kTileRows + span.shift;
-        if (tile / kGroupTiles != open_group) plan.groups.push_back({plan.tiles.size(), plan.tiles.size()});
-        open_group = tile / kGroupTiles;
+        const std::int64_t group = (span.first ? tile : loose_tiles++) / kGroupTiles;
+        if (group != open_group) plan.groups.push_back({plan.tiles.size(), plan.tiles.size()});
+        open_group = group;
         plan.tiles.push_back(ref);
         plan.groups.back().last = plan.tiles.size();
       }
@@ -128,6 +135,7 @@ struct Block {
           lo[i] = static_cast<int>(std::clamp<Pos>(oldest - *ref.base, ref.tile.begin, ref.tile.end));
           hi[i] = static_cast<int>(std::clamp<Pos>(position + 1 - *ref.base, ref.tile.begin, ref.tile.end));
         }
+        if (ref.last_reader && shape.first + token + i / group > *ref.last_reader) hi[i] = lo[i];
         seen = seen || lo[i] < hi[i];
       }
       if (!seen) continue;
@@ -136,10 +144,13 @@ struct Block {
     }
   }
 
-  void write(const AttendPartials& result, float* out) const {
+  void write(const AttendPartials& result, float* out, float* log_mass) const {
     for (int i = 0; i < queries(); ++i)
       for (int d = 0; d < shape.head_dim; ++d)
         out[row(i) + d] = result.out[i * padded_dim + d] / result.sum[i];
+    if (log_mass == nullptr) return;
+    for (int i = 0; i < queries(); ++i)
+      log_mass[row(i) / shape.head_dim] = result.max[i] + std::log(result.sum[i]);
   }
 };
 
@@ -157,7 +168,7 @@ std::vector<ViewPoint> view_points(std::span<const std::vector<Span>> spans) {
 
 void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape,
             std::span<const ViewPoint> view_points, std::span<const float* const> q,
-            std::span<const std::vector<Span>> spans, float* out) {
+            std::span<const std::vector<Span>> spans, float* out, float* log_mass) {
   const Pos lowest = shape.window ? std::max<Pos>(0, shape.first - *shape.window + 1) : 0;
   std::vector<Plan> plans;
   std::size_t most_groups = 0;
@@ -188,7 +199,7 @@ void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape
         block.fold_group(plan, tiles, part.view());
         kernels.merge(block.queries(), block.padded_dim, part.view(), total.view());
       }
-      block.write(total.view(), out);
+      block.write(total.view(), out, log_mass);
     });
     return;
   }
@@ -212,7 +223,7 @@ void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape
     for (std::size_t g = 0; g < plans[static_cast<std::size_t>(block.kv_head)].groups.size(); ++g)
       kernels.merge(block.queries(), block.padded_dim,
                     parts[static_cast<std::size_t>(item) * most_groups + g].view(), total.view());
-    block.write(total.view(), out);
+    block.write(total.view(), out, log_mass);
   }
 }
 

@@ -41,9 +41,10 @@ struct ViewPoint {
 std::vector<ViewPoint> view_points(std::span<const std::vector<Span>> spans);
 
 // out: [tokens][heads * head_dim]. q[i]: the queries rotated for view point i, of the same shape. spans[h]:
-// the rows of KV head h, the chunk's own included.
+// the rows of KV head h, the chunk's own included. log_mass: [tokens][heads], the logarithm of the sum under
+// each softmax, in nats; or nullptr.
 void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape,
             std::span<const ViewPoint> view_points, std::span<const float* const> q,
-            std::span<const std::vector<Span>> spans, float* out);
+            std::span<const std::vector<Span>> spans, float* out, float* log_mass = nullptr);
 
 }  // namespace kvtide

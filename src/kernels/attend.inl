@@ -57,6 +57,22 @@ inline void load_key(const AttendTile& tile, const AttendQueries& queries, int p
     load_row(F32Row{row}, queries, out);
 }
 
+// Turns pairs (i, i + pairs) of one key.
+inline void turn(float* key, const float* rotation, int pairs) {
+  const float *cosine = rotation, *sine = rotation + pairs;
+  int i = 0;
+  for (; i + kLanes <= pairs; i += kLanes) {
+    const Lanes a = load(key + i), b = load(key + pairs + i), c = load(cosine + i), s = load(sine + i);
+    store(key + i, sub(mul(a, c), mul(b, s)));
+    store(key + pairs + i, add(mul(b, c), mul(a, s)));
+  }
+  for (; i < pairs; ++i) {
+    const float a = key[i], b = key[pairs + i];
+    key[i] = a * cosine[i] - b * sine[i];
+    key[pairs + i] = b * cosine[i] + a * sine[i];
+  }
+}
+
 // scores[i][place] for all present places, in groups of sixteen; minus infinity where a query does not see
 // the row.
 void score_tile(const AttendTile& tile, const AttendQueries& queries, float (*scores)[kTileRows]) {
@@ -68,6 +84,7 @@ void score_tile(const AttendTile& tile, const AttendQueries& queries, float (*sc
       const int place = group + i;
       if (place >= tile.begin && place < tile.end) {
         load_key(tile, queries, place, keys + i * dim);
+        if (tile.rotation != nullptr) turn(keys + i * dim, tile.rotation, tile.rotation_pairs);
         if (tile.log_mass != nullptr) mass[i] = tile.log_mass[place - tile.begin];
       } else {
         for (int d = 0; d < dim; d += kLanes) store(keys + i * dim + d, set1(0.0f));

@@ -26,6 +26,9 @@ struct AttendTile {
   int begin;  // present rows are [begin, end) of the tile's 64 places
   int end;
   const float* log_mass;  // of the first present row, or nullptr
+  const float* rotation =
+      nullptr;  // [2][rotation_pairs]: every key is turned by these angles as it is read; or nullptr
+  int rotation_pairs = 0;
 };
 
 // Queries and running partials; rows are padded_dim floats apart, padded with zeros beyond the head

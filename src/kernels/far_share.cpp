@@ -61,7 +61,9 @@ std::vector<float> far_shares(const AttendRow& kernels, const AttendShape& shape
                             span.value_stride,
                             begin,
                             end,
-                            span.log_mass != nullptr ? span.log_mass + row : nullptr};
+                            span.log_mass != nullptr ? span.log_mass + row : nullptr,
+                            span.rotation,
+                            static_cast<int>(span.rotation_pairs)};
       const Pos base = number * kTileRows + span.shift;  // position of place 0, as it is seen
       if (!span.first) {
         fold(tile, begin, end, nearby);

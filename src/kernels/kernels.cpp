@@ -8,9 +8,9 @@
 namespace kvtide {
 namespace {
 
-const Kernels kScalar{"scalar", kMatmulScalar, kAttendScalar, kElementwiseScalar, kProbeScalar};
-const Kernels kAvx2{"avx2", kMatmulAvx2, kAttendAvx2, kElementwiseAvx2, kProbeAvx2};
-const Kernels kAvx512{"avx512", kMatmulAvx512, kAttendAvx512, kElementwiseAvx512, kProbeAvx512};
+const Kernels kScalar{"scalar", kMatmulScalar, kAttendScalar, kElementwiseScalar, kDenseScalar, kProbeScalar};
+const Kernels kAvx2{"avx2", kMatmulAvx2, kAttendAvx2, kElementwiseAvx2, kDenseAvx2, kProbeAvx2};
+const Kernels kAvx512{"avx512", kMatmulAvx512, kAttendAvx512, kElementwiseAvx512, kDenseAvx512, kProbeAvx512};
 
 // clang 14 does not know "f16c" by name: bit 29 of ECX of leaf 1.
 bool has_f16c() {

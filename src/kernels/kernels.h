@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/attend_kernel.h"
+#include "kernels/dense.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul_kernel.h"
 #include "kernels/probe.h"
@@ -19,6 +20,7 @@ struct Kernels {
   const MatmulRow& matmul;
   const AttendRow& attend;
   const ElementwiseRow& elementwise;
+  const DenseRow& dense;
   const ProbeRow& probe;
 };
 

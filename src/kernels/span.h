@@ -11,6 +11,8 @@
 //   see it as
 //      if they stood there. Keys stay as they are: the query is rotated to min(position - shift,
 //      reader_limit).
+//   6. With `rotation` the keys are turned when they are read instead: one turn per row, however many spans
+//      with a distance of their own there are. Rows of the span keep their distances from one another.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +37,9 @@ struct Span {  // of one layer and one KV head: heads of a layer may hold differ
   std::int64_t shift = 0;           // tokens
   std::optional<Pos> reader_limit;  // nullopt: seen from where the reader is
   bool sink = false;                // visible to every later query, whatever its window
+  const float* rotation = nullptr;  // [2][pairs]: cosines, then sines of the turn of every key; or nullptr
+  std::int64_t rotation_pairs = 0;  // pairs (i, i + pairs) that are turned
+  std::optional<Pos> last_reader;   // queries beyond this position do not see the span
 };
 
 }  // namespace kvtide

@@ -93,6 +93,8 @@ class ForwardPass {
       const bool last = layer + 1 == static_cast<int>(config_.layers.size());
       const std::int64_t skip = last ? count - wanted : 0;
       attention(step, layer, skip, count);
+      if (context_.on_residual)
+        context_.on_residual(layer, {ws_.x_, static_cast<std::size_t>(count * config_.width)});
       if (count > skip) feed_forward(layer, skip, count);
     }
     norm(ws_.x_, weights_.output_norm(), count - wanted, count, ws_.normed_);
@@ -129,6 +131,8 @@ class ForwardPass {
     const std::int64_t head_dim = config_.head_dim, width = config_.width;
     const std::int64_t q_width = config_.heads * head_dim, kv_width = config_.kv_heads * head_dim;
 
+    // References may be among rows that nobody else wants.
+    const std::int64_t attended = step.observes(layer) ? 0 : skip;
     norm(ws_.x_, w.attention_norm, 0, count, ws_.normed_);
     const Activations x = activations(ws_.normed_, count, width);
     const MatmulJob jobs[] = {
@@ -149,8 +153,10 @@ class ForwardPass {
       if (!w.query_bias.empty()) rows_.add(q, w.query_bias.data(), q_width);
       if (!w.key_bias.empty()) rows_.add(k, w.key_bias.data(), kv_width);
       if (!w.value_bias.empty()) rows_.add(v, w.value_bias.data(), kv_width);
+      const bool observed = step.observes(layer, t);
       for (int h = 0; h < config_.heads; ++h) {
         norm_head(q + h * head_dim, w.query_norm);
+        if (observed) step.observe_query(layer, t, h, q + h * head_dim);
         // Seen from elsewhere: a copy of the unrotated query, rotated to where the view point stands.
         for (std::size_t view = 1; view < views.size(); ++view) {
           float* copy =
@@ -181,12 +187,18 @@ class ForwardPass {
                       .window = step.window(layer)};
     if (!samples_.empty() && step.is_measured(layer))
       samples_.add(context_.pool, context_.kernels.attend, shape, step.near(), views, q, spans);
-    if (skip == count) return;
+    if (attended == count) return;
 
-    for (const float*& rows : q) rows += skip * q_width;
-    shape.first += skip;
-    shape.tokens -= skip;
-    attend(context_.pool, context_.kernels.attend, shape, views, q, spans, ws_.mixed_ + skip * q_width);
+    for (const float*& rows : q) rows += attended * q_width;
+    shape.first += attended;
+    shape.tokens -= attended;
+    std::vector<float> log_mass;
+    if (step.observes(layer)) log_mass.resize(static_cast<std::size_t>(count * config_.heads));
+    attend(context_.pool, context_.kernels.attend, shape, views, q, spans, ws_.mixed_ + attended * q_width,
+           log_mass.empty() ? nullptr : log_mass.data());
+    for (std::int64_t t = 0; t < count; ++t)
+      if (step.observes(layer, t)) step.observe_log_mass(layer, t, log_mass.data() + t * config_.heads);
+    if (skip == count) return;
 
     project(w.output, ws_.mixed_, q_width, skip, count);
     add_residual(w.attention_post_norm, skip, count);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct DecoderContext {
   const Weights& weights;
   const Kernels& kernels;
   ThreadPool& pool;
+  // Told the residual stream [rows][width] of the step behind the attention of every layer; may be empty.
+  std::function<void(int layer, std::span<const float>)> on_residual = {};
   bool exact = false;  // f32 activations instead of 8-bit ones: changes results
 };
 

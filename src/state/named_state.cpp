@@ -93,7 +93,9 @@ StateSpec NamedState::spec() const {
 }
 
 Pos NamedState::position() const { return impl_->memory.position(); }
-std::int64_t NamedState::rows() const { return impl_->memory.spec().layers.empty() ? 0 : impl_->memory.rows(); }
+std::int64_t NamedState::rows() const {
+  return impl_->memory.spec().layers.empty() ? 0 : impl_->memory.rows();
+}
 std::int64_t NamedState::capacity() const {
   return impl_->memory.spec().layers.empty() ? 0 : impl_->memory.capacity();
 }
@@ -258,7 +260,9 @@ void NamedState::append(std::int64_t tokens, const std::function<void(const Row&
 TransitionPlan NamedState::plan(const Transition& transition) const { return impl_->memory.plan(transition); }
 TransitionRecord NamedState::apply(const Transition& transition) { return impl_->memory.apply(transition); }
 
-NamedState NamedState::fork() const { return NamedState(std::make_unique<Impl>(*impl_, impl_->memory.fork())); }
+NamedState NamedState::fork() const {
+  return NamedState(std::make_unique<Impl>(*impl_, impl_->memory.fork()));
+}
 
 void NamedState::save(const std::string& path) const {
   PosixFiles files;

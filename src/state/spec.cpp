@@ -24,6 +24,8 @@ std::int64_t row_bytes(const KvSpec& spec, const LayerSpec& layer) {
 std::optional<std::int64_t> most_rows(const KvSpec& spec, const LayerSpec& layer) {
   if (layer.window) return *layer.window + spec.max_append + spec.slack;
   if (spec.rolling) return spec.rolling->sinks + spec.rolling->window + spec.max_append + spec.slack;
+  if (spec.procedural)
+    return spec.procedural->sinks + spec.procedural->window + spec.procedural->block + spec.slack;
   return std::nullopt;
 }
 
@@ -76,6 +78,33 @@ void check(const KvSpec& spec) {
       if (!std::isfinite(frequency)) refuse("a rotation frequency is not finite");
     if (layer.window && (*layer.window < 1 || *layer.window > kMostTokens))
       refuse(cat("a window must be at least 1 and at most ", kMostTokens, " positions, not ", *layer.window));
+  }
+  if (spec.procedural) {
+    const ProceduralSpec& p = *spec.procedural;
+    if (spec.rolling) refuse("is either rolling or procedural, not both");
+    if (!spec.rotary)
+      refuse("a procedural memory moves positions, which a model with absolute positions cannot follow");
+    if (p.sinks < 0) refuse(cat("the number of sinks cannot be ", p.sinks));
+    if (p.block < 16 || p.block > 65536) refuse(cat("a block takes 16 to 65536 positions, not ", p.block));
+    if (p.sinks >= p.block) refuse(cat("the ", p.sinks, " sinks must fit into one block of ", p.block));
+    if (p.window < p.block || p.window > kMostTokens)
+      refuse(cat("the window must hold at least one block of ", p.block, " positions, not ", p.window));
+    if (p.summaries < 0) refuse(cat("the number of summaries cannot be ", p.summaries));
+    if (p.heads.size() != spec.layers.size() || p.frequencies.size() != spec.layers.size())
+      refuse("a procedural memory needs the plans and the frequencies of every layer");
+    for (std::size_t i = 0; i < p.heads.size(); ++i) {
+      if (p.heads[i].empty()) continue;
+      if (spec.layers[i].window) refuse(cat("layer ", i, " keeps a window of its own and is not compressed"));
+      if (static_cast<int>(p.heads[i].size()) != spec.layers[i].kv_heads)
+        refuse(cat("layer ", i, " needs one plan per KV head"));
+      if (p.query_heads < 1 || p.query_heads % spec.layers[i].kv_heads != 0)
+        refuse(cat(p.query_heads, " query heads cannot share ", spec.layers[i].kv_heads, " KV heads"));
+      if (static_cast<int>(p.frequencies[i].size()) * 2 > spec.layers[i].head_dim)
+        refuse(cat("layer ", i, " turns more dimensions than its heads have"));
+      for (const HeadPlan& plan : p.heads[i])
+        if (plan.rows < 0 || plan.rows > p.block)
+          refuse(cat("a head keeps 0 to ", p.block, " rows of a block, not ", plan.rows));
+    }
   }
   if (!spec.rolling) return;
   if (!spec.rotary)

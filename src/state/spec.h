@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kvtide/types.h"
+#include "state/procedural/spec.h"
 #include "tensor/dtype.h"
 
 namespace kvtide {
@@ -34,7 +35,8 @@ struct KvSpec {
   std::int64_t capacity = 0;    // rows the state may hold
   std::int64_t max_append = 1;  // tokens of the largest step
   std::int64_t slack = 0;  // positions that truncate can always take back, also where a window has moved on
-  std::optional<Rolling> rolling;  // layers with a window of their own keep that instead
+  std::optional<Rolling> rolling;                 // layers with a window of their own keep that instead
+  std::optional<ProceduralSpec> procedural = {};  // likewise
   std::vector<RecurrentSpec> recurrent = {};
   bool rotary = true;  // keys are rotated by position: only then can rows be seen from another distance
 };

@@ -1,6 +1,7 @@
 #include "state/state.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/text.h"
@@ -23,12 +24,22 @@ RowFormat row_format(const KvSpec& spec, const LayerSpec& layer) {
 
 KvState::KvState(const KvSpec& spec)
     : spec_((check(spec), spec)), recurrent_(spec.recurrent), released_(spec.layers.size(), 0) {
+  if (spec_.procedural) {
+    std::vector<ProceduralMemory::LayerShape> shapes;
+    for (const auto& layer : spec_.layers) shapes.push_back({layer.kv_heads, layer.head_dim});
+    ProceduralSpec procedural = *spec_.procedural;
+    procedural.window += spec_.slack;  // blocks are sealed late, so that these tokens can be taken back
+    past_.emplace(procedural, shapes);
+  }
   held_.forgotten.resize(spec_.layers.size());
   for (const auto& layer : spec_.layers)
     layers_.emplace_back(row_format(spec_, layer), std::max(kReserve, spec_.capacity + spec_.max_append));
 }
 
-std::int64_t KvState::rows() const { return count_rows(spec_, held_); }
+std::int64_t KvState::rows() const {
+  if (past_) return std::min(past_->spec().sinks, past_->exact_from()) + position() - past_->exact_from();
+  return count_rows(spec_, held_);
+}
 
 Visibility KvState::visible(std::size_t layer, std::optional<std::int64_t> attention_size) const {
   Visibility visible = visibility(spec_, spec_.layers[layer], attention_size);
@@ -37,6 +48,7 @@ Visibility KvState::visible(std::size_t layer, std::optional<std::int64_t> atten
 }
 
 std::int64_t KvState::room() const {
+  if (past_) return kReserve << 20;
   // A rolling state forgets as it goes; its capacity has to hold what it keeps.
   if (spec_.rolling && spec_.rolling->sinks + spec_.rolling->window <= spec_.capacity) return kReserve << 20;
   return spec_.capacity - rows();
@@ -45,6 +57,7 @@ std::int64_t KvState::room() const {
 std::int64_t KvState::held_bytes() const {
   std::int64_t bytes = 0;
   for (const auto& layer : layers_) bytes += layer.held_bytes();
+  if (past_) bytes += past_->held_bytes();
   return bytes + recurrent_.held_bytes();
 }
 
@@ -55,7 +68,10 @@ std::int64_t KvState::shared_bytes() const {
 }
 
 std::int64_t KvState::most_append() const {
-  return adapting_ ? std::min(spec_.max_append, until_decision(position())) : spec_.max_append;
+  std::int64_t most = spec_.max_append;
+  if (adapting_) most = std::min(most, until_decision(position()));
+  if (past_) most = std::min(most, past_->next_seal() - position());
+  return most;
 }
 
 KvState::Step KvState::begin(std::int64_t tokens) {
@@ -65,6 +81,7 @@ KvState::Step KvState::begin(std::int64_t tokens) {
   if (tokens > room())
     throw Error(ErrorCode::context_full, cat("the context is full: ", rows(), " of ", spec_.capacity,
                                              " rows are used and ", tokens, " more do not fit"));
+  if (past_) past_->make_references_writable();
   Step step(this, tokens);  // takes back what was opened when a later layer finds no memory
   for (auto& layer : layers_) layer.open(position(), position() + tokens);
   return step;
@@ -89,6 +106,7 @@ void KvState::release_unseen(std::size_t i) {
 void KvState::clear() {
   for (auto& layer : layers_) layer.truncate(0);
   std::fill(released_.begin(), released_.end(), 0);
+  if (past_) past_->clear();
   held_ = back_to(held_, 0);
   recurrent_.back_to(0);
   if (adapting_) {
@@ -123,6 +141,56 @@ std::optional<std::int64_t> KvState::Step::window(int layer) const {
   return visibility(spec, spec.layers[static_cast<std::size_t>(layer)], state_->attention_size_).window;
 }
 
+bool KvState::Step::observes(int layer) const {
+  return state_->past_ && state_->past_->references().shape().layers[static_cast<std::size_t>(layer)];
+}
+bool KvState::Step::observes(int layer, std::int64_t token) const {
+  return state_->past_ && state_->past_->references().wants(layer, first_ + token);
+}
+void KvState::Step::observe_query(int layer, std::int64_t token, int head, const float* query) {
+  state_->past_->references().put_query(layer, first_ + token, head, query);
+}
+void KvState::Step::observe_log_mass(int layer, std::int64_t token, const float* log_mass) {
+  state_->past_->references().put_log_mass(layer, first_ + token, log_mass);
+}
+
+std::int64_t KvState::exact_rows(bool sinks) const {
+  const std::int64_t first = std::min(past_->spec().sinks, position());
+  std::int64_t heads = 0;
+  for (const auto& plans : past_->spec().heads) heads += static_cast<std::int64_t>(plans.size());
+  return heads * (sinks ? first : position() - std::max(first, past_->exact_from()));
+}
+
+void KvState::seal_if_due(ThreadPool& pool, const Kernels& kernels) {
+  if (!past_ || past_->next_seal() != position()) return;
+  past_->seal(pool, kernels, layers_, spec_.key_type, spec_.value_type, position());
+  bytes_peak_ = std::max(bytes_peak_, held_bytes());  // the block is there twice
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (!past_->holds(static_cast<int>(i))) continue;
+    layers_[i].drop(std::max(released_[i], past_->spec().sinks), past_->exact_from());
+    released_[i] = past_->exact_from();
+  }
+  ++generation_;
+}
+
+// What of the state's own rows the queries of a step see, oldest first.
+std::vector<VisibleRun> KvState::runs_of_step(int layer, Pos first, std::int64_t tokens) const {
+  if (past_ && past_->holds(layer) && (past_->exact_from() > 0 || attention_size_)) {
+    const Pos sinks = std::min(past_->spec().sinks, first + tokens);
+    std::vector<VisibleRun> runs;
+    if (sinks > 0) runs.push_back({{0, sinks, 0}, true});
+    const Pos seen = attention_size_ ? std::max<Pos>(0, first - *attention_size_ + 1) : 0;
+    const Segment rest{std::max({sinks, past_->exact_from(), seen}), first + tokens, 0};
+    if (rest.first < rest.last) runs.push_back({rest, false});
+    return runs;
+  }
+  std::vector<Segment> segments = held_.segments;
+  if (segments.empty() || segments.back().last != first || segments.back().shift != 0)
+    segments.push_back({first, first, 0});
+  segments.back().last = first + tokens;
+  return visible_runs(segments, visible(static_cast<std::size_t>(layer), attention_size_), first);
+}
+
 std::vector<std::int64_t> KvState::Step::sampled() const {
   std::vector<std::int64_t> tokens;
   if (!state_->adapting_) return tokens;
@@ -142,16 +210,22 @@ std::vector<std::vector<Span>> KvState::Step::spans(int layer) {
   const LayerSpec& layer_spec = spec.layers[static_cast<std::size_t>(layer)];
   const LayerRows& rows = state_->layers_[static_cast<std::size_t>(layer)];
   const Visibility visible = state_->visible(static_cast<std::size_t>(layer), state_->attention_size_);
-  std::vector<Segment> segments = state_->held_.segments;
-  if (segments.empty() || segments.back().last != first_ || segments.back().shift != 0)
-    segments.push_back({first_, first_, 0});
-  segments.back().last = first_ + tokens_;
+  const ProceduralMemory* past = state_->past_ && state_->past_->holds(layer) ? &*state_->past_ : nullptr;
+  bool sinks_done = false;
 
   std::vector<std::vector<Span>> heads(static_cast<std::size_t>(layer_spec.kv_heads));
-  for (const VisibleRun& visible_run : visible_runs(segments, visible, first_)) {
+  const auto add_past = [&] {
+    if (past == nullptr || sinks_done) return;
+    sinks_done = true;
+    for (int head = 0; head < layer_spec.kv_heads; ++head)
+      past->append_spans(layer, head, state_->attention_size_, first_, heads[static_cast<std::size_t>(head)]);
+  };
+  for (const VisibleRun& visible_run : state_->runs_of_step(layer, first_, tokens_)) {
+    if (!visible_run.sink) add_past();
     const Segment& segment = visible_run.rows;
     // Readers that stand before the limit see the sinks from where they are: the plain view, bit for bit.
-    const bool limited = visible_run.sink && first_ + tokens_ - 1 > *visible.sink_reader;
+    const bool limited =
+        visible_run.sink && visible.sink_reader && first_ + tokens_ - 1 > *visible.sink_reader;
     for (const LayerRows::Run& run : rows.runs(segment.first, segment.last))
       for (int head = 0; head < layer_spec.kv_heads; ++head) {
         Span span;
@@ -166,6 +240,10 @@ std::vector<std::vector<Span>> KvState::Step::spans(int layer) {
         span.shift = segment.shift;
         span.sink = visible_run.sink;
         if (limited) span.reader_limit = visible.sink_reader;
+        if (past != nullptr && visible_run.sink) {
+          span.rotation = past->sink_rotation(layer);
+          if (span.rotation != nullptr) span.rotation_pairs = past->rotation_pairs(layer);
+        }
         heads[static_cast<std::size_t>(head)].push_back(span);
       }
   }
@@ -179,6 +257,7 @@ void KvState::Step::commit() {
     segments.push_back({first_, first_, 0});
   segments.back().last = first_ + tokens_;
   state_->held_.position = first_ + tokens_;
+  if (state_->past_) state_->bytes_peak_ = std::max(state_->bytes_peak_, state_->held_bytes());
   state_->recurrent_.advance(first_ + tokens_, state_->spec_.slack);
   if (auto& log = state_->adapting_) {
     far_shares_.resize(sampled().size(), 0);

@@ -27,6 +27,7 @@
 #include "state/arrange.h"
 #include "state/auto_attention.h"
 #include "state/layer_rows.h"
+#include "state/procedural/memory.h"
 #include "state/recurrent.h"
 #include "state/spec.h"
 
@@ -98,6 +99,12 @@ class KvState {
     std::vector<std::vector<Span>> spans(int layer);
     // The window of the step's queries in this layer.
     std::optional<std::int64_t> window(int layer) const;
+    // Whether a procedural memory keeps the queries of a token of the step as references; if so it wants
+    // every head's query before RoPE, and the log mass of every head's softmax.
+    bool observes(int layer) const;
+    bool observes(int layer, std::int64_t token) const;
+    void observe_query(int layer, std::int64_t token, int head, const float* query);
+    void observe_log_mass(int layer, std::int64_t token, const float* log_mass);
     // For an attention size that adapts itself: the tokens of the step whose far shares (far_share.h) it
     // wants to know, the distance from which on rows are far, whether a layer's heads count, and the answer:
     // parts per million, one per token, without which they count as nothing.
@@ -116,6 +123,14 @@ class KvState {
     std::int64_t tokens_;
     std::vector<std::int32_t> far_shares_;
   };
+
+  // Of a procedural state, after every step: seals the oldest block of exact rows when the position is one at
+  // which that happens.
+  void seal_if_due(ThreadPool& pool, const Kernels& kernels);
+  // Exact rows of a procedural state over all layers and heads that it compresses: sinks, or the others.
+  std::int64_t exact_rows(bool sinks) const;
+  std::int64_t bytes_peak() const { return bytes_peak_; }  // likewise: the most that was ever held
+  const ProceduralMemory* past() const { return past_ ? &*past_ : nullptr; }
 
   // Throws Error(context_full) when `tokens` more do not fit, Error(invalid_argument) outside [1,
   // most_append()].
@@ -152,6 +167,7 @@ class KvState {
  private:
   KvState(const KvState&) = default;
   void release_unseen(std::size_t layer);
+  std::vector<VisibleRun> runs_of_step(int layer, Pos first, std::int64_t tokens) const;
   Visibility visible(std::size_t layer, std::optional<std::int64_t> attention_size) const;
   std::string why_not(const Transition& transition) const;  // "" when it can be made
   std::string why_not_back_to(Pos length) const;            // the same for truncate
@@ -159,12 +175,14 @@ class KvState {
 
   KvSpec spec_;
   std::vector<LayerRows> layers_;
+  std::optional<ProceduralMemory> past_;
   Holdings held_;
   RecurrentTensors recurrent_;
   std::optional<std::int64_t> attention_size_;
   std::optional<AutoAttentionLog> adapting_;  // attention_size_ is what it says
   std::vector<Pos> released_;                 // per layer: positions below, sinks apart, may be gone
-  std::uint64_t generation_ = 0;              // changes with everything that makes an older plan wrong
+  std::int64_t bytes_peak_ = 0;
+  std::uint64_t generation_ = 0;  // changes with everything that makes an older plan wrong
 };
 
 }  // namespace kvtide

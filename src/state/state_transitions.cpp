@@ -63,6 +63,7 @@ std::string KvState::why_not(const Transition& transition) const {
   };
   const auto drop = [&](const Drop& t) -> std::string {
     const PosRange r = t.range;
+    if (past_) return "cannot drop positions: a procedural memory holds blocks, not single positions";
     if (r.first < 0 || r.first >= r.last || r.last > position())
       return cat("cannot drop positions ", r.first, " to ", r.last, ": the state has read ", position());
     if (!recurrent_.empty())
@@ -94,6 +95,8 @@ std::string KvState::why_not(const Transition& transition) const {
 
 std::string KvState::why_not_back_to(Pos length) const {
   if (length == 0 || length == position() || held_.segments.empty()) return "";
+  if (past_ && length < past_->last_seal())
+    return cat("the memory of ", past_->last_seal(), " positions was compressed");
   if (!recurrent_.knows(length))
     return cat("tensor ", quoted(spec_.recurrent[0].name), " of that position was not kept");
   // Before the first thing that was dropped, the text is what it was; after the last, it stays as it was
@@ -103,6 +106,7 @@ std::string KvState::why_not_back_to(Pos length) const {
   if (!before_edits(held_, length) && length < edited_end)
     return cat("text before position ", edited_end, " was dropped");
   const Holdings left = back_to(held_, length);
+  if (past_) return "";
   if (const std::int64_t needed = count_rows(spec_, left); needed > spec_.capacity)
     return cat(needed, " rows would be in use, of ", spec_.capacity);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -163,6 +167,7 @@ void KvState::perform(const Transition& transition) {
     for (auto& layer : layers_) layer.truncate(t.length);
     for (Pos& released : released_) released = std::min(released, t.length);
     held_ = back_to(held_, t.length);
+    if (t.length == 0 && past_) past_->clear();
     recurrent_.back_to(t.length);
     if (!adapting_) return;
     adapting_->samples.resize(static_cast<std::size_t>(samples_at(*adapting_, t.length)));

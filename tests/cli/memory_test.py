@@ -312,8 +312,7 @@ class Contradictions(MemoryTest):
                 self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", *words), USAGE, *parts)
 
     def test_policies_that_do_not_exist_name_those_that_do(self):
-        self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", "--overflow", "procedural"), UNSUPPORTED, "not there yet", "refill")
-        self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", "--overflow", "drop"), USAGE, "'drop'", "stop, rolling and refill")
+        self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", "--overflow", "drop"), USAGE, "'drop'", "stop, rolling, refill and procedural")
 
 
 if __name__ == "__main__":

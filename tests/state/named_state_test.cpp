@@ -1,5 +1,5 @@
-// kvtide::NamedState: a memory as the named tensors of other runtimes: what is written is read, in every layout,
-// and what an array cannot say is refused or told.
+// kvtide::NamedState: a memory as the named tensors of other runtimes: what is written is read, in every
+// layout, and what an array cannot say is refused or told.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -257,11 +257,11 @@ TEST(NamedState, WhatFillThrows_LeavesTheStateAsItWas) {
 
 TEST(NamedState, ViewsShowTheRowsWhereTheyLie) {
   NamedState state = make_state(per_layer_spec({.layers = 2,
-                                           .kv_heads = 2,
-                                           .capacity = 300,
-                                           .head_dim = kDim,
-                                           .key_type = ElementType::q8_0,
-                                           .value_type = ElementType::f16}));
+                                                .kv_heads = 2,
+                                                .capacity = 300,
+                                                .head_dim = kDim,
+                                                .key_type = ElementType::q8_0,
+                                                .value_type = ElementType::f16}));
   append(state, 100);
   const auto check = [](const NamedState& s, std::int64_t wanted_rows) {
     for (const int layer : {0, 1})
@@ -373,7 +373,8 @@ TEST(NamedState, GoesToDiskAndBack_RecurrentTensorsAndTheirPastIncluded) {
   EXPECT_EQ(other.read("conv_state"), filled(48, 4));
   EXPECT_EQ(other.read("prev_value"), filled(16, 8));
 
-  NamedState stranger = make_state(unified_spec({.layers = 1, .kv_heads = 1, .capacity = 64, .head_dim = kDim}));
+  NamedState stranger =
+      make_state(unified_spec({.layers = 1, .kv_heads = 1, .capacity = 64, .head_dim = kDim}));
   append(stranger, 2);
   const Bytes before = stranger.read("kv_cache");
   try {

@@ -1,0 +1,38 @@
+// kvtide heads: which heads of a model copy from the past, and what each of them needs.
+#include <chrono>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+#include "cli/heads_file.h"
+#include "cli/interrupt.h"
+#include "cli/output_file.h"
+#include "cli/progress.h"
+#include "cli/terminal.h"
+#include "eval/head_table.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+
+int heads_command(const Arguments& arguments) {
+  if (!arguments.out.empty()) OutputFile::check(arguments.out);
+  const Model model(arguments.model, arguments.loading);
+  const auto start = std::chrono::steady_clock::now();
+  Progress progress("measuring heads");
+  const HeadTable table =
+      measure_heads(model, {.threads = arguments.session.threads, .progress = [&](double share) {
+                              progress.update(share);
+                              return !interrupted();
+                            }});
+  if (arguments.out.empty())
+    write_result(heads_text(table));
+  else
+    write_heads(arguments.out, table);
+  std::int64_t full = 0;
+  for (const HeadNeed& need : table.needs) full += need.induction >= ProceduralOptions{}.full_from;
+  say(cat(full, " of ", table.needs.size(), " heads copy from the past and keep every row; measured in ",
+          time_text(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count())));
+  return kExitFine;
+}
+
+}  // namespace kvtide

@@ -1,0 +1,267 @@
+#include "eval/head_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include "eval/planted_text.h"
+#include "kernels/codec.h"
+#include "kernels/kernels.h"
+#include "kvtide/error.h"
+#include "kvtide/generate.h"
+#include "model/decoder.h"
+#include "model/loaded_model.h"
+#include "model/procedural.h"
+#include "state/procedural/reference_rows.h"
+#include "state/state.h"
+
+namespace kvtide {
+namespace {
+
+constexpr std::int64_t kWords = 96, kFillerBefore = 60, kFillerBetween = 1040, kSettle = 8;
+constexpr std::int64_t kBlock = 256, kWindow = 512;
+constexpr std::int64_t kTelling = 24;  // rows per head that count as the most telling of a block
+
+// One text read with every query kept.
+class Reading {
+ public:
+  Reading(const Model& model, ThreadPool& pool, std::span<const TokenId> tokens, std::int64_t stride)
+      : config_(model.internals().config), spec_(spec_of(config_, tokens, stride)), state_(state_spec()) {
+    const DecoderContext context{config_, *model.internals().weights, best_kernels(), pool,
+                                 [this](int layer, std::span<const float> x) { note_residual(layer, x); }};
+    residuals_.resize(config_.layers.size());
+    Workspace workspace(config_, kBlock);
+    for (std::size_t done = 0; done < tokens.size();) {
+      const std::size_t count = std::min<std::size_t>(kBlock, tokens.size() - done);
+      forward(context, workspace, state_, tokens.subspan(done, count), 0);
+      done += count;
+    }
+  }
+
+  const ProceduralSpec& spec() const { return spec_; }
+  const References& references() const { return state_.past()->references(); }
+
+  // Keys (as rotated) and values of positions [first, last) of one head.
+  BlockRows rows(int layer, int head, Pos first, Pos last) {
+    BlockRows block = padded_block(last - first, config_.head_dim);
+    const auto keys = state_.key_bytes(layer, head, {first, last});
+    const auto values = state_.value_bytes(layer, head, {first, last});
+    const std::int64_t bytes = dtype_bytes(DType::f16, config_.head_dim);
+    for (std::int64_t j = 0; j < block.rows; ++j) {
+      decode_row(DType::f16, keys.data() + j * bytes, config_.head_dim,
+                 block.keys.data() + j * block.padded_dim);
+      decode_row(DType::f16, values.data() + j * bytes, config_.head_dim,
+                 block.values.data() + j * block.padded_dim);
+    }
+    return block;
+  }
+  float median_residual(int layer) {
+    auto& norms = residuals_[static_cast<std::size_t>(layer)];
+    std::nth_element(norms.begin(), norms.begin() + static_cast<std::ptrdiff_t>(norms.size() / 2),
+                     norms.end());
+    return norms[norms.size() / 2];
+  }
+
+ private:
+  static ProceduralSpec spec_of(const ModelConfig& config, std::span<const TokenId> tokens,
+                                std::int64_t stride) {
+    ProceduralOptions options;
+    options.block = kBlock;
+    options.window = static_cast<std::int64_t>(tokens.size()) + kBlock;  // nothing is ever sealed
+    options.rows = kBlock / 4;
+    options.half_precision = true;
+    ProceduralSpec spec = procedural_spec(config, options);
+    spec.reference_stride = stride;
+    return spec;
+  }
+  KvSpec state_spec() const {
+    KvSpec spec;
+    for (const auto& layer : config_.layers)
+      spec.layers.push_back({config_.kv_heads, config_.head_dim, layer.window});
+    spec.capacity = spec_.window;
+    spec.max_append = kBlock;
+    spec.procedural = spec_;
+    return spec;
+  }
+  void note_residual(int layer, std::span<const float> x) {
+    for (std::size_t row = 0; row < x.size(); row += static_cast<std::size_t>(config_.width)) {
+      double sum = 0.0;
+      for (std::int64_t d = 0; d < config_.width; ++d) {
+        const double v = static_cast<double>(x[row + static_cast<std::size_t>(d)]);
+        sum += v * v;
+      }
+      residuals_[static_cast<std::size_t>(layer)].push_back(static_cast<float>(std::sqrt(sum)));
+    }
+  }
+
+  const ModelConfig& config_;
+  ProceduralSpec spec_;
+  KvState state_;
+  std::vector<std::vector<float>> residuals_;  // [layer][token]
+};
+
+std::vector<TokenId> random_words(const Tokenizer& tokenizer, std::int64_t count, std::mt19937_64& random) {
+  std::vector<TokenId> words = plain_words(tokenizer);
+  if (static_cast<std::int64_t>(words.size()) < count)
+    throw Error(ErrorCode::unsupported,
+                "head table: the vocabulary has too few plain words to test recall with");
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
+    std::swap(words[i], words[i + random() % (words.size() - i)]);
+  words.resize(static_cast<std::size_t>(count));
+  return words;
+}
+
+std::vector<TokenId> write_prose(const Model& model, const HeadTableOptions& o,
+                                 const std::function<void(double)>& progress) {
+  Session session(model, {.context = o.prose + 1, .threads = o.threads});
+  std::vector<TokenId> tokens = model.tokenizer().encode("It was", EncodeOptions{});
+  session.read(tokens);
+  Sampler sampler({.temperature = 1.0f, .seed = 1});
+  while (static_cast<std::int64_t>(tokens.size()) < o.prose) {
+    tokens.push_back(sampler.pick(session.logits(), tokens));
+    session.read({&tokens.back(), 1});
+    if (tokens.size() % 64 == 0) progress(static_cast<double>(tokens.size()) / static_cast<double>(o.prose));
+  }
+  return tokens;
+}
+
+void measure_induction(const Model& model, ThreadPool& pool, std::span<const TokenId> prose,
+                       std::uint64_t seed, HeadTable& table) {
+  std::mt19937_64 random(seed);
+  const auto words = random_words(model.tokenizer(), kWords, random);
+  const auto filler = prose.subspan(static_cast<std::size_t>(seed * 40));
+  std::vector<TokenId> tokens(filler.begin(), filler.begin() + kFillerBefore);
+  const std::int64_t a = kFillerBefore;
+  tokens.insert(tokens.end(), words.begin(), words.end());
+  tokens.insert(tokens.end(), filler.begin() + kFillerBefore,
+                filler.begin() + kFillerBefore + kFillerBetween);
+  const auto b = static_cast<std::int64_t>(tokens.size());
+  tokens.insert(tokens.end(), words.begin(), words.end());
+  Reading reading(model, pool, tokens, 1);
+
+  const ModelConfig& config = model.internals().config;
+  const int group = config.heads / config.kv_heads;
+  for (int layer = 0; layer < static_cast<int>(config.layers.size()); ++layer) {
+    if (reading.spec().heads[static_cast<std::size_t>(layer)].empty()) continue;
+    for (int head = 0; head < config.kv_heads; ++head) {
+      const BlockRows keys = reading.rows(layer, head, 0, static_cast<Pos>(tokens.size()));
+      std::vector<float> query(static_cast<std::size_t>(keys.padded_dim), 0.0f);
+      float best = 0.0f;
+      for (int g = 0; g < group; ++g) {
+        double sum = 0.0;
+        for (std::int64_t j = kSettle; j + 1 < kWords; ++j) {
+          const Pos at = b + j;
+          reading.references().query(layer, at, head * group + g, query.data());
+          turn_row(query.data(), reading.spec().frequencies[static_cast<std::size_t>(layer)], at);
+          for (const Pos seen : {a + j, a + j + 1}) {
+            float dot = 0.0f;
+            for (std::int64_t d = 0; d < keys.dim; ++d)
+              dot += query[static_cast<std::size_t>(d)] *
+                     keys.keys[static_cast<std::size_t>(seen * keys.padded_dim + d)];
+            sum += std::exp(static_cast<double>(dot * config.attention_scale -
+                                                reading.references().log_mass(layer, at, head * group + g)));
+          }
+        }
+        best = std::max(best, static_cast<float>(sum / static_cast<double>(kWords - 1 - kSettle)));
+      }
+      table.needs[static_cast<std::size_t>(layer * config.kv_heads + head)].induction += 0.5f * best;
+    }
+  }
+}
+
+// |W_O| of the columns that belong to each KV head.
+std::vector<float> output_norms(const Model& model, int layer) {
+  const ModelConfig& config = model.internals().config;
+  const WeightMatrix& output = model.internals().weights->layer(layer).output;
+  const std::int64_t columns = static_cast<std::int64_t>(config.heads) * config.head_dim,
+                     group = columns / config.kv_heads;
+  std::vector<double> sums(static_cast<std::size_t>(config.kv_heads), 0.0);
+  std::vector<float> row(static_cast<std::size_t>(columns));
+  for (std::int64_t r = 0; r < config.width; ++r) {
+    decode_weight_row(best_kernels().matmul, output, r, row.data());
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const double v = static_cast<double>(row[static_cast<std::size_t>(c)]);
+      sums[static_cast<std::size_t>(c / group)] += v * v;
+    }
+  }
+  std::vector<float> norms;
+  for (const double sum : sums) norms.push_back(static_cast<float>(std::sqrt(sum)));
+  return norms;
+}
+
+void measure_shares(const Model& model, ThreadPool& pool, std::span<const TokenId> prose, HeadTable& table) {
+  Reading reading(model, pool, prose, kBlock / kBlockReferences);
+  const ModelConfig& config = model.internals().config;
+  std::vector<std::size_t> heads;  // numbers of the heads that take part
+  for (std::size_t layer = 0; layer < config.layers.size(); ++layer) {
+    if (reading.spec().heads[layer].empty()) continue;
+    const auto norms = output_norms(model, static_cast<int>(layer));
+    const float residual = reading.median_residual(static_cast<int>(layer));
+    for (std::size_t h = 0; h < static_cast<std::size_t>(config.kv_heads); ++h) {
+      const std::size_t index = layer * static_cast<std::size_t>(config.kv_heads) + h;
+      table.needs[index].output_norm = norms[h] / residual;
+      table.needs[index].share = 0.0f;
+      heads.push_back(index);
+    }
+  }
+  std::int64_t blocks = 0;
+  for (Pos first = 0; first + kBlock + kWindow <= static_cast<Pos>(prose.size()); first += kBlock, ++blocks) {
+    const Pos from = std::max<Pos>(first, 4), last = first + kBlock, position = last + kWindow;
+    std::vector<std::vector<float>> losses(heads.size());
+    pool.run(static_cast<std::int64_t>(heads.size()), [&](std::int64_t i) {
+      const auto index = heads[static_cast<std::size_t>(i)];
+      const int layer = static_cast<int>(index) / config.kv_heads,
+                head = static_cast<int>(index) % config.kv_heads;
+      const BlockRows block = reading.rows(layer, head, from, last);
+      auto asked = reading.references().available(from, last);
+      const auto newer =
+          References::spread(reading.references().available(last, position), kWindowReferences);
+      asked.insert(asked.end(), newer.begin(), newer.end());
+      Summariser summariser(best_kernels().dense);
+      losses[static_cast<std::size_t>(i)] = summariser.row_losses(
+          block,
+          ask_ahead(reading.spec(), reading.references(), asked, position, layer, head, block.padded_dim),
+          config.attention_scale);
+      for (float& loss : losses[static_cast<std::size_t>(i)]) loss *= table.needs[index].output_norm;
+    });
+    std::vector<float> all;
+    for (const auto& of_head : losses) all.insert(all.end(), of_head.begin(), of_head.end());
+    const auto most = static_cast<std::ptrdiff_t>(
+        std::min(all.size() - 1, static_cast<std::size_t>(kTelling) * heads.size()));
+    std::nth_element(all.begin(), all.begin() + most, all.end(), std::greater<>());
+    for (std::size_t i = 0; i < heads.size(); ++i)
+      table.needs[heads[i]].share +=
+          static_cast<float>(std::count_if(losses[i].begin(), losses[i].end(), [&](float loss) {
+            return loss >= all[static_cast<std::size_t>(most)];
+          }));
+  }
+  for (const std::size_t index : heads) table.needs[index].share /= static_cast<float>(blocks);
+}
+
+}  // namespace
+
+HeadTable measure_heads(const Model& model, const HeadTableOptions& o) {
+  const ModelConfig& config = model.internals().config;
+  const auto progress = [&](double share) {
+    if (o.progress && !o.progress(share))
+      throw Error(ErrorCode::cancelled, "the head table was not finished");
+  };
+  HeadTable table;
+  table.kv_heads = config.kv_heads;
+  table.needs.resize(config.layers.size() * static_cast<std::size_t>(config.kv_heads));
+  ThreadPool pool(o.threads > 0 ? o.threads
+                                : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1,
+                                             ThreadPool::kMaxThreads));
+  const auto prose = write_prose(model, o, [&](double share) { progress(0.7 * share); });
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    measure_induction(model, pool, prose, seed, table);
+    progress(0.8 + 0.05 * static_cast<double>(seed));
+  }
+  measure_shares(model, pool, prose, table);
+  progress(1.0);
+  return table;
+}
+
+}  // namespace kvtide

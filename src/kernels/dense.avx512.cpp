@@ -1,0 +1,15 @@
+#include "kernels/dense.h"
+#include "kernels/lanes.avx512.h"
+
+#include "kernels/dense.inl"
+
+namespace kvtide {
+
+extern const DenseRow kDenseAvx512{.isa = "avx512",
+                                   .dots = &dots,
+                                   .mix = &mix,
+                                   .soften = &soften,
+                                   .add_squares = &add_squares,
+                                   .add_distances = &add_distances};
+
+}  // namespace kvtide

@@ -1,0 +1,32 @@
+// dense.h: the arithmetic of sealing a block of rows: small f32 matrices of reference queries against rows.
+//
+// Shapes in brackets; matrices lie row after row without gaps; `n` (rows of the block) and `dim` are
+// multiples of 16: the caller pads with zero rows and columns. Every result is summed in one order, the same
+// for every instruction set. Ownership: none. Thread rules: pure functions on the caller's memory.
+#pragma once
+
+#include <cstdint>
+
+namespace kvtide {
+
+struct DenseRow {
+  const char* isa;
+  // out[m][n] = scale * q[m][dim] . k[n][dim]
+  void (*dots)(const float* q, std::int64_t m, const float* k, std::int64_t n, std::int64_t dim, float scale,
+               float* out) noexcept;
+  // out[m][dim] = p[m][n] * v[n][dim], rows of v in ascending order
+  void (*mix)(const float* p, std::int64_t m, std::int64_t n, const float* v, std::int64_t dim,
+              float* out) noexcept;
+  // x[n] becomes e^(x - L) with L = ln sum e^x, which is returned; minus infinity where nothing has mass.
+  float (*soften)(float* x, std::int64_t n) noexcept;
+  // sum[n] += (weight * x[n])^2
+  void (*add_squares)(const float* x, float weight, std::int64_t n, float* sum) noexcept;
+  // sum[n] += weight * (x[n] - centre)^2
+  void (*add_distances)(const float* x, float centre, float weight, std::int64_t n, float* sum) noexcept;
+};
+
+extern const DenseRow kDenseScalar;
+extern const DenseRow kDenseAvx2;
+extern const DenseRow kDenseAvx512;
+
+}  // namespace kvtide

@@ -1,0 +1,15 @@
+#include "kernels/dense.h"
+#include "kernels/lanes.scalar.h"
+
+#include "kernels/dense.inl"
+
+namespace kvtide {
+
+extern const DenseRow kDenseScalar{.isa = "scalar",
+                                   .dots = &dots,
+                                   .mix = &mix,
+                                   .soften = &soften,
+                                   .add_squares = &add_squares,
+                                   .add_distances = &add_distances};
+
+}  // namespace kvtide

@@ -1,0 +1,111 @@
+#include "model/procedural.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/text.h"
+#include "kvtide/error.h"
+#include "model/rope_table.h"
+#include "state/procedural/budget.h"
+
+namespace kvtide {
+
+ProceduralSpec procedural_spec(const ModelConfig& config, const ProceduralOptions& o) {
+  const auto refuse = [](const std::string& why) {
+    throw Error(ErrorCode::invalid_argument, "procedural memory: " + why);
+  };
+  const std::size_t heads = config.layers.size() * static_cast<std::size_t>(config.kv_heads);
+  if (!o.heads.needs.empty() && (o.heads.kv_heads != config.kv_heads || o.heads.needs.size() != heads))
+    refuse(cat("the head table has ", o.heads.needs.size(), " heads, the model ", heads));
+  if (o.rows < 1 || o.rows > o.block)
+    refuse(cat("a block of ", o.block, " keeps 1 to ", o.block, " rows, not ", o.rows));
+  if (o.summaries < 0 || o.summaries >= o.rows)
+    refuse(cat("of ", o.rows, " rows 0 to ", o.rows - 1, " can be summaries, not ", o.summaries));
+  if (o.levels < 0 || o.levels > 8) refuse(cat("consolidation has 0 to 8 levels, not ", o.levels));
+  if (!o.half_precision && config.head_dim % 32 != 0)
+    refuse(cat("q8_0 rows need heads of a multiple of 32 elements, not ", config.head_dim));
+
+  ProceduralSpec spec;
+  spec.sinks = o.sinks;
+  spec.window = o.window;
+  spec.block = o.block;
+  spec.summaries = o.summaries;
+  spec.summary = o.summary;
+  spec.score = o.score;
+  spec.row_type = o.half_precision ? DType::f16 : DType::q8_0;
+  spec.full_rows = o.full_rows;
+  spec.far = o.far;
+  spec.far_from = config.context_length / 8 * 7;
+  spec.levels = o.levels;
+  spec.query_heads = config.heads;
+  spec.scale = config.attention_scale;
+  std::vector<bool> compressed;
+  for (const LayerConfig& layer : config.layers) {
+    compressed.push_back(!layer.window);
+    spec.frequencies.push_back(
+        RopeTable(config.ropes[static_cast<std::size_t>(layer.rope)], config.rope_dims).frequencies());
+  }
+  spec.heads = plan_heads(o, compressed, config.kv_heads);
+  return spec;
+}
+
+namespace {
+
+// From the most faithful to the smallest; a budget gets the first that fits and leaves full heads a fair
+// share.
+struct Step {
+  std::int64_t window, block, rows;
+  int levels;
+};
+constexpr Step kLadder[] = {{2048, 512, 128, 4}, {1024, 512, 96, 4}, {512, 256, 64, 4}, {512, 256, 32, 3},
+                            {256, 128, 24, 3},   {128, 64, 16, 2},   {64, 64, 16, 2},   {32, 32, 12, 1}};
+// Reading full heads takes time with every token: more rows than this only when asked for.
+constexpr std::int64_t kMostFullRows = 36864;
+
+}  // namespace
+
+ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const ProceduralOptions& options) {
+  const auto filled = [&](const Step& step) {
+    ProceduralOptions o = options;
+    if (o.block == 0) o.block = o.window > 0 ? std::min(step.block, o.window) : step.block;
+    if (o.window == 0) o.window = std::max(step.window, o.block);
+    if (o.rows == 0) o.rows = std::min(step.rows, o.block);
+    if (o.levels < 0) o.levels = step.levels;
+    return o;
+  };
+  if (options.budget == 0) return filled({512, 256, 64, 3});
+  const auto bytes_of = [&](const ProceduralOptions& o) {
+    KvSpec spec = base;
+    spec.rolling.reset();
+    spec.procedural = procedural_spec(config, o);
+    return most_bytes(spec, o.budget_for);
+  };
+  std::int64_t smallest = std::numeric_limits<std::int64_t>::max();
+  for (const Step& step : kLadder) {
+    ProceduralOptions o = filled(step);
+    // Full heads take what the others leave, in whole blocks.
+    const std::int64_t least =
+        options.full_rows > 0 ? options.full_rows : std::min<std::int64_t>(8192, 8 * o.window);
+    o.full_rows = least;
+    const std::int64_t needed = bytes_of(o).total();
+    smallest = std::min(smallest, needed);
+    if (needed > options.budget) continue;
+    if (options.full_rows > 0) return o;
+    std::int64_t low = least / o.block, high = kMostFullRows / o.block;
+    while (low < high) {
+      const std::int64_t middle = (low + high + 1) / 2;
+      o.full_rows = middle * o.block;
+      if (bytes_of(o).total() <= options.budget)
+        low = middle;
+      else
+        high = middle - 1;
+    }
+    o.full_rows = std::max(low * o.block, least);
+    return o;
+  }
+  throw Error(ErrorCode::invalid_argument,
+              cat("a KV budget of ", options.budget,
+                  " bytes is too small: sinks, one window and compact blocks need ", smallest));
+}
+
+}  // namespace kvtide

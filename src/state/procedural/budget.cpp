@@ -1,0 +1,65 @@
+#include "state/procedural/budget.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "state/procedural/memory.h"
+
+namespace kvtide {
+namespace {
+
+constexpr std::int64_t kPage = 4096, kTile = 64;
+constexpr Pos kWithoutEnd = Pos{1} << 30;
+
+// Pages of one region of consecutive rows, wherever they begin.
+std::int64_t region(std::int64_t rows, std::int64_t row_bytes) {
+  return rows == 0 ? 0 : ((rows * row_bytes + kPage - 1) / kPage + 2) * kPage;
+}
+
+}  // namespace
+
+ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
+  const ProceduralSpec& p = *spec.procedural;
+  const Pos end = tokens == 0 ? kWithoutEnd : tokens;
+  const std::int64_t exact = std::min<std::int64_t>(end, p.window + spec.slack + p.block);
+  const std::int64_t blocks_read =
+      end < p.window + spec.slack + p.block ? 0 : (end - p.window - spec.slack) / p.block;
+  std::int64_t blocks = blocks_read;
+  if (p.levels > 0) blocks = std::min(blocks, kFirstLevelBlocks + (p.levels - 1) * kLevelBlocks);
+  std::int64_t full = blocks_read * p.block;
+  if (p.full_rows > 0) full = std::min(full, p.full_rows + p.block);
+
+  ProceduralBytes bytes;
+  References::Shape shape{
+      {}, p.query_heads, spec.layers.front().head_dim, reference_stride(p), p.window + spec.slack + p.block};
+  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+    const LayerSpec& layer = spec.layers[i];
+    const std::int64_t key = dtype_bytes(spec.key_type, layer.head_dim),
+                       value = dtype_bytes(spec.value_type, layer.head_dim);
+    bool plain = false;
+    if (layer.window) {
+      const std::int64_t step = std::min<std::int64_t>(spec.max_append, p.window + spec.slack + p.block);
+      const std::int64_t rows = std::min<std::int64_t>(end, *layer.window + spec.slack + step + kTile);
+      bytes.rings += layer.kv_heads * (region(rows, key) + region(rows, value));
+    } else {
+      // Sinks lie on pages of their own once the window has moved on.
+      const std::int64_t sinks = blocks_read > 1 && p.sinks > 0 ? kPage : 0;
+      bytes.window += layer.kv_heads * (region(exact, key) + region(exact, value) + 2 * sinks);
+    }
+    for (const HeadPlan& plan : p.heads[i]) {
+      const std::int64_t row = dtype_bytes(p.row_type, layer.head_dim);
+      if (plan.full) {
+        bytes.full += HeadRows::bytes_for(rows_kind(p, plan), row, row, full);
+      } else {
+        plain = true;
+        // While four blocks merge, both are there.
+        bytes.compact += HeadRows::bytes_for(rows_kind(p, plan), row, row, blocks * plan.rows);
+      }
+    }
+    shape.layers.push_back(plain);
+  }
+  bytes.references = References::bytes_for(shape);
+  return bytes;
+}
+
+}  // namespace kvtide

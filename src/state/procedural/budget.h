@@ -1,0 +1,22 @@
+// budget.h: what a procedural memory costs at most, and which parameters a number of bytes allows.
+//
+// Pure functions of a spec: planning, picking and accounting ask here, so that they cannot disagree.
+#pragma once
+
+#include "state/spec.h"
+
+namespace kvtide {
+
+// Block levels hold at most so many blocks; then the oldest of a level merge, at the last level into one of
+// the same level.
+inline constexpr std::int64_t kFirstLevelBlocks = 8, kLevelBlocks = 6, kMergedBlocks = 4, kFadingBlocks = 2;
+// Of the rows of a full head so large a share is the newest text, whole; the rest thins out.
+inline constexpr std::int64_t kIntactEighths = 7;
+// A block of a full head that would keep fewer rows than this goes.
+inline constexpr std::int64_t kLeastFullRows = 8;
+
+// The most that a state of this spec (procedural) holds at any moment while it reads `tokens` tokens; 0:
+// without end.
+ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens);
+
+}  // namespace kvtide

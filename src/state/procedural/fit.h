@@ -1,0 +1,46 @@
+// fit.h: biases and values of the summaries of one block, by least squares over reference queries.
+//
+// With S_ip the score of reference i and pivot p without the pivot's bias, n_p the mass assigned to p, lb_i
+// the block's log mass and w_i its share in the whole softmax:
+//   biases  u >= 0 minimises |A u - t|^2 + mu |u - 1|^2, A_ip = w_i e^(S_ip + ln n_p - lb_i), t_i = w_i x
+//   (share
+//           of the rows that are not kept); bias = ln n_p + ln u, in [-3, 7]
+//   values  C = mean + (X^T X + lambda)^-1 X^T (O - X_all [V_exact; mean]), X the softmax over kept rows,
+//           rows weighted with w
+// Both are kept together, and only if they beat ln n_p and the mean on references that the fit did not see.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/dense.h"
+#include "state/procedural/summarise.h"
+
+namespace kvtide {
+
+struct FitInput {
+  const BlockRows& block;
+  const ReferenceRows& references;
+  const std::vector<std::int64_t>& exact;   // rows that stay as they are, ascending
+  const std::vector<std::int64_t>& rest;    // the other rows
+  const std::vector<std::int64_t>& pivots;  // of these, the keys of the summaries
+  std::vector<std::int64_t> assigned;       // for every row of `rest` the index of its pivot
+  const float* scores;                      // [references][stride], with biases
+  const float* shares;                      // [references][stride], softmax
+  std::int64_t stride;
+  const std::vector<float>& log_mass;  // [references]
+  const std::vector<float>& weight;    // [references]
+  const std::vector<float>& outputs;   // [references][padded_dim]
+  bool fit;                            // false: ln n and means
+};
+
+struct Fitted {
+  std::vector<float> bias;    // [pivots]
+  std::vector<float> values;  // [pivots][padded_dim]
+  float log_mass_error = 0.0f;
+  bool rejected = false;
+};
+
+Fitted fit_summaries(const DenseRow& kernels, const FitInput& in);
+
+}  // namespace kvtide

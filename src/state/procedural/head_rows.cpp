@@ -1,0 +1,110 @@
+#include "state/procedural/head_rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/text.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+constexpr std::int64_t kPage = 4096;
+constexpr std::size_t kNoteStep = 256;  // notes are reserved in steps: doubling would overrun a budget
+
+std::int64_t pages(std::int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+// Bytes of notes per row.
+std::int64_t note_bytes(HeadRows::Kind kind) {
+  return kind == HeadRows::Kind::exact ? 4 : kind == HeadRows::Kind::exact_scored ? 8 : 16;
+}
+
+}  // namespace
+
+HeadRows::HeadRows(Kind kind, std::int64_t key_bytes, std::int64_t value_bytes, std::int64_t most)
+    : kind_(kind),
+      key_bytes_(key_bytes),
+      value_bytes_(value_bytes),
+      most_(most),
+      keys_(static_cast<std::size_t>(key_bytes * most), Buffer::Pages::small),
+      values_(static_cast<std::size_t>(value_bytes * most), Buffer::Pages::small) {}
+
+std::unique_ptr<HeadRows> HeadRows::clone() const {
+  auto copy = std::make_unique<HeadRows>(kind_, key_bytes_, value_bytes_, most_);
+  copy->positions_ = positions_;
+  copy->scores_ = scores_;
+  copy->bias_ = bias_;
+  copy->counts_ = counts_;
+  std::memcpy(copy->keys_.data(), keys_.data(), static_cast<std::size_t>(rows() * key_bytes_));
+  std::memcpy(copy->values_.data(), values_.data(), static_cast<std::size_t>(rows() * value_bytes_));
+  return copy;
+}
+
+RowNote HeadRows::note(std::int64_t row) const {
+  const auto i = static_cast<std::size_t>(row);
+  RowNote note{positions_[i], 0.0f, 1.0f, 0.0f};
+  if (kind_ != Kind::exact) note.score = scores_[i];
+  if (kind_ == Kind::summaries) {
+    note.bias = bias_[i];
+    note.count = counts_[i];
+  }
+  return note;
+}
+
+std::int64_t HeadRows::append(const RowNote& note) {
+  if (rows() == most_)
+    throw Error(ErrorCode::out_of_memory,
+                cat("procedural memory: a head holds ", most_, " rows and one more does not fit"));
+  const auto put = [](auto& list, auto value) {
+    if (list.size() == list.capacity()) list.reserve(list.size() + kNoteStep);
+    list.push_back(value);
+  };
+  if (kind_ != Kind::exact) put(scores_, note.score);
+  if (kind_ == Kind::summaries) {
+    put(bias_, note.bias);
+    put(counts_, note.count);
+  }
+  put(positions_, note.position);
+  return rows() - 1;
+}
+
+void HeadRows::keep(std::span<const std::int64_t> kept, std::int64_t from) {
+  const std::int64_t before = rows();
+  std::int64_t end = 0;
+  const auto move = [&](std::int64_t row, std::int64_t count) {
+    if (row != end && count > 0) {
+      std::memmove(key(end), key(row), static_cast<std::size_t>(count * key_bytes_));
+      std::memmove(value(end), value(row), static_cast<std::size_t>(count * value_bytes_));
+      std::copy_n(positions_.begin() + row, count, positions_.begin() + end);
+      for (auto* list : {&scores_, &bias_, &counts_})
+        if (!list->empty()) std::copy_n(list->begin() + row, count, list->begin() + end);
+    }
+    end += count;
+  };
+  for (const std::int64_t row : kept) move(row, 1);
+  move(from, before - from);
+  positions_.resize(static_cast<std::size_t>(end));
+  for (auto* list : {&scores_, &bias_, &counts_})
+    if (!list->empty()) list->resize(static_cast<std::size_t>(end));
+  keys_.zero(static_cast<std::size_t>(end * key_bytes_),
+             static_cast<std::size_t>((before - end) * key_bytes_));
+  values_.zero(static_cast<std::size_t>(end * value_bytes_),
+               static_cast<std::size_t>((before - end) * value_bytes_));
+}
+
+void HeadRows::clear() { keep({}, rows()); }
+
+std::int64_t HeadRows::held_bytes() const {
+  const std::size_t notes =
+      positions_.capacity() + scores_.capacity() + bias_.capacity() + counts_.capacity();
+  return pages(rows() * key_bytes_) + pages(rows() * value_bytes_) + static_cast<std::int64_t>(notes * 4);
+}
+
+std::int64_t HeadRows::bytes_for(Kind kind, std::int64_t key_bytes, std::int64_t value_bytes,
+                                 std::int64_t rows) {
+  const auto step = static_cast<std::int64_t>(kNoteStep);
+  return pages(rows * key_bytes) + pages(rows * value_bytes) +
+         (rows + step - 1) / step * step * note_bytes(kind);
+}
+
+}  // namespace kvtide

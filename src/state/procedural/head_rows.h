@@ -1,0 +1,66 @@
+// head_rows.h: the rows that one (layer, KV head) keeps of its past, in the order of the text.
+//
+// Keys are as they were rotated when written. A row with bias 0 that stands for itself is an exact row of the
+// text; a summary has a bias (nats) and a value of its own. Rows lie without gaps, so that attention reads
+// them as one span. Ownership: owns its memory; pages are taken as rows are appended and given back when rows
+// go. Thread rules: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "kvtide/types.h"
+
+namespace kvtide {
+
+// What is known of a row besides key and value.
+struct RowNote {
+  std::int32_t position = 0;  // of its key
+  float bias = 0.0f;          // nats
+  float count = 1.0f;         // tokens it stands for
+  float score = 0.0f;         // what would be lost with it, comparable between heads and blocks
+};
+
+class HeadRows {
+ public:
+  // What is kept of a row's note: an exact row needs no bias and stands for itself.
+  enum class Kind { summaries, exact_scored, exact };
+  // Reserves address space for `most` rows. Throws Error(out_of_memory).
+  HeadRows(Kind kind, std::int64_t key_bytes, std::int64_t value_bytes, std::int64_t most);
+  std::unique_ptr<HeadRows> clone() const;
+
+  std::int64_t rows() const { return static_cast<std::int64_t>(positions_.size()); }
+  std::byte* key(std::int64_t row) { return keys_.data() + row * key_bytes_; }
+  std::byte* value(std::int64_t row) { return values_.data() + row * value_bytes_; }
+  const std::byte* key(std::int64_t row) const { return keys_.data() + row * key_bytes_; }
+  const std::byte* value(std::int64_t row) const { return values_.data() + row * value_bytes_; }
+  std::int64_t key_bytes() const { return key_bytes_; }
+  std::int64_t value_bytes() const { return value_bytes_; }
+  // [rows] to be added to scores; nullptr when every row stands for itself.
+  const float* bias() const { return kind_ == Kind::summaries ? bias_.data() : nullptr; }
+  RowNote note(std::int64_t row) const;
+
+  // Adds a row at the end and returns its number; the caller fills key() and value().
+  // Throws Error(out_of_memory) beyond the reservation.
+  std::int64_t append(const RowNote& note);
+  // Keeps the rows whose numbers are listed (ascending) and every row from `from` on.
+  void keep(std::span<const std::int64_t> rows, std::int64_t from);
+  void clear();
+
+  std::int64_t held_bytes() const;  // pages of rows, and their notes
+  // What `rows` rows hold at most.
+  static std::int64_t bytes_for(Kind kind, std::int64_t key_bytes, std::int64_t value_bytes,
+                                std::int64_t rows);
+
+ private:
+  Kind kind_;
+  std::int64_t key_bytes_, value_bytes_, most_;
+  Buffer keys_, values_;
+  std::vector<std::int32_t> positions_;
+  std::vector<float> scores_, bias_, counts_;  // the first unless exact, the others for summaries
+};
+
+}  // namespace kvtide

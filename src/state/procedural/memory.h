@@ -1,0 +1,121 @@
+// memory.h: the past of a procedural state: sealed blocks of every (layer, KV head), and what sealing needs.
+//
+// Positions [0, sinks) and the newest stay in the state's own rows; when window + block positions are exact,
+// the oldest block is sealed: plain heads keep a few rows of it, full heads all of them (converted). Blocks
+// are the same for all heads; old ones are consolidated, four into one. Ownership: copies share rows until
+// one of the two seals. Thread rules: seal() alone; observe from different threads for different (layer,
+// token). Invariants
+//   1. Contents are a pure function of the tokens: sealing happens at fixed positions, with fixed references.
+//   2. Tokens that the rows of a head stand for add up to the tokens that were sealed, but for counted
+//   losses.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "kernels/kernels.h"
+#include "kernels/span.h"
+#include "state/layer_rows.h"
+#include "state/procedural/head_rows.h"
+#include "state/procedural/references.h"
+#include "state/procedural/spec.h"
+
+namespace kvtide {
+
+// What a head's rows are, by its plan.
+HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan);
+
+class ProceduralMemory {
+ public:
+  struct LayerShape {
+    int kv_heads = 0, head_dim = 0;
+  };
+  ProceduralMemory(const ProceduralSpec& spec, const std::vector<LayerShape>& layers);
+  ProceduralMemory(const ProceduralMemory& other);
+  ProceduralMemory(ProceduralMemory&&) noexcept = default;
+  ProceduralMemory& operator=(ProceduralMemory&&) noexcept = default;
+
+  const ProceduralSpec& spec() const { return spec_; }
+  bool holds(int layer) const { return !spec_.heads[static_cast<std::size_t>(layer)].empty(); }
+  // First position that is exact (sinks apart), and the position at which the next block is sealed.
+  Pos exact_from() const { return sealed_; }
+  Pos next_seal() const { return sealed_ + spec_.block + spec_.window; }
+  // Position after the last seal: shorter texts held other rows.
+  Pos last_seal() const { return sealed_ == 0 ? 0 : sealed_ + spec_.window; }
+
+  References& references() { return *references_; }
+  void make_references_writable() {
+    if (references_.use_count() > 1) references_ = std::make_shared<References>(*references_);
+  }
+  const References& references() const { return *references_; }
+
+  // Seals the oldest block of exact rows of every layer. `layers`: the state's own rows, in which the block
+  // still stands. key_type, value_type: theirs. position: tokens read, equal to next_seal().
+  void seal(ThreadPool& pool, const Kernels& kernels, std::span<LayerRows> layers, DType key_type,
+            DType value_type, Pos position);
+
+  // What queries see of the past of one head, oldest first; readers from `reader` on that see `newest`
+  // positions only.
+  void append_spans(int layer, int head, std::optional<std::int64_t> newest, Pos reader,
+                    std::vector<Span>& spans) const;
+  // The turn that brings the sinks near enough to be seen; nullptr: they are seen where they are.
+  const float* sink_rotation(int layer) const;
+  std::int64_t rotation_pairs(int layer) const {
+    return static_cast<std::int64_t>(spec_.frequencies[static_cast<std::size_t>(layer)].size());
+  }
+
+  std::int64_t held_bytes() const;
+  ProceduralCounts counts() const;
+  void clear();
+
+ private:
+  struct Block {
+    Pos first = 0, last = 0;
+    int level = 1;
+    Pos shift = 0;
+  };
+  struct Head {  // of one layer
+    std::shared_ptr<HeadRows> rows;
+    std::vector<std::int64_t> block_rows;  // per block of its list
+  };
+  struct FullBlock {
+    Pos first = 0;
+    Pos shift = 0;
+  };
+
+  Head& head(int layer, int h) {
+    return heads_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(h)];
+  }
+  const Head& head(int layer, int h) const {
+    return heads_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(h)];
+  }
+  const HeadPlan& plan(int layer, int h) const {
+    return spec_.heads[static_cast<std::size_t>(layer)][static_cast<std::size_t>(h)];
+  }
+  HeadRows& writable(Head& head);
+  void consolidate(ThreadPool& pool, const Kernels& kernels, Pos position);
+  void thin_full_heads();
+  void thin(Head& head, std::size_t block, std::int64_t left);
+  void move_blocks(Pos position);
+  const float* rotation(int layer, Pos shift) const;
+
+  ProceduralSpec spec_;
+  std::vector<LayerShape> layers_;
+  Pos sealed_ = 0;               // positions below, sinks apart, are in blocks
+  std::vector<Block> blocks_;    // of plain heads, oldest first
+  std::vector<FullBlock> full_;  // of full heads, oldest first
+  Pos sink_shift_ = 0;
+  std::vector<std::vector<Head>> heads_;  // [layer][kv_head]
+  std::shared_ptr<References> references_;
+  // Turns in use, ascending by shift: per layer [shift][2][pairs].
+  std::vector<Pos> turns_;
+  std::vector<std::vector<float>> angles_;
+  ProceduralCounts counts_;
+  std::vector<double> mass_errors_;
+};
+
+}  // namespace kvtide

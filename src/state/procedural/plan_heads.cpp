@@ -1,0 +1,66 @@
+#include <algorithm>
+#include <cmath>
+
+#include "state/procedural/spec.h"
+
+namespace kvtide {
+namespace {
+
+constexpr double kLeast = 0.2, kMost = 3.0;  // of the mean
+
+// Numbers proportional to `need` within [least, most] that add up to `total`, as far as the bounds allow.
+std::vector<double> share_out(const std::vector<double>& need, double total, double least, double most) {
+  double low = 0.0, high = 1.0;
+  const auto sum_at = [&](double factor) {
+    double sum = 0.0;
+    for (const double n : need) sum += std::clamp(factor * n, least, most);
+    return sum;
+  };
+  while (sum_at(high) < total && high < 1e30) high *= 2.0;
+  for (int step = 0; step < 100; ++step) {
+    const double middle = 0.5 * (low + high);
+    (sum_at(middle) < total ? low : high) = middle;
+  }
+  std::vector<double> shares;
+  for (const double n : need) shares.push_back(std::clamp(high * n, least, most));
+  return shares;
+}
+
+}  // namespace
+
+std::vector<std::vector<HeadPlan>> plan_heads(const ProceduralOptions& o,
+                                              const std::vector<bool>& compressed_layers, int kv_heads) {
+  std::vector<std::vector<HeadPlan>> plans(compressed_layers.size());
+  std::vector<HeadPlan*> sharing;
+  std::vector<double> need;
+  std::int64_t heads = 0, full = 0;
+  for (std::size_t layer = 0; layer < plans.size(); ++layer) {
+    if (!compressed_layers[layer]) continue;
+    plans[layer].resize(static_cast<std::size_t>(kv_heads));
+    for (std::size_t h = 0; h < plans[layer].size(); ++h) {
+      HeadPlan& plan = plans[layer][h];
+      const HeadNeed known =
+          o.heads.needs.empty() ? HeadNeed{} : o.heads.needs[layer * static_cast<std::size_t>(kv_heads) + h];
+      plan.weight = known.output_norm;
+      plan.full = known.induction >= o.full_from;
+      ++heads;
+      full += plan.full;
+      if (plan.full) continue;
+      sharing.push_back(&plan);
+      need.push_back(std::max(1e-6, static_cast<double>(known.share)));
+    }
+  }
+  if (sharing.empty()) return plans;
+  // What the full heads take beyond their share is missing elsewhere.
+  const double count = static_cast<double>(sharing.size());
+  const double outliers =
+      std::max(count, static_cast<double>((o.rows - o.summaries) * heads - full * (o.block - o.summaries)));
+  const double mean = outliers / count;
+  const auto shares = share_out(need, outliers, kLeast * mean, kMost * mean);
+  for (std::size_t i = 0; i < sharing.size(); ++i)
+    sharing[i]->rows =
+        std::min(o.block - 1, o.summaries + std::max<std::int64_t>(1, std::llround(shares[i])));
+  return plans;
+}
+
+}  // namespace kvtide

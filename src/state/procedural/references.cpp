@@ -1,0 +1,123 @@
+#include "state/procedural/references.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/half.h"
+
+namespace kvtide {
+namespace {
+
+constexpr std::int64_t kPerBlock = 8;  // tokens that a sealed block leaves behind
+constexpr std::int64_t kMostRetained = 48;
+
+}  // namespace
+
+References::References(const Shape& shape) : shape_(shape), ring_(shape.span / shape.stride + 1) {
+  std::int64_t layers = 0;
+  for (const bool keeps : shape_.layers) layer_index_.push_back(keeps ? layers++ : -1);
+  const std::int64_t slots = ring_ + kMostRetained;
+  halves_.resize(static_cast<std::size_t>(layers * slots * shape_.heads * shape_.head_dim));
+  masses_.resize(static_cast<std::size_t>(layers * slots * shape_.heads));
+}
+
+std::int64_t References::slot(Pos position) const {
+  const auto old = std::lower_bound(old_positions_.begin(), old_positions_.end(), position);
+  if (old != old_positions_.end() && *old == position) return ring_ + (old - old_positions_.begin());
+  return position / shape_.stride % ring_;
+}
+
+std::size_t References::at(int layer, std::int64_t slot) const {
+  return static_cast<std::size_t>(layer_index_[static_cast<std::size_t>(layer)] * (ring_ + kMostRetained) +
+                                  slot);
+}
+
+void References::put_query(int layer, Pos position, int head, const float* query) {
+  const std::size_t width = static_cast<std::size_t>(shape_.heads * shape_.head_dim);
+  std::uint16_t* target = halves_.data() + at(layer, position / shape_.stride % ring_) * width +
+                          static_cast<std::size_t>(head * shape_.head_dim);
+  for (int d = 0; d < shape_.head_dim; ++d) target[d] = f32_to_f16(query[d]);
+}
+
+void References::put_log_mass(int layer, Pos position, const float* log_mass) {
+  const std::size_t index = at(layer, position / shape_.stride % ring_);
+  std::memcpy(masses_.data() + index * static_cast<std::size_t>(shape_.heads), log_mass,
+              static_cast<std::size_t>(shape_.heads) * sizeof(float));
+}
+
+std::vector<Pos> References::available(Pos first, Pos last) const {
+  std::vector<Pos> positions;
+  Pos p = first / shape_.stride * shape_.stride + shape_.stride / 2;
+  if (p < first) p += shape_.stride;
+  for (; p < last; p += shape_.stride) positions.push_back(p);
+  return positions;
+}
+
+std::vector<Pos> References::spread(const std::vector<Pos>& positions, std::int64_t count) {
+  const auto size = static_cast<std::int64_t>(positions.size());
+  if (size <= count) return positions;
+  std::vector<Pos> chosen;
+  for (std::int64_t i = 0; i < count; ++i)
+    chosen.push_back(positions[static_cast<std::size_t>((2 * i + 1) * size / (2 * count))]);
+  return chosen;
+}
+
+void References::retain(Pos first, Pos last) {
+  const std::int64_t block = blocks_seen_++;
+  if (block % retain_stride_ != 0) return;
+  const std::vector<Pos> chosen = spread(available(first, last), kPerBlock);
+  if (static_cast<std::int64_t>(old_positions_.size() + chosen.size()) > kMostRetained) {
+    // Every other token goes; from now on half as many blocks leave any.
+    retain_stride_ *= 2;
+    std::vector<Pos> kept;
+    for (std::size_t i = 0; i < old_positions_.size(); i += 2) kept.push_back(old_positions_[i]);
+    for (std::size_t layer = 0; layer < layer_index_.size(); ++layer) {
+      if (layer_index_[layer] < 0) continue;
+      for (std::size_t i = 0; i < kept.size(); ++i) {
+        const std::size_t to = at(static_cast<int>(layer), ring_ + static_cast<std::int64_t>(i));
+        const std::size_t from = at(static_cast<int>(layer), ring_ + static_cast<std::int64_t>(2 * i));
+        const std::size_t width = static_cast<std::size_t>(shape_.heads * shape_.head_dim);
+        const auto heads = static_cast<std::size_t>(shape_.heads);
+        if (to == from) continue;
+        std::memcpy(halves_.data() + to * width, halves_.data() + from * width, width * 2);
+        std::memcpy(masses_.data() + to * heads, masses_.data() + from * heads, heads * sizeof(float));
+      }
+    }
+    old_positions_ = kept;
+  }
+  for (const Pos position : chosen) {
+    const std::int64_t source = position / shape_.stride % ring_;
+    const auto target = ring_ + static_cast<std::int64_t>(old_positions_.size());
+    for (std::size_t layer = 0; layer < layer_index_.size(); ++layer) {
+      if (layer_index_[layer] < 0) continue;
+      const std::size_t to = at(static_cast<int>(layer), target), from = at(static_cast<int>(layer), source);
+      const std::size_t width = static_cast<std::size_t>(shape_.heads * shape_.head_dim);
+      const auto heads = static_cast<std::size_t>(shape_.heads);
+      std::memcpy(halves_.data() + to * width, halves_.data() + from * width, width * 2);
+      std::memcpy(masses_.data() + to * heads, masses_.data() + from * heads, heads * sizeof(float));
+    }
+    old_positions_.push_back(position);
+  }
+}
+
+void References::query(int layer, Pos position, int head, float* out) const {
+  const std::size_t width = static_cast<std::size_t>(shape_.heads * shape_.head_dim);
+  const std::uint16_t* source =
+      halves_.data() + at(layer, slot(position)) * width + static_cast<std::size_t>(head * shape_.head_dim);
+  for (int d = 0; d < shape_.head_dim; ++d) out[d] = f16_to_f32(source[d]);
+}
+
+float References::log_mass(int layer, Pos position, int head) const {
+  return masses_[at(layer, slot(position)) * static_cast<std::size_t>(shape_.heads) +
+                 static_cast<std::size_t>(head)];
+}
+
+std::int64_t References::held_bytes() const { return bytes_for(shape_); }
+
+std::int64_t References::bytes_for(const Shape& shape) {
+  const std::int64_t layers = std::count(shape.layers.begin(), shape.layers.end(), true);
+  const std::int64_t slots = shape.span / shape.stride + 1 + kMostRetained;
+  return layers * slots * shape.heads * (2 * shape.head_dim + static_cast<std::int64_t>(sizeof(float)));
+}
+
+}  // namespace kvtide

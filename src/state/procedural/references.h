@@ -1,0 +1,73 @@
+// references.h: queries that attention met lately, kept to judge which rows of a block will be needed.
+//
+// Of every stride-th token, every layer keeps the queries of all heads before RoPE and the log mass of their
+// softmax. Slots are a ring by position, large enough for the window and one block. A few
+// tokens of every sealed block stay longer, thinned as they grow old: consolidation asks them, too.
+// Ownership: owns its memory; copies are deep. Thread rules: different (layer, token) from different threads.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kvtide/types.h"
+
+namespace kvtide {
+
+class References {
+ public:
+  struct Shape {
+    std::vector<bool> layers;  // which layers keep any
+    int heads = 0, head_dim = 0;
+    std::int64_t stride = 8;  // positions from one reference to the next
+    std::int64_t span = 0;    // positions that must stay available
+    friend bool operator==(const Shape&, const Shape&) = default;
+  };
+  explicit References(const Shape& shape);
+
+  const Shape& shape() const { return shape_; }
+  bool wants(int layer, Pos position) const {
+    return shape_.layers[static_cast<std::size_t>(layer)] && position % shape_.stride == shape_.stride / 2;
+  }
+  // query: [head_dim] of one head, before RoPE. log_mass: [heads].
+  void put_query(int layer, Pos position, int head, const float* query);
+  void put_log_mass(int layer, Pos position, const float* log_mass);
+
+  // Positions of [first, last) that have references, ascending.
+  std::vector<Pos> available(Pos first, Pos last) const;
+  // `count` of these, evenly spaced; all of them when there are fewer.
+  static std::vector<Pos> spread(const std::vector<Pos>& positions, std::int64_t count);
+
+  // Keeps some tokens of [first, last) beyond their time in the ring.
+  void retain(Pos first, Pos last);
+  std::vector<Pos> retained() const { return old_positions_; }
+
+  // One reference: [head_dim] floats of the query.
+  void query(int layer, Pos position, int head, float* out) const;
+  float log_mass(int layer, Pos position, int head) const;
+
+  void clear() { old_positions_.clear(), retain_stride_ = 1, blocks_seen_ = 0; }
+  std::int64_t held_bytes() const;
+  static std::int64_t bytes_for(const Shape& shape);
+
+  // What a snapshot holds.
+  std::vector<std::uint16_t>& halves() { return halves_; }
+  std::vector<float>& masses() { return masses_; }
+  std::vector<Pos>& old_positions() { return old_positions_; }
+  std::int64_t& retain_stride() { return retain_stride_; }
+  std::int64_t& blocks_seen() { return blocks_seen_; }
+
+ private:
+  std::int64_t slot(Pos position) const;
+  std::size_t at(int layer, std::int64_t slot) const;
+
+  Shape shape_;
+  std::int64_t ring_;                      // slots of the ring; retained ones follow
+  std::vector<std::int64_t> layer_index_;  // among the layers that keep any
+  std::vector<std::uint16_t> halves_;      // [layer][slot][heads * head_dim] f16
+  std::vector<float> masses_;              // [layer][slot][heads]
+  std::vector<Pos> old_positions_;         // of the retained slots, ascending
+  std::int64_t retain_stride_ = 1;         // every so many-th block leaves some tokens behind
+  std::int64_t blocks_seen_ = 0;
+};
+
+}  // namespace kvtide

@@ -1,0 +1,117 @@
+#include "state/procedural/seal_head.h"
+
+#include <algorithm>
+
+#include "kernels/codec.h"
+#include "state/procedural/reference_rows.h"
+#include "state/procedural/summarise.h"
+
+namespace kvtide {
+namespace {
+
+constexpr std::int64_t kRetainedUsed = 48;
+
+}  // namespace
+
+SealedHead seal_head(const SealRequest& request, const Kernels& kernels, LayerRows& rows, int layer, int head,
+                     int head_dim) {
+  const ProceduralSpec& spec = request.spec;
+  const auto& heads = spec.heads[static_cast<std::size_t>(layer)];
+  const HeadPlan& plan = heads[static_cast<std::size_t>(head)];
+  BlockRows block = padded_block(request.last - request.first, head_dim);
+  for (std::int64_t j = 0; j < block.rows; ++j) {
+    decode_row(request.key_type, rows.key(head, request.first + j), head_dim,
+               block.keys.data() + j * block.padded_dim);
+    decode_row(request.value_type, rows.value(head, request.first + j), head_dim,
+               block.values.data() + j * block.padded_dim);
+  }
+
+  SealedHead sealed;
+  const std::int64_t bytes = dtype_bytes(spec.row_type, head_dim);
+  const auto add = [&](std::int64_t row, const float* value, float bias, float count, float score) {
+    const std::size_t size = sealed.keys.size();
+    sealed.keys.resize(size + static_cast<std::size_t>(bytes));
+    sealed.values.resize(size + static_cast<std::size_t>(bytes));
+    encode_row(spec.row_type, block.keys.data() + row * block.padded_dim, head_dim,
+               sealed.keys.data() + size);
+    encode_row(spec.row_type, value, head_dim, sealed.values.data() + size);
+    sealed.notes.push_back({static_cast<std::int32_t>(request.first + row), bias, count, score});
+  };
+  if (plan.full && spec.full_rows == 0) {
+    for (std::int64_t j = 0; j < block.rows; ++j)
+      add(j, block.values.data() + j * block.padded_dim, 0.0f, 1.0f, 0.0f);
+    return sealed;
+  }
+
+  std::vector<Pos> asked =
+      References::spread(request.references.available(request.first, request.last), kBlockReferences);
+  const std::vector<Pos> newer =
+      References::spread(request.references.available(request.last, request.position), kWindowReferences);
+  asked.insert(asked.end(), newer.begin(), newer.end());
+  const ReferenceRows references =
+      ask_ahead(spec, request.references, asked, request.position, layer, head, block.padded_dim);
+  Summariser summariser(kernels.dense);
+  if (plan.full) {
+    // Every row stays; their order of worth is needed when the head must be thinned.
+    const auto ranked = summariser.ranking(block, references, {.score = spec.score, .scale = spec.scale});
+    std::vector<float> score(static_cast<std::size_t>(block.rows));
+    for (std::size_t rank = 0; rank < ranked.size(); ++rank)
+      score[static_cast<std::size_t>(ranked[rank])] = static_cast<float>(ranked.size() - rank);
+    for (std::int64_t j = 0; j < block.rows; ++j)
+      add(j, block.values.data() + j * block.padded_dim, 0.0f, 1.0f, score[static_cast<std::size_t>(j)]);
+    return sealed;
+  }
+  const std::int64_t summaries = std::min(spec.summaries, plan.rows);
+  const Summarised kept =
+      summariser.summarise(block, std::vector<float>(static_cast<std::size_t>(block.rows), 1.0f), references,
+                           {.exact = plan.rows - summaries,
+                            .summaries = summaries,
+                            .summary = spec.summary,
+                            .score = spec.score,
+                            .scale = spec.scale,
+                            .weight = plan.weight});
+  for (const KeptRow& row : kept.kept)
+    add(row.row,
+        row.value < 0 ? block.values.data() + row.row * block.padded_dim
+                      : kept.values.data() + row.value * block.padded_dim,
+        row.bias, row.count, row.score);
+  sealed.log_mass_error = kept.log_mass_error;
+  sealed.rejected = kept.rejected;
+  return sealed;
+}
+
+std::vector<std::int64_t> merge_head(const MergeRequest& request, const Kernels& kernels,
+                                     const HeadRows& rows, const std::vector<MergeBlock>& blocks, int layer,
+                                     int head, int head_dim) {
+  const ProceduralSpec& spec = request.spec;
+  const auto& heads = spec.heads[static_cast<std::size_t>(layer)];
+  std::int64_t count = 0;
+  for (const MergeBlock& block : blocks) count += block.rows;
+  BlockRows all = padded_block(count, head_dim);
+  std::vector<std::int64_t> numbers;
+  for (const MergeBlock& block : blocks)
+    for (std::int64_t i = 0; i < block.rows; ++i) {
+      const auto to = static_cast<std::int64_t>(numbers.size());
+      const std::int64_t row = block.first_row + i;
+      decode_row(spec.row_type, rows.key(row), head_dim, all.keys.data() + to * all.padded_dim);
+      decode_row(spec.row_type, rows.value(row), head_dim, all.values.data() + to * all.padded_dim);
+      if (block.shift != 0)
+        turn_row(all.keys.data() + to * all.padded_dim, spec.frequencies[static_cast<std::size_t>(layer)],
+                 block.shift);
+      all.bias[static_cast<std::size_t>(to)] = rows.bias()[row];
+      numbers.push_back(row);
+    }
+  std::vector<Pos> asked = References::spread(
+      request.references.available(request.window_first, request.position), kWindowReferences);
+  const std::vector<Pos> old = References::spread(request.references.retained(), kRetainedUsed);
+  asked.insert(asked.end(), old.begin(), old.end());
+  const ReferenceRows references =
+      ask_ahead(spec, request.references, asked, request.position, layer, head, all.padded_dim);
+  Summariser summariser(kernels.dense);
+  std::vector<std::int64_t> kept =
+      summariser.most_attended(all, references, spec.scale, heads[static_cast<std::size_t>(head)].rows);
+  for (std::int64_t& row : kept) row = numbers[static_cast<std::size_t>(row)];
+  return kept;
+}
+
+}  // namespace kvtide

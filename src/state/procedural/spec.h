@@ -1,0 +1,48 @@
+// spec.h: what a procedural memory is made from, as plain data: the options with every choice made.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kvtide/procedural.h"
+#include "tensor/dtype.h"
+
+namespace kvtide {
+
+// How one (layer, KV head) keeps its past.
+struct HeadPlan {
+  bool full = false;      // keeps every row
+  std::int64_t rows = 0;  // of a block, summaries included; at most the block
+  float weight = 1.0f;    // makes the scores of rows comparable between heads
+};
+
+struct ProceduralSpec {
+  std::int64_t sinks = 4, window = 512, block = 256;
+  std::int64_t summaries = 4;
+  Summary summary = Summary::fit;
+  RowScore score = RowScore::mixed;
+  DType row_type = DType::q8_0;  // of everything outside the window
+  std::int64_t full_rows = 0;    // newest rows that full heads keep; 0: all
+  FarRule far = FarRule::log;
+  Pos far_from = 0;  // no row is seen from further away; 0: true distances
+  int levels = 0;
+  int query_heads = 0;
+  std::int64_t reference_stride = 0;  // positions from one reference to the next; 0: so that a block has 32
+  float scale = 0.0f;                 // of q.k
+  std::vector<std::vector<HeadPlan>> heads;  // [layer][kv_head]; empty for layers with a window of their own
+  std::vector<std::vector<double>> frequencies;  // [layer][pairs], radians per position
+};
+
+// Tokens of a block and of the window whose queries are kept as references.
+inline constexpr std::int64_t kBlockReferences = 32, kWindowReferences = 64;
+inline std::int64_t reference_stride(const ProceduralSpec& spec) {
+  if (spec.reference_stride > 0) return spec.reference_stride;
+  return spec.block < kBlockReferences ? 1 : spec.block / kBlockReferences;
+}
+
+// The plan of every head: full from `full_from` on, the rest of `rows` x heads shared out by need, each head
+// between 0.2 and 3 times the mean.
+std::vector<std::vector<HeadPlan>> plan_heads(const ProceduralOptions& options,
+                                              const std::vector<bool>& compressed_layers, int kv_heads);
+
+}  // namespace kvtide

@@ -1,0 +1,260 @@
+#include "state/procedural/summarise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "state/procedural/fit.h"
+
+namespace kvtide {
+namespace {
+
+constexpr float kNoMass = -std::numeric_limits<float>::infinity();
+
+float norm(const float* x, std::int64_t n) {
+  double sum = 0.0;
+  for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return static_cast<float>(std::sqrt(sum));
+}
+
+// Numbers of `values`, largest first; ties to the lower index.
+std::vector<std::int64_t> order_of(const std::vector<float>& values) {
+  std::vector<std::int64_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return values[static_cast<std::size_t>(a)] > values[static_cast<std::size_t>(b)];
+  });
+  return order;
+}
+
+// 1 - cosine to the mean direction.
+std::vector<float> novelty(const BlockRows& b) {
+  std::vector<float> length, mean(static_cast<std::size_t>(b.dim), 0.0f), result;
+  for (std::int64_t j = 0; j < b.rows; ++j) {
+    const float* key = b.keys.data() + j * b.padded_dim;
+    length.push_back(std::max(norm(key, b.dim), 1e-20f));
+    for (std::int64_t d = 0; d < b.dim; ++d) mean[static_cast<std::size_t>(d)] += key[d] / length.back();
+  }
+  const float mean_length = std::max(norm(mean.data(), b.dim), 1e-20f);
+  for (std::int64_t j = 0; j < b.rows; ++j) {
+    const float* key = b.keys.data() + j * b.padded_dim;
+    float dot = 0.0f;
+    for (std::int64_t d = 0; d < b.dim; ++d) dot += key[d] * mean[static_cast<std::size_t>(d)];
+    result.push_back(1.0f - dot / (length[static_cast<std::size_t>(j)] * mean_length));
+  }
+  return result;
+}
+
+std::vector<float> value_norms(const BlockRows& b) {
+  std::vector<float> result;
+  for (std::int64_t j = 0; j < b.rows; ++j) result.push_back(norm(b.values.data() + j * b.padded_dim, b.dim));
+  return result;
+}
+
+float cosine(const BlockRows& b, std::int64_t i, std::int64_t j) {
+  const float *x = b.keys.data() + i * b.padded_dim, *y = b.keys.data() + j * b.padded_dim;
+  float dot = 0.0f;
+  for (std::int64_t d = 0; d < b.dim; ++d) dot += x[d] * y[d];
+  return dot / std::max(norm(x, b.dim) * norm(y, b.dim), 1e-20f);
+}
+
+}  // namespace
+
+void Summariser::attend(const BlockRows& b, const ReferenceRows& r, float scale) {
+  count_ = r.count;
+  stride_ = b.padded_rows;
+  const auto cells = static_cast<std::size_t>(count_ * stride_);
+  scores_.resize(cells);
+  kernels_.dots(r.queries.data(), count_, b.keys.data(), b.padded_rows, b.padded_dim, scale, scores_.data());
+  for (std::int64_t i = 0; i < count_; ++i) {
+    float* row = scores_.data() + i * stride_;
+    for (std::int64_t j = 0; j < b.rows; ++j) row[j] += b.bias[static_cast<std::size_t>(j)];
+    for (std::int64_t j = b.rows; j < stride_; ++j) row[j] = kNoMass;
+  }
+  shares_ = scores_;
+  log_mass_.resize(static_cast<std::size_t>(count_));
+  weight_.resize(static_cast<std::size_t>(count_));
+  squares_.assign(static_cast<std::size_t>(stride_), 0.0f);
+  for (std::int64_t i = 0; i < count_; ++i) {
+    float* row = shares_.data() + i * stride_;
+    const float own = kernels_.soften(row, stride_);
+    log_mass_[static_cast<std::size_t>(i)] = own;
+    const float w = 1.0f / (1.0f + std::exp(r.log_mass[static_cast<std::size_t>(i)] - own));
+    weight_[static_cast<std::size_t>(i)] = w;
+    kernels_.add_squares(row, w, stride_, squares_.data());
+  }
+  outputs_.resize(static_cast<std::size_t>(count_ * b.padded_dim));
+  kernels_.mix(shares_.data(), count_, stride_, b.values.data(), b.padded_dim, outputs_.data());
+}
+
+std::vector<std::int64_t> Summariser::rank_rows(const BlockRows& b, RowScore score) const {
+  std::vector<float> attention(squares_.begin(), squares_.begin() + b.rows);
+  if (score == RowScore::attention) return order_of(attention);
+  if (score == RowScore::novelty) return order_of(novelty(b));
+  if (score == RowScore::value_norm) return order_of(value_norms(b));
+  // The three rankings take turns: novelty, attention, size of the value.
+  std::vector<float> best(static_cast<std::size_t>(b.rows), kNoMass);
+  int turn = 0;
+  for (const auto& ranking : {order_of(novelty(b)), order_of(attention), order_of(value_norms(b))}) {
+    for (std::size_t rank = 0; rank < ranking.size(); ++rank) {
+      float& place = best[static_cast<std::size_t>(ranking[rank])];
+      place = std::max(place, -static_cast<float>(3 * static_cast<int>(rank) + turn));
+    }
+    ++turn;
+  }
+  return order_of(best);
+}
+
+std::vector<std::int64_t> Summariser::choose_pivots(const BlockRows& b, const std::vector<std::int64_t>& rest,
+                                                    const SummaryRules& rules) const {
+  const auto size = static_cast<std::int64_t>(rest.size());
+  const std::int64_t count = std::min(rules.summaries, size);
+  std::vector<std::int64_t> pivots;
+  if (count == 0) return pivots;
+  if (rules.summary == Summary::positional) {
+    for (std::int64_t i = 0; i < count; ++i)
+      pivots.push_back(rest[static_cast<std::size_t>((2 * i + 1) * size / (2 * count))]);
+  } else if (rules.summary == Summary::cluster) {
+    // Farthest point first: each next pivot is the row least like those there are.
+    std::vector<float> likeness(rest.size(), kNoMass);
+    std::int64_t next = size / 2;
+    while (static_cast<std::int64_t>(pivots.size()) < count) {
+      pivots.push_back(rest[static_cast<std::size_t>(next)]);
+      for (std::size_t i = 0; i < rest.size(); ++i)
+        likeness[i] =
+            rest[i] == pivots.back() ? 9.0f : std::max(likeness[i], cosine(b, rest[i], pivots.back()));
+      next = std::min_element(likeness.begin(), likeness.end()) - likeness.begin();
+    }
+  } else {
+    std::vector<float> attention;
+    for (const std::int64_t j : rest) attention.push_back(squares_[static_cast<std::size_t>(j)]);
+    for (const std::int64_t i : order_of(attention)) {
+      if (static_cast<std::int64_t>(pivots.size()) == count) break;
+      pivots.push_back(rest[static_cast<std::size_t>(i)]);
+    }
+  }
+  std::sort(pivots.begin(), pivots.end());
+  return pivots;
+}
+
+// For every row of `rest` the index of its pivot.
+std::vector<std::int64_t> Summariser::assign(const BlockRows& b, const std::vector<std::int64_t>& rest,
+                                             const std::vector<std::int64_t>& pivots,
+                                             const SummaryRules& rules) const {
+  std::vector<std::int64_t> to(rest.size(), 0);
+  std::vector<float> best(rest.size(), std::numeric_limits<float>::infinity());
+  std::vector<float> distance(static_cast<std::size_t>(stride_));
+  for (std::size_t p = 0; p < pivots.size(); ++p) {
+    if (rules.summary == Summary::fit) {
+      // Distance of score profiles over the references.
+      std::fill(distance.begin(), distance.end(), 0.0f);
+      for (std::int64_t i = 0; i < count_; ++i) {
+        const float* row = scores_.data() + i * stride_;
+        kernels_.add_distances(row, row[pivots[p]], weight_[static_cast<std::size_t>(i)], stride_,
+                               distance.data());
+      }
+    }
+    for (std::size_t i = 0; i < rest.size(); ++i) {
+      float d = 0.0f;
+      if (rest[i] == pivots[p])
+        d = -1.0f;
+      else if (rules.summary == Summary::fit)
+        d = distance[static_cast<std::size_t>(rest[i])];
+      else if (rules.summary == Summary::cluster)
+        d = 1.0f - cosine(b, rest[i], pivots[p]);
+      else
+        d = static_cast<float>(std::abs(rest[i] - pivots[p]));
+      if (d < best[i]) {
+        best[i] = d;
+        to[i] = static_cast<std::int64_t>(p);
+      }
+    }
+  }
+  return to;
+}
+
+std::vector<float> Summariser::losses_of(const BlockRows& b, const std::vector<std::int64_t>& rows) const {
+  std::vector<float> losses;
+  for (const std::int64_t j : rows) {
+    const float* value = b.values.data() + j * b.padded_dim;
+    double sum = 0.0;
+    for (std::int64_t i = 0; i < count_; ++i) {
+      const float a =
+          weight_[static_cast<std::size_t>(i)] * shares_[static_cast<std::size_t>(i * stride_ + j)];
+      if (a < 1e-6f) continue;
+      const float* out = outputs_.data() + i * b.padded_dim;
+      float distance = 0.0f;
+      for (std::int64_t d = 0; d < b.dim; ++d) distance += (value[d] - out[d]) * (value[d] - out[d]);
+      sum += static_cast<double>(a) * static_cast<double>(a) * static_cast<double>(distance);
+    }
+    losses.push_back(
+        static_cast<float>(std::sqrt(sum / static_cast<double>(std::max<std::int64_t>(1, count_)))));
+  }
+  return losses;
+}
+
+std::vector<float> Summariser::row_losses(const BlockRows& b, const ReferenceRows& r, float scale) {
+  attend(b, r, scale);
+  std::vector<std::int64_t> all(static_cast<std::size_t>(b.rows));
+  std::iota(all.begin(), all.end(), 0);
+  return losses_of(b, all);
+}
+
+std::vector<std::int64_t> Summariser::most_attended(const BlockRows& b, const ReferenceRows& r, float scale,
+                                                    std::int64_t count) {
+  attend(b, r, scale);
+  auto order = order_of({squares_.begin(), squares_.begin() + b.rows});
+  order.resize(static_cast<std::size_t>(std::min(count, b.rows)));
+  std::sort(order.begin(), order.end());
+  return order;
+}
+
+Summarised Summariser::summarise(const BlockRows& b, const std::vector<float>& counts, const ReferenceRows& r,
+                                 const SummaryRules& rules) {
+  attend(b, r, rules.scale);
+  const auto ranking = rank_rows(b, rules.score);
+  const auto exact_count = static_cast<std::size_t>(std::min(rules.exact, b.rows));
+  std::vector<std::int64_t> exact(ranking.begin(),
+                                  ranking.begin() + static_cast<std::ptrdiff_t>(exact_count));
+  std::vector<std::int64_t> rest(ranking.begin() + static_cast<std::ptrdiff_t>(exact_count), ranking.end());
+  std::sort(exact.begin(), exact.end());
+  std::sort(rest.begin(), rest.end());
+  const auto pivots = choose_pivots(b, rest, rules);
+
+  Summarised result;
+  const auto losses = losses_of(b, exact);
+  for (std::size_t i = 0; i < exact.size(); ++i)
+    result.kept.push_back({exact[i], b.bias[static_cast<std::size_t>(exact[i])],
+                           counts[static_cast<std::size_t>(exact[i])], losses[i] * rules.weight, -1});
+  if (!pivots.empty()) {
+    FitInput in{.block = b,
+                .references = r,
+                .exact = exact,
+                .rest = rest,
+                .pivots = pivots,
+                .assigned = assign(b, rest, pivots, rules),
+                .scores = scores_.data(),
+                .shares = shares_.data(),
+                .stride = stride_,
+                .log_mass = log_mass_,
+                .weight = weight_,
+                .outputs = outputs_,
+                .fit = rules.summary == Summary::fit};
+    Fitted fitted = fit_summaries(kernels_, in);
+    std::vector<float> stands_for(pivots.size(), 0.0f);
+    for (std::size_t i = 0; i < rest.size(); ++i)
+      stands_for[static_cast<std::size_t>(in.assigned[i])] += counts[static_cast<std::size_t>(rest[i])];
+    for (std::size_t p = 0; p < pivots.size(); ++p)
+      result.kept.push_back({pivots[p], fitted.bias[p], stands_for[p], std::numeric_limits<float>::max(),
+                             static_cast<std::int64_t>(p)});
+    result.values = std::move(fitted.values);
+    result.log_mass_error = fitted.log_mass_error;
+    result.rejected = fitted.rejected;
+  }
+  std::sort(result.kept.begin(), result.kept.end(),
+            [](const KeptRow& x, const KeptRow& y) { return x.row < y.row; });
+  return result;
+}
+
+}  // namespace kvtide
