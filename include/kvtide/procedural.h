@@ -27,10 +27,12 @@ struct HeadNeed {
   float induction = 0.0f;    // share of attention that goes back to an earlier copy of the text
   float share = 1.0f;        // how often the head's rows are among the most telling ones
   float output_norm = 1.0f;  // |W_O| of the head over the size of the residual stream
+  friend bool operator==(const HeadNeed&, const HeadNeed&) = default;
 };
 struct HeadTable {
   int kv_heads = 0;
   std::vector<HeadNeed> needs;  // [layers][kv_heads]; empty: all alike
+  friend bool operator==(const HeadTable&, const HeadTable&) = default;
 };
 
 // Zeros (and levels -1) are filled in: with what a budget allows, or else with the balanced preset.
@@ -50,6 +52,7 @@ struct ProceduralOptions {
   float full_from = 0.15f;      // heads with at least this induction are full heads: they keep every row
   bool half_precision = false;  // old rows as f16 instead of q8_0
   FarRule far = FarRule::log;
+  friend bool operator==(const ProceduralOptions&, const ProceduralOptions&) = default;
 };
 
 struct ProceduralPreset {

@@ -37,6 +37,8 @@ void check_kind(const MemoryFlags& flags, const SessionOptions& wanted, const Se
   if (flags.value_type_given && wanted.value_type != has.value_type) refuse("-ctv", "another type of values");
   if (flags.overflow == Overflow::rolling && wanted.rolling != has.rolling)
     refuse("--overflow rolling", has.rolling ? "other sinks or another window" : "everything that was read");
+  if (wanted.procedural && has.procedural != wanted.procedural)
+    refuse("--kv-proc", has.procedural ? "blocks that were made with other choices" : "no summaries");
   if (flags.overflow == Overflow::refill && has.rolling) refuse("--overflow refill", "a rolling window");
 }
 

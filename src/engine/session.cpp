@@ -151,6 +151,10 @@ struct Session::Impl {
     const auto& layers = theirs.spec().layers;
     if (!std::equal(layers.begin(), layers.end(), ours.layers.begin(), ours.layers.end(), same_layer))
       refuse("its layers have another shape than the model's");
+    if (theirs.spec().procedural && options.procedural && options.procedural->budget > 0 &&
+        most_bytes(theirs.spec(), 0).total() > options.procedural->budget)
+      refuse(cat("its procedural memory may take ", most_bytes(theirs.spec(), 0).total(),
+                 " bytes, more than the KV budget of ", options.procedural->budget));
 
     // From here on nothing can fail. The state says what the memory is; the session says how large its steps
     // may be.
@@ -163,6 +167,10 @@ struct Session::Impl {
     options.key_type = kv_type_of(state.spec().key_type);
     options.value_type = kv_type_of(state.spec().value_type);
     options.rolling = state.spec().rolling;
+    if (!state.spec().procedural)
+      options.procedural.reset();
+    else if (state.spec().procedural != ours.procedural)
+      options.procedural = options_of(*state.spec().procedural);
     options.auto_attention = state.adapting() ? std::optional(state.adapting()->range) : std::nullopt;
     options.slack = state.spec().slack;
     options.context = state.capacity();
@@ -270,7 +278,9 @@ Session Session::fork() const {
   options.context = std::max(options.context, options.prefill_chunk);
   if (options.rolling)
     options.context = std::max(options.context, options.rolling->sinks + options.rolling->window);
+  options.procedural.reset();  // what it is stands in the state
   Session other(*impl_->model, options);
+  other.impl_->options.procedural = impl_->options.procedural;
   other.impl_->options.context = impl_->options.context;
   other.impl_->state = impl_->state.fork();
   other.impl_->logits = impl_->logits;

@@ -108,4 +108,26 @@ ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const
                   " bytes is too small: sinks, one window and compact blocks need ", smallest));
 }
 
+ProceduralOptions options_of(const ProceduralSpec& spec) {
+  ProceduralOptions o;
+  o.sinks = spec.sinks;
+  o.window = spec.window;
+  o.block = spec.block;
+  o.summaries = spec.summaries;
+  o.levels = spec.levels;
+  o.full_rows = spec.full_rows;
+  o.summary = spec.summary;
+  o.score = spec.score;
+  o.half_precision = spec.row_type == DType::f16;
+  o.far = spec.far;
+  std::int64_t rows = 0, heads = 0;
+  for (const auto& layer : spec.heads)
+    for (const HeadPlan& plan : layer) {
+      rows += plan.full ? spec.block : plan.rows;
+      ++heads;
+    }
+  o.rows = heads == 0 ? 0 : (rows + heads / 2) / heads;
+  return o;
+}
+
 }  // namespace kvtide

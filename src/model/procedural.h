@@ -15,4 +15,7 @@ ProceduralSpec procedural_spec(const ModelConfig& config, const ProceduralOption
 // works.
 ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const ProceduralOptions& options);
 
+// The options that a memory was made with, as far as they can be seen in it: its head table cannot.
+ProceduralOptions options_of(const ProceduralSpec& spec);
+
 }  // namespace kvtide

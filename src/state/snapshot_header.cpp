@@ -14,6 +14,55 @@ Json optional_number(const std::optional<std::int64_t>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+// Names of choices, in the order of their enumerations.
+constexpr const char* kSummaries[] = {"fit", "cluster", "positional"};
+constexpr const char* kScores[] = {"mixed", "novelty", "vnorm", "attention"};
+constexpr const char* kFarRules[] = {"log", "clamp"};
+
+// The frequencies are those of the layers.
+Json procedural_json(const ProceduralSpec& spec) {
+  Json heads = Json::array();
+  for (const auto& layer : spec.heads) {
+    heads.push_back(Json::array());
+    for (const HeadPlan& plan : layer)
+      heads.back().push_back({{"full", plan.full}, {"rows", plan.rows}, {"weight", plan.weight}});
+  }
+  return {{"sinks", spec.sinks},
+          {"window", spec.window},
+          {"block", spec.block},
+          {"summaries", spec.summaries},
+          {"summary", kSummaries[static_cast<int>(spec.summary)]},
+          {"score", kScores[static_cast<int>(spec.score)]},
+          {"row_type", dtype_info(spec.row_type).name},
+          {"full_rows", spec.full_rows},
+          {"far", kFarRules[static_cast<int>(spec.far)]},
+          {"far_from", spec.far_from},
+          {"levels", spec.levels},
+          {"query_heads", spec.query_heads},
+          {"reference_stride", spec.reference_stride},
+          {"scale", spec.scale},
+          {"heads", heads}};
+}
+
+Json past_json(const ProceduralImage& image) {
+  Json blocks = Json::array();
+  for (const auto& block : image.blocks) blocks.push_back({block.first, block.last, block.level});
+  return {{"sealed", image.sealed},
+          {"blocks", blocks},
+          {"full", image.full},
+          {"rows", image.rows},
+          {"retained", image.retained},
+          {"retain_stride", image.retain_stride},
+          {"blocks_seen", image.blocks_seen},
+          {"blocks_sealed", image.counts.blocks_sealed},
+          {"consolidations", image.counts.consolidations},
+          {"thinned", image.counts.thinned},
+          {"fits_rejected", image.counts.fits_rejected},
+          {"shed_mass", image.counts.shed_mass},
+          {"mass_error_sum", image.counts.log_mass_error},
+          {"mass_errors", image.mass_errors}};
+}
+
 Json spec_json(const KvSpec& spec) {
   // Layers share a few rotations, which stand once.
   Json layers = Json::array(), ropes = Json::array();
@@ -42,6 +91,7 @@ Json spec_json(const KvSpec& spec) {
           {"slack", spec.slack},
           {"rotary", spec.rotary},
           {"rolling", rolling},
+          {"procedural", spec.procedural ? procedural_json(*spec.procedural) : Json(nullptr)},
           {"ropes", ropes},
           {"recurrent", recurrent}};
 }
@@ -123,6 +173,81 @@ DType dtype(const Json& object, const char* key) {
   return *found;
 }
 
+double number(const Json& object, const char* key) {
+  const Json& value = field(object, key);
+  if (!value.is_number()) refuse(key, "a number");
+  return value.get<double>();
+}
+
+template <class Choice, std::size_t kCount>
+Choice choice(const Json& object, const char* key, const char* const (&names)[kCount]) {
+  const std::string name = text(object, key);
+  for (std::size_t i = 0; i < kCount; ++i)
+    if (name == names[i]) return static_cast<Choice>(i);
+  refuse(key, "a choice that this program knows");
+}
+
+std::vector<std::int64_t> integers(const Json& value) {
+  const Json wrapped = {{"list", value}};
+  return integers(wrapped, "list");
+}
+
+ProceduralSpec read_procedural(const Json& json) {
+  ProceduralSpec spec;
+  spec.sinks = integer(json, "sinks");
+  spec.window = integer(json, "window");
+  spec.block = integer(json, "block");
+  spec.summaries = integer(json, "summaries");
+  spec.summary = choice<Summary>(json, "summary", kSummaries);
+  spec.score = choice<RowScore>(json, "score", kScores);
+  spec.row_type = dtype(json, "row_type");
+  spec.full_rows = integer(json, "full_rows");
+  spec.far = choice<FarRule>(json, "far", kFarRules);
+  spec.far_from = integer(json, "far_from");
+  spec.levels = small_integer(json, "levels");
+  spec.query_heads = small_integer(json, "query_heads");
+  spec.reference_stride = integer(json, "reference_stride");
+  spec.scale = static_cast<float>(number(json, "scale"));
+  for (const Json& layer : list(json, "heads")) {
+    if (!layer.is_array()) refuse("heads", "a list of lists");
+    spec.heads.emplace_back();
+    for (const Json& plan : layer) {
+      if (!plan.is_object()) refuse("heads", "lists of objects");
+      spec.heads.back().push_back(
+          {boolean(plan, "full"), integer(plan, "rows"), static_cast<float>(number(plan, "weight"))});
+    }
+  }
+  return spec;
+}
+
+ProceduralImage read_past(const Json& json) {
+  ProceduralImage image;
+  image.sealed = integer(json, "sealed");
+  for (const Json& block : list(json, "blocks")) {
+    const auto values = integers(block);
+    if (values.size() != 3 || values[2] < 1 || values[2] > 8)
+      refuse("blocks", "a list of [first, last, level]");
+    image.blocks.push_back({values[0], values[1], static_cast<int>(values[2])});
+  }
+  image.full = integers(json, "full");
+  for (const Json& layer : list(json, "rows")) {
+    if (!layer.is_array()) refuse("rows", "a list of lists");
+    image.rows.emplace_back();
+    for (const Json& head : layer) image.rows.back().push_back(integers(head));
+  }
+  image.retained = integers(json, "retained");
+  image.retain_stride = integer(json, "retain_stride");
+  image.blocks_seen = integer(json, "blocks_seen");
+  image.counts.blocks_sealed = integer(json, "blocks_sealed");
+  image.counts.consolidations = integer(json, "consolidations");
+  image.counts.thinned = integer(json, "thinned");
+  image.counts.fits_rejected = integer(json, "fits_rejected");
+  image.counts.shed_mass = number(json, "shed_mass");
+  image.counts.log_mass_error = number(json, "mass_error_sum");
+  image.mass_errors = integer(json, "mass_errors");
+  return image;
+}
+
 // Frequencies of the rotation that a layer names; files that were written without any have no such keys.
 std::vector<double> read_rope(const Json& spec, const Json& layer) {
   std::vector<double> frequencies;
@@ -160,6 +285,10 @@ KvSpec read_spec(const Json& json) {
     const Json& rolling = object_at(json, "rolling");
     spec.rolling = Rolling{integer(rolling, "sinks"), integer(rolling, "window")};
   }
+  if (const auto found = json.find("procedural"); found != json.end() && !found->is_null()) {
+    spec.procedural = read_procedural(object_at(json, "procedural"));
+    for (const LayerSpec& layer : spec.layers) spec.procedural->frequencies.push_back(layer.frequencies);
+  }
   return spec;
 }
 
@@ -196,11 +325,15 @@ SnapshotHeader read(const Json& json) {
     if (id < 0 || id > (std::int64_t{1} << 30)) refuse("tokens", "a list of token ids");
     header.extras.tokens.push_back(static_cast<TokenId>(id));
   }
+  if (const auto found = json.find("past"); found != json.end() && !found->is_null())
+    header.image.past = read_past(object_at(json, "past"));
   header.payload_bytes = size(json, "payload_bytes");
   for (const Json& tensor : list(json, "tensors")) {
     if (!tensor.is_object()) refuse("tensors", "a list of objects");
-    header.tensors.push_back({text(tensor, "name"), dtype(tensor, "dtype"), integers(tensor, "shape"),
-                              integer(tensor, "first"), size(tensor, "offset"), size(tensor, "bytes")});
+    std::optional<DType> type;
+    if (text(tensor, "dtype") != "i32") type = dtype(tensor, "dtype");
+    header.tensors.push_back({text(tensor, "name"), type, integers(tensor, "shape"), integer(tensor, "first"),
+                              size(tensor, "offset"), size(tensor, "bytes")});
   }
   return header;
 }
@@ -213,7 +346,7 @@ std::string write_header(const SnapshotHeader& header) {
   Json tensors = Json::array();
   for (const auto& t : header.tensors)
     tensors.push_back({{"name", t.name},
-                       {"dtype", dtype_info(t.dtype).name},
+                       {"dtype", t.dtype ? dtype_info(*t.dtype).name : "i32"},
                        {"shape", t.shape},
                        {"first", t.first},
                        {"offset", t.offset},
@@ -235,6 +368,7 @@ std::string write_header(const SnapshotHeader& header) {
                      {"released", header.image.released},
                      {"forgotten", header.image.forgotten},
                      {"edited", header.image.edited},
+                     {"past", header.image.past ? past_json(*header.image.past) : Json(nullptr)},
                      {"tokens", header.extras.tokens},
                      {"payload_bytes", header.payload_bytes},
                      {"tensors", tensors}};

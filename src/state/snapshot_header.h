@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,8 +13,8 @@
 namespace kvtide {
 
 struct SnapshotTensor {
-  std::string name;  // "layers.3.k", "layers.3.v", "logits"
-  DType dtype = DType::f32;
+  std::string name;                         // "layers.3.k", "layers.3.v", "logits"
+  std::optional<DType> dtype = DType::f32;  // nullopt: i32
   std::vector<std::int64_t> shape;
   Pos first = 0;
   std::uint64_t offset = 0, bytes = 0;  // in the payload

@@ -40,7 +40,9 @@ void read_runs(SnapshotHeader& header, std::uint64_t logits) {
   std::uint64_t pages = 0;
   for (std::size_t i = 0; i + 1 < header.tensors.size(); i += 2) {
     const auto& tensor = header.tensors[i];
-    if (tensor.name.starts_with("recurrent.") || tensor.name == "logits") break;
+    if (tensor.name.starts_with("recurrent.") || tensor.name.starts_with("procedural.") ||
+        tensor.name == "logits")
+      break;
     if (tensor.shape.size() != 3) refuse(cat("tensor ", quoted(tensor.name), " must have three dimensions"));
     while (layer < image.runs.size() && tensor.name != cat("layers.", layer, ".k")) ++layer;
     if (layer == image.runs.size()) refuse(cat("an unknown tensor ", quoted(tensor.name)));
@@ -64,6 +66,10 @@ void read_runs(SnapshotHeader& header, std::uint64_t logits) {
     if (tensor.name.starts_with("recurrent.") &&
         (image.recurrent.empty() || image.recurrent.back() != tensor.first))
       image.recurrent.push_back(tensor.first);
+  if (image.past.has_value() != image.spec.procedural.has_value())
+    refuse("the blocks of a procedural memory and its spec come together");
+  if (image.past)
+    check(*image.past, memory_spec(image.spec), image.position, image.spec.layers.front().head_dim);
   auto expected = state_tensors(image);
   if (logits > 0)
     expected.push_back(
@@ -158,6 +164,11 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
         read(bytes);
         skip(bytes.size());
       }
+    if (snapshot.state.past() != nullptr)
+      for (const auto part : snapshot.state.past()->payload()) {
+        read(part);
+        skip(part.size());
+      }
     if (vocabulary > 0) {
       snapshot.extras.logits.resize(vocabulary);
       read(std::as_writable_bytes(std::span(snapshot.extras.logits)));
@@ -178,6 +189,7 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
       damaged(path, "its digest does not match");
     if (get<std::uint64_t>(trailer + 32) != file.size() || std::memcmp(trailer + 40, kEnd, 8) != 0)
       damaged(path, "its end is damaged");
+    if (snapshot.state.past() != nullptr) snapshot.state.past()->check_payload();
     return snapshot;
   } catch (const Error& error) {
     // Contradictions inside the header are the file's fault, and every message names the file.

@@ -41,6 +41,11 @@ void write_payload(const KvState& state, const SnapshotHeader& header, const Fil
       add(bytes);
       pad(bytes.size());
     }
+  if (state.past() != nullptr)
+    for (const auto part : state.past()->payload()) {
+      add(part);
+      pad(part.size());
+    }
   const auto logits = std::as_bytes(std::span(header.extras.logits));
   add(logits);
   pad(logits.size());

@@ -90,6 +90,14 @@ void check(const KvSpec& spec) {
     if (p.window < p.block || p.window > kMostTokens)
       refuse(cat("the window must hold at least one block of ", p.block, " positions, not ", p.window));
     if (p.summaries < 0) refuse(cat("the number of summaries cannot be ", p.summaries));
+    if (p.levels < 0 || p.levels > 8) refuse(cat("consolidation has 0 to 8 levels, not ", p.levels));
+    if (p.full_rows < 0 || p.full_rows > kMostTokens || p.far_from < 0 || p.far_from > kMostTokens ||
+        p.reference_stride < 0 || p.reference_stride > p.block)
+      refuse("a procedural memory's rows, far distance or reference stride is out of range");
+    if (!std::isfinite(p.scale)) refuse("the attention scale is not finite");
+    for (const LayerSpec& layer : spec.layers)
+      if (layer.head_dim != spec.layers.front().head_dim)
+        refuse("a procedural memory needs heads of one size in all layers");
     if (p.heads.size() != spec.layers.size() || p.frequencies.size() != spec.layers.size())
       refuse("a procedural memory needs the plans and the frequencies of every layer");
     for (std::size_t i = 0; i < p.heads.size(); ++i) {
@@ -102,8 +110,10 @@ void check(const KvSpec& spec) {
       if (static_cast<int>(p.frequencies[i].size()) * 2 > spec.layers[i].head_dim)
         refuse(cat("layer ", i, " turns more dimensions than its heads have"));
       for (const HeadPlan& plan : p.heads[i])
-        if (plan.rows < 0 || plan.rows > p.block)
+        if (plan.rows < 0 || plan.rows > p.block || !std::isfinite(plan.weight))
           refuse(cat("a head keeps 0 to ", p.block, " rows of a block, not ", plan.rows));
+      if (spec.layers[i].head_dim % dtype_info(p.row_type).block_elements != 0)
+        refuse(cat("q8_0 needs heads of a multiple of 32 elements, not ", spec.layers[i].head_dim));
     }
   }
   if (!spec.rolling) return;
@@ -112,6 +122,12 @@ void check(const KvSpec& spec) {
   if (spec.rolling->sinks < 0) refuse(cat("the number of sinks cannot be ", spec.rolling->sinks));
   if (spec.rolling->window < 1)
     refuse(cat("a rolling window must hold at least 1 position, not ", spec.rolling->window));
+}
+
+ProceduralSpec memory_spec(const KvSpec& spec) {
+  ProceduralSpec memory = *spec.procedural;
+  memory.window += spec.slack;
+  return memory;
 }
 
 std::int64_t bytes_per_token(const KvSpec& spec) {

@@ -44,6 +44,10 @@ struct KvSpec {
 // Throws Error(invalid_argument) naming the first rule that the spec breaks.
 void check(const KvSpec& spec);
 
+// What the state's procedural memory is made from: blocks are sealed late by the slack, so that its tokens
+// can be taken back.
+ProceduralSpec memory_spec(const KvSpec& spec);
+
 // The bytes that one more token costs in layers that keep everything, and the bytes of `tokens` tokens in
 // all.
 std::int64_t bytes_per_token(const KvSpec& spec);

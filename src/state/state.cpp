@@ -27,9 +27,7 @@ KvState::KvState(const KvSpec& spec)
   if (spec_.procedural) {
     std::vector<ProceduralMemory::LayerShape> shapes;
     for (const auto& layer : spec_.layers) shapes.push_back({layer.kv_heads, layer.head_dim});
-    ProceduralSpec procedural = *spec_.procedural;
-    procedural.window += spec_.slack;  // blocks are sealed late, so that these tokens can be taken back
-    past_.emplace(procedural, shapes);
+    past_.emplace(memory_spec(spec_), shapes);
   }
   held_.forgotten.resize(spec_.layers.size());
   for (const auto& layer : spec_.layers)

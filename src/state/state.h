@@ -48,6 +48,7 @@ struct StateImage {
   std::vector<std::vector<PosRange>>
       runs;                         // per layer: rows held, ascending, each run in one piece of memory
   std::vector<Pos> recurrent = {};  // positions of which the recurrent tensors' values are kept
+  std::optional<ProceduralImage> past = {};  // of a procedural state
 };
 
 class KvState {
@@ -131,6 +132,7 @@ class KvState {
   std::int64_t exact_rows(bool sinks) const;
   std::int64_t bytes_peak() const { return bytes_peak_; }  // likewise: the most that was ever held
   const ProceduralMemory* past() const { return past_ ? &*past_ : nullptr; }
+  ProceduralMemory* past() { return past_ ? &*past_ : nullptr; }
 
   // Throws Error(context_full) when `tokens` more do not fit, Error(invalid_argument) outside [1,
   // most_append()].

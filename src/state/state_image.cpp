@@ -60,6 +60,10 @@ void check(const StateImage& image) {
   if (image.spec.recurrent.empty() ? !image.recurrent.empty() : before != image.position)
     refuse("the recurrent tensors are not those of the position");
   for (const auto& runs : image.runs) check_ascending(runs, image.position, "the run");
+  if (image.past.has_value() != image.spec.procedural.has_value())
+    refuse("the blocks of a procedural memory and its spec come together");
+  if (image.past)
+    check(*image.past, memory_spec(image.spec), image.position, image.spec.layers.front().head_dim);
 }
 
 }  // namespace
@@ -71,6 +75,7 @@ StateImage KvState::image() const {
     image.runs.emplace_back();
     for (const auto& run : layer.runs(0, position())) image.runs.back().push_back({run.first, run.last});
   }
+  if (past_) image.past = past_->image();
   return image;
 }
 
@@ -82,6 +87,7 @@ KvState::KvState(const StateImage& image) : KvState((check(image), image.spec)) 
   adapting_ = image.adapting;
   held_ = {image.position, image.segments, image.forgotten, image.edited};
   released_ = image.released;
+  if (past_) past_->restore(*image.past, position());
   // Everything that a query can see has to be there, now and when positions are taken back.
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Pos sinks = spec_.rolling && !spec_.layers[i].window ? spec_.rolling->sinks : 0;
@@ -90,6 +96,11 @@ KvState::KvState(const StateImage& image) : KvState((check(image), image.spec)) 
       for (const auto& rows : layers_[i].runs(first, last)) held += rows.last - rows.first;
       if (held < last - first) refuse(cat("layer ", i, " lacks rows of the positions ", first, " to ", last));
     };
+    if (past_ && past_->holds(static_cast<int>(i))) {
+      require(0, std::min(past_->spec().sinks, position()));
+      require(std::min(std::max(past_->spec().sinks, past_->exact_from()), position()), position());
+      continue;
+    }
     for (const auto& run : visible_runs(held_.segments, visible(i, std::nullopt), position()))
       require(run.rows.first, run.rows.last);
     for (const Segment& segment : held_.segments) {

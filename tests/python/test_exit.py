@@ -81,7 +81,10 @@ def test_sys_exit_in_a_callback_is_an_exit(tiny):
 
 
 def test_ctrl_c_stops_a_reading(tiny):
+    # A parent may have told its children to ignore the signal.
     code = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 print("ready", flush=True)
 try:
     while True:
@@ -95,5 +98,8 @@ except KeyboardInterrupt:
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.1)
         os.kill(process.pid, signal.SIGINT)
-        output = process.communicate(timeout=60)[0]
+        try:
+            output = process.communicate(timeout=60)[0]
+        finally:
+            process.kill()
     assert process.returncode == 0 and output.startswith("stopped")

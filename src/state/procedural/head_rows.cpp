@@ -94,6 +94,28 @@ void HeadRows::keep(std::span<const std::int64_t> kept, std::int64_t from) {
 
 void HeadRows::clear() { keep({}, rows()); }
 
+std::vector<const char*> note_names(HeadRows::Kind kind) {
+  if (kind == HeadRows::Kind::exact) return {};
+  if (kind == HeadRows::Kind::exact_scored) return {"score"};
+  return {"score", "bias", "count"};
+}
+
+std::vector<std::span<std::byte>> HeadRows::parts() {
+  const auto count = static_cast<std::size_t>(rows());
+  std::vector<std::span<std::byte>> parts = {{key(0), count * static_cast<std::size_t>(key_bytes_)},
+                                             {value(0), count * static_cast<std::size_t>(value_bytes_)},
+                                             std::as_writable_bytes(std::span(positions_))};
+  for (auto* list : {&scores_, &bias_, &counts_})
+    if (!list->empty()) parts.push_back(std::as_writable_bytes(std::span(*list)));
+  return parts;
+}
+
+std::vector<std::span<const std::byte>> HeadRows::parts() const {
+  std::vector<std::span<const std::byte>> parts;
+  for (const auto part : const_cast<HeadRows*>(this)->parts()) parts.push_back(part);
+  return parts;
+}
+
 std::int64_t HeadRows::held_bytes() const {
   const std::size_t notes =
       positions_.capacity() + scores_.capacity() + bias_.capacity() + counts_.capacity();

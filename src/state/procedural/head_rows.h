@@ -50,6 +50,10 @@ class HeadRows {
   void keep(std::span<const std::int64_t> rows, std::int64_t from);
   void clear();
 
+  // The bytes of keys, values, positions and then of note_names(kind), for snapshots.
+  std::vector<std::span<std::byte>> parts();
+  std::vector<std::span<const std::byte>> parts() const;
+
   std::int64_t held_bytes() const;  // pages of rows, and their notes
   // What `rows` rows hold at most.
   static std::int64_t bytes_for(Kind kind, std::int64_t key_bytes, std::int64_t value_bytes,
@@ -62,5 +66,8 @@ class HeadRows {
   std::vector<std::int32_t> positions_;
   std::vector<float> scores_, bias_, counts_;  // the first unless exact, the others for summaries
 };
+
+// The notes besides positions, one float per row each.
+std::vector<const char*> note_names(HeadRows::Kind kind);
 
 }  // namespace kvtide

@@ -10,12 +10,7 @@
 #include "state/procedural/seal_head.h"
 
 namespace kvtide {
-namespace {
-
-constexpr std::int64_t kMostRows = std::int64_t{1} << 21;  // address space of one head: no memory by itself
-
-References::Shape reference_shape(const ProceduralSpec& spec,
-                                  const std::vector<ProceduralMemory::LayerShape>& layers) {
+References::Shape reference_shape(const ProceduralSpec& spec, int head_dim) {
   References::Shape shape;
   for (const auto& heads : spec.heads) {
     bool plain = false;
@@ -23,13 +18,11 @@ References::Shape reference_shape(const ProceduralSpec& spec,
     shape.layers.push_back(plain);
   }
   shape.heads = spec.query_heads;
-  shape.head_dim = layers.front().head_dim;
+  shape.head_dim = head_dim;
   shape.stride = reference_stride(spec);
   shape.span = spec.window + spec.block;
   return shape;
 }
-
-}  // namespace
 
 HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan) {
   if (!plan.full) return HeadRows::Kind::summaries;
@@ -37,13 +30,16 @@ HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan) {
 }
 
 ProceduralMemory::ProceduralMemory(const ProceduralSpec& spec, const std::vector<LayerShape>& layers)
-    : spec_(spec), layers_(layers), references_(std::make_shared<References>(reference_shape(spec, layers))) {
+    : spec_(spec),
+      layers_(layers),
+      references_(std::make_shared<References>(reference_shape(spec, layers.front().head_dim))) {
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     auto& heads = heads_.emplace_back();
     const std::int64_t bytes = dtype_bytes(spec_.row_type, layers_[layer].head_dim);
     for (std::size_t h = 0; h < spec_.heads[layer].size(); ++h)
       heads.push_back(
-          {std::make_shared<HeadRows>(rows_kind(spec_, spec_.heads[layer][h]), bytes, bytes, kMostRows), {}});
+          {std::make_shared<HeadRows>(rows_kind(spec_, spec_.heads[layer][h]), bytes, bytes, kMostHeadRows),
+           {}});
   }
   angles_.resize(layers_.size());
 }
@@ -94,7 +90,8 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
     target.block_rows.push_back(static_cast<std::int64_t>(item.sealed.notes.size()));
     if (plan(item.layer, item.head).full) continue;
     counts_.fits_rejected += item.sealed.rejected;
-    mass_errors_.push_back(static_cast<double>(item.sealed.log_mass_error));
+    mass_error_sum_ += static_cast<double>(item.sealed.log_mass_error);
+    ++mass_errors_;
   }
   blocks_.push_back({first, last, 1, 0});
   full_.push_back({first, 0});
@@ -331,9 +328,7 @@ ProceduralCounts ProceduralMemory::counts() const {
         }
       }
     }
-  double sum = 0.0;
-  for (const double error : mass_errors_) sum += error;
-  counts.log_mass_error = mass_errors_.empty() ? 0.0 : sum / static_cast<double>(mass_errors_.size());
+  counts.log_mass_error = mass_errors_ == 0 ? 0.0 : mass_error_sum_ / static_cast<double>(mass_errors_);
   return counts;
 }
 
@@ -351,7 +346,8 @@ void ProceduralMemory::clear() {
   make_references_writable();
   references_->clear();
   counts_ = {};
-  mass_errors_.clear();
+  mass_error_sum_ = 0.0;
+  mass_errors_ = 0;
 }
 
 }  // namespace kvtide

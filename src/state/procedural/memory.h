@@ -21,13 +21,18 @@
 #include "kernels/span.h"
 #include "state/layer_rows.h"
 #include "state/procedural/head_rows.h"
+#include "state/procedural/image.h"
 #include "state/procedural/references.h"
 #include "state/procedural/spec.h"
 
 namespace kvtide {
 
-// What a head's rows are, by its plan.
+// Address space of one head: no memory by itself.
+inline constexpr std::int64_t kMostHeadRows = std::int64_t{1} << 21;
+
+// What a head's rows are, by its plan; and which references the heads need.
 HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan);
+References::Shape reference_shape(const ProceduralSpec& spec, int head_dim);
 
 class ProceduralMemory {
  public:
@@ -72,6 +77,16 @@ class ProceduralMemory {
   ProceduralCounts counts() const;
   void clear();
 
+  ProceduralImage image() const;
+  // Becomes the memory of `image` after `position` tokens, its bytes still to be filled in; throws
+  // Error(invalid_argument) and changes nothing when the image contradicts the spec.
+  void restore(const ProceduralImage& image, Pos position);
+  // The bytes of procedural_tensors(spec, image), in their order.
+  std::vector<std::span<std::byte>> payload();
+  std::vector<std::span<const std::byte>> payload() const;
+  // Throws Error(invalid_argument) when a number in them cannot be.
+  void check_payload() const;
+
  private:
   struct Block {
     Pos first = 0, last = 0;
@@ -115,7 +130,8 @@ class ProceduralMemory {
   std::vector<Pos> turns_;
   std::vector<std::vector<float>> angles_;
   ProceduralCounts counts_;
-  std::vector<double> mass_errors_;
+  double mass_error_sum_ = 0.0;
+  std::int64_t mass_errors_ = 0;
 };
 
 }  // namespace kvtide

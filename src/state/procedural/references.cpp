@@ -9,14 +9,13 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kPerBlock = 8;  // tokens that a sealed block leaves behind
-constexpr std::int64_t kMostRetained = 48;
 
 }  // namespace
 
 References::References(const Shape& shape) : shape_(shape), ring_(shape.span / shape.stride + 1) {
   std::int64_t layers = 0;
   for (const bool keeps : shape_.layers) layer_index_.push_back(keeps ? layers++ : -1);
-  const std::int64_t slots = ring_ + kMostRetained;
+  const std::int64_t slots = References::slots(shape);
   halves_.resize(static_cast<std::size_t>(layers * slots * shape_.heads * shape_.head_dim));
   masses_.resize(static_cast<std::size_t>(layers * slots * shape_.heads));
 }
@@ -116,8 +115,8 @@ std::int64_t References::held_bytes() const { return bytes_for(shape_); }
 
 std::int64_t References::bytes_for(const Shape& shape) {
   const std::int64_t layers = std::count(shape.layers.begin(), shape.layers.end(), true);
-  const std::int64_t slots = shape.span / shape.stride + 1 + kMostRetained;
-  return layers * slots * shape.heads * (2 * shape.head_dim + static_cast<std::int64_t>(sizeof(float)));
+  return layers * slots(shape) * shape.heads *
+         (2 * shape.head_dim + static_cast<std::int64_t>(sizeof(float)));
 }
 
 }  // namespace kvtide

@@ -39,7 +39,7 @@ class References {
 
   // Keeps some tokens of [first, last) beyond their time in the ring.
   void retain(Pos first, Pos last);
-  std::vector<Pos> retained() const { return old_positions_; }
+  const std::vector<Pos>& retained() const { return old_positions_; }
 
   // One reference: [head_dim] floats of the query.
   void query(int layer, Pos position, int head, float* out) const;
@@ -49,10 +49,15 @@ class References {
   std::int64_t held_bytes() const;
   static std::int64_t bytes_for(const Shape& shape);
 
-  // What a snapshot holds.
+  static constexpr std::int64_t kMostRetained = 48;
+  static std::int64_t slots(const Shape& shape) { return shape.span / shape.stride + 1 + kMostRetained; }
+
+  // What a snapshot holds: [layers that keep any][slots][heads][head_dim] and [...][heads], and the rest.
   std::vector<std::uint16_t>& halves() { return halves_; }
+  const std::vector<std::uint16_t>& halves() const { return halves_; }
   std::vector<float>& masses() { return masses_; }
-  std::vector<Pos>& old_positions() { return old_positions_; }
+  const std::vector<float>& masses() const { return masses_; }
+  std::vector<Pos>& retained() { return old_positions_; }
   std::int64_t& retain_stride() { return retain_stride_; }
   std::int64_t& blocks_seen() { return blocks_seen_; }
 

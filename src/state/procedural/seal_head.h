@@ -30,8 +30,8 @@ struct SealedHead {
   bool rejected = false;
 };
 
-SealedHead seal_head(const SealRequest& request, const Kernels& kernels, LayerRows& rows, int layer, int head,
-                     int head_dim);
+SealedHead seal_head(const SealRequest& request, const Kernels& kernels, const LayerRows& rows, int layer,
+                     int head, int head_dim);
 
 struct MergeRequest {
   const ProceduralSpec& spec;

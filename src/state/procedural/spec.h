@@ -14,6 +14,7 @@ struct HeadPlan {
   bool full = false;      // keeps every row
   std::int64_t rows = 0;  // of a block, summaries included; at most the block
   float weight = 1.0f;    // makes the scores of rows comparable between heads
+  friend bool operator==(const HeadPlan&, const HeadPlan&) = default;
 };
 
 struct ProceduralSpec {
@@ -31,6 +32,7 @@ struct ProceduralSpec {
   float scale = 0.0f;                 // of q.k
   std::vector<std::vector<HeadPlan>> heads;  // [layer][kv_head]; empty for layers with a window of their own
   std::vector<std::vector<double>> frequencies;  // [layer][pairs], radians per position
+  friend bool operator==(const ProceduralSpec&, const ProceduralSpec&) = default;
 };
 
 // Tokens of a block and of the window whose queries are kept as references.

@@ -1,0 +1,193 @@
+#include "state/procedural/image.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "kvtide/error.h"
+#include "state/procedural/head_rows.h"
+#include "state/procedural/memory.h"
+#include "state/procedural/references.h"
+
+namespace kvtide {
+namespace {
+
+constexpr std::int64_t kMostBlocks = std::int64_t{1} << 26;
+constexpr std::int64_t kMostReferenceBytes = std::int64_t{1} << 40;
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(ErrorCode::invalid_argument, "procedural memory: " + why);
+}
+
+void check_head(const std::vector<std::int64_t>& rows, const HeadPlan& plan, const ProceduralSpec& spec,
+                std::size_t blocks, const std::string& name) {
+  if (rows.size() != blocks) refuse(cat(name, " has ", rows.size(), " blocks of ", blocks));
+  std::int64_t sum = 0;
+  for (const std::int64_t count : rows) {
+    if (count < 0 || count > (plan.full ? spec.block : plan.rows))
+      refuse(cat(name, " has a block of ", count, " rows"));
+    sum += count;
+  }
+  if (sum > kMostHeadRows) refuse(cat(name, " has ", sum, " rows; ", kMostHeadRows, " fit"));
+}
+
+}  // namespace
+
+void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos position, int head_dim) {
+  if (image.sealed < 0 || image.sealed % spec.block != 0 ||
+      image.sealed > std::max<Pos>(0, position - spec.window) ||
+      position - image.sealed >= spec.window + spec.block)
+    refuse(cat("blocks up to position ", image.sealed, " do not belong to a text of ", position));
+  if (static_cast<std::int64_t>(image.blocks.size()) > kMostBlocks ||
+      static_cast<std::int64_t>(image.full.size()) > kMostBlocks)
+    refuse("has too many blocks");
+  Pos before = 0;
+  for (const auto& block : image.blocks) {
+    if (block.first < before || block.first >= block.last || block.last > image.sealed)
+      refuse(cat("the block ", block.first, " to ", block.last, " overlaps the one before or is not sealed"));
+    if (block.level < 1 || block.level > std::max(1, spec.levels))
+      refuse(cat("a block of level ", block.level, " of ", spec.levels));
+    before = block.last;
+  }
+  before = -1;
+  for (const Pos first : image.full) {
+    if (first <= before || first >= image.sealed) refuse(cat("the block at ", first, " is out of order"));
+    before = first;
+  }
+  if (image.rows.size() != spec.heads.size()) refuse(cat("needs the rows of ", spec.heads.size(), " layers"));
+  for (std::size_t layer = 0; layer < spec.heads.size(); ++layer) {
+    if (image.rows[layer].size() != spec.heads[layer].size())
+      refuse(cat("layer ", layer, " needs the rows of ", spec.heads[layer].size(), " heads"));
+    for (std::size_t h = 0; h < spec.heads[layer].size(); ++h) {
+      const HeadPlan& plan = spec.heads[layer][h];
+      check_head(image.rows[layer][h], plan, spec, plan.full ? image.full.size() : image.blocks.size(),
+                 cat("layer ", layer, ", head ", h));
+    }
+  }
+  if (image.retain_stride < 1 || image.retain_stride > kMostBlocks || image.blocks_seen < 0)
+    refuse("the references' strides are out of range");
+  if (static_cast<std::int64_t>(image.retained.size()) > References::kMostRetained)
+    refuse(cat(image.retained.size(), " references stay; ", References::kMostRetained, " fit"));
+  before = -1;
+  for (const Pos p : image.retained) {
+    if (p <= before || p >= position) refuse(cat("the reference at ", p, " is out of order"));
+    before = p;
+  }
+  // Factors are bounded one by one, so that the product is.
+  const double bytes = static_cast<double>(spec.window + spec.block) *
+                       static_cast<double>(spec.heads.size()) * spec.query_heads * head_dim;
+  if (bytes > static_cast<double>(kMostReferenceBytes)) refuse("its references would not fit any memory");
+}
+
+std::vector<ProceduralTensor> procedural_tensors(const ProceduralSpec& spec, const ProceduralImage& image,
+                                                 int head_dim) {
+  using Type = ProceduralTensor::Type;
+  std::vector<ProceduralTensor> tensors;
+  for (std::size_t layer = 0; layer < spec.heads.size(); ++layer)
+    for (std::size_t h = 0; h < spec.heads[layer].size(); ++h) {
+      std::int64_t rows = 0;
+      for (const std::int64_t count : image.rows[layer][h]) rows += count;
+      if (rows == 0) continue;
+      const std::string name = cat("procedural.", layer, ".", h, ".");
+      tensors.push_back({name + "k", Type::rows, {rows, head_dim}});
+      tensors.push_back({name + "v", Type::rows, {rows, head_dim}});
+      tensors.push_back({name + "position", Type::i32, {rows}});
+      for (const char* note : note_names(rows_kind(spec, spec.heads[layer][h])))
+        tensors.push_back({name + note, Type::f32, {rows}});
+    }
+  const References::Shape shape = reference_shape(spec, head_dim);
+  const std::int64_t layers = std::count(shape.layers.begin(), shape.layers.end(), true);
+  if (layers > 0) {
+    const std::int64_t slots = References::slots(shape);
+    tensors.push_back({"procedural.queries", Type::f16, {layers, slots, shape.heads, shape.head_dim}});
+    tensors.push_back({"procedural.log_mass", Type::f32, {layers, slots, shape.heads}});
+  }
+  return tensors;
+}
+
+ProceduralImage ProceduralMemory::image() const {
+  ProceduralImage image;
+  image.sealed = sealed_;
+  for (const Block& block : blocks_) image.blocks.push_back({block.first, block.last, block.level});
+  for (const FullBlock& block : full_) image.full.push_back(block.first);
+  for (const auto& layer : heads_) {
+    image.rows.emplace_back();
+    for (const Head& h : layer) image.rows.back().push_back(h.block_rows);
+  }
+  image.retained = references_->retained();
+  image.retain_stride = references_->retain_stride();
+  image.blocks_seen = references_->blocks_seen();
+  image.counts = counts_;
+  image.counts.log_mass_error = mass_error_sum_;
+  image.mass_errors = mass_errors_;
+  return image;
+}
+
+void ProceduralMemory::restore(const ProceduralImage& image, Pos position) {
+  check(image, spec_, position, layers_.front().head_dim);
+  clear();
+  sealed_ = image.sealed;
+  for (const auto& block : image.blocks) blocks_.push_back({block.first, block.last, block.level, 0});
+  for (const Pos first : image.full) full_.push_back({first, 0});
+  for (std::size_t layer = 0; layer < heads_.size(); ++layer)
+    for (std::size_t h = 0; h < heads_[layer].size(); ++h) {
+      Head& target = heads_[layer][h];
+      target.block_rows = image.rows[layer][h];
+      std::int64_t rows = 0;
+      for (const std::int64_t count : target.block_rows) rows += count;
+      for (; rows > 0; --rows) target.rows->append({});
+    }
+  references_->retained() = image.retained;
+  references_->retain_stride() = image.retain_stride;
+  references_->blocks_seen() = image.blocks_seen;
+  counts_ = image.counts;
+  mass_error_sum_ = counts_.log_mass_error;
+  mass_errors_ = image.mass_errors;
+  if (sealed_ > 0) move_blocks(last_seal());
+}
+
+std::vector<std::span<std::byte>> ProceduralMemory::payload() {
+  std::vector<std::span<std::byte>> parts;
+  for (auto& layer : heads_)
+    for (Head& h : layer)
+      if (h.rows->rows() > 0)
+        for (const auto part : writable(h).parts()) parts.push_back(part);
+  make_references_writable();
+  if (!references_->halves().empty()) {
+    parts.push_back(std::as_writable_bytes(std::span(references_->halves())));
+    parts.push_back(std::as_writable_bytes(std::span(references_->masses())));
+  }
+  return parts;
+}
+
+std::vector<std::span<const std::byte>> ProceduralMemory::payload() const {
+  std::vector<std::span<const std::byte>> parts;
+  for (const auto& layer : heads_)
+    for (const Head& h : layer)
+      if (h.rows->rows() > 0)
+        for (const auto part : h.rows->parts()) parts.push_back(part);
+  if (!references_->halves().empty()) {
+    parts.push_back(std::as_bytes(std::span(std::as_const(*references_).halves())));
+    parts.push_back(std::as_bytes(std::span(std::as_const(*references_).masses())));
+  }
+  return parts;
+}
+
+void ProceduralMemory::check_payload() const {
+  for (const auto& layer : heads_)
+    for (const Head& h : layer)
+      for (std::int64_t row = 0; row < h.rows->rows(); ++row) {
+        const RowNote note = h.rows->note(row);
+        if (note.position < 0 || note.position >= sealed_)
+          refuse(cat("a row of position ", note.position, " among those of the first ", sealed_));
+        if (!std::isfinite(note.bias) || !std::isfinite(note.score) || !std::isfinite(note.count) ||
+            note.count < 0.0f)
+          refuse("a row's bias, count or score is not a number that it can have");
+      }
+  for (const float mass : std::as_const(*references_).masses())
+    if (!std::isfinite(mass)) refuse("a reference's log mass is not finite");
+  for (const std::uint16_t half : std::as_const(*references_).halves())
+    if ((half & 0x7c00u) == 0x7c00u) refuse("a reference's query is not finite");
+}
+
+}  // namespace kvtide
