@@ -58,7 +58,7 @@ def numbers(tensor, payload):
     if tensor["dtype"] == "q8_0":  # blocks of a scale and 32 signed bytes
         blocks = struct.iter_unpack("<e32b", data)
         return [scale * q for scale, *quants in blocks for q in quants]
-    code = {"f32": "f", "f16": "e"}[tensor["dtype"]]
+    code = {"f32": "f", "f16": "e", "i32": "i"}[tensor["dtype"]]
     return list(struct.unpack(f"<{len(data) // struct.calcsize(code)}{code}", data))
 
 

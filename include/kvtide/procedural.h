@@ -74,6 +74,7 @@ struct ProceduralBytes {
 
 // What a procedural memory holds and has done.
 struct ProceduralCounts {
+  int full_heads = 0;  // over all layers
   std::int64_t blocks_sealed = 0, consolidations = 0;
   std::int64_t sink_rows = 0, window_rows = 0, full_rows = 0, outlier_rows = 0;  // over all layers and heads
   std::vector<std::int64_t> summary_rows;                                        // per level, from 1

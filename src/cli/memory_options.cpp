@@ -79,11 +79,13 @@ std::string memory_words(const Session& session) {
   if (const auto& rolling = session.options().rolling)
     add(cat("rolling: ", count_text(rolling->sinks), " sinks and the newest ", count_text(rolling->window)));
   if (const auto& p = session.options().procedural) {
-    std::int64_t full = 0;
-    for (const HeadNeed& need : p->heads.needs) full += need.induction >= p->full_from;
+    const std::int64_t full = session.procedural_counts()->full_heads;
+    const bool grows = p->levels == 0 || (full > 0 && p->full_rows == 0);
     add(cat("procedural: window ", count_text(p->window), ", blocks of ", p->block, " keep ", p->rows,
-            " rows, ", full, " heads keep ", p->full_rows == 0 ? "all" : count_text(p->full_rows),
-            "; at most ", bytes_text(session.procedural_plan()->total()),
+            " rows, ", full, full == 1 ? " head keeps " : " heads keep ",
+            p->full_rows == 0 ? "all" : count_text(p->full_rows),
+            grows && p->budget_for == 0 ? std::string("; grows with the text")
+                                        : cat("; at most ", bytes_text(session.procedural_plan()->total())),
             p->budget > 0 ? cat(" of the budget of ", bytes_text(p->budget)) : ""));
   }
   if (const auto size = session.attention_size()) add(cat("attention size ", count_text(*size)));

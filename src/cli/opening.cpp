@@ -41,8 +41,9 @@ std::string OpenModel::headline() const {
   return cat(quoted(model.name()), ": ", model.architecture(), ", ", count_text(model.parameters()),
              " parameters, ", bytes_text(model.weights_bytes()), " of weights, loaded in ",
              time_text(load_seconds), "; ", kernels, ", ", o.threads,
-             o.threads == 1 ? " thread, " : " threads, ", o.exact ? "exact, " : "", "context ",
-             count_text(most_held(session)), words.empty() ? "" : "; ", words);
+             o.threads == 1 ? " thread, " : " threads, ", o.exact ? "exact, " : "",
+             o.procedural ? "context without end" : cat("context ", count_text(most_held(session))),
+             words.empty() ? "" : "; ", words);
 }
 
 void ContextGuard::before_reading(std::int64_t tokens) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/checksum.h"
 #include "base/text.h"
 #include "cli/json.h"
 #include "cli/report.h"
@@ -21,6 +22,27 @@ std::string number_or_all(const std::optional<std::int64_t>& value) { return val
 
 std::string rolling_of(const KvSpec& spec) {
   return spec.rolling ? cat(spec.rolling->sinks, "+", spec.rolling->window) : "none";
+}
+
+std::string procedural_of(const KvSpec& spec) {
+  if (!spec.procedural) return "none";
+  const ProceduralSpec& p = *spec.procedural;
+  std::int64_t rows = 0;
+  for (const auto& layer : p.heads)
+    for (const HeadPlan& plan : layer) rows += plan.full ? p.block : plan.rows;
+  return cat(p.sinks, "+", p.window, ", blocks of ", p.block, ", ", rows, " rows of all heads, ", p.levels,
+             " levels, full rows ", p.full_rows);
+}
+
+// Blocks, and a sum over all that is kept of them.
+std::string blocks_of(const KvState& state) {
+  if (state.past() == nullptr) return "none";
+  std::string text;
+  for (const auto& block : state.past()->image().blocks)
+    text += cat(text.empty() ? "" : " ", block.first, "-", block.last, "/", block.level);
+  std::uint32_t sum = 0;
+  for (const auto part : state.past()->payload()) sum = crc32c(part, sum);
+  return cat(text, " sum ", sum);
 }
 
 std::string shape_of(const KvSpec& spec) {
@@ -72,6 +94,9 @@ std::vector<Field> different_fields(const Snapshot& a, const Snapshot& b) {
           std::string(dtype_info(y.spec.value_type).name));
   compare("capacity", cat(x.spec.capacity), cat(y.spec.capacity));
   compare("rolling", rolling_of(x.spec), rolling_of(y.spec));
+  if (x.spec.procedural != y.spec.procedural)
+    compare("procedural", procedural_of(x.spec), procedural_of(y.spec));
+  compare("blocks", blocks_of(a.state), blocks_of(b.state));
   compare("attention_size", number_or_all(x.attention_size), number_or_all(y.attention_size));
   if (x.adapting != y.adapting) compare("auto_attention", adapting_of(x), adapting_of(y));
   compare("position", cat(x.position), cat(y.position));

@@ -44,6 +44,27 @@ Json info_json(const Snapshot& snapshot, const std::string& path) {
     rolling = Json::object();
     rolling.set("sinks", image.spec.rolling->sinks).set("window", image.spec.rolling->window);
   }
+  Json procedural;
+  if (const ProceduralMemory* past = snapshot.state.past()) {
+    const ProceduralSpec& spec = past->spec();
+    const ProceduralCounts counts = past->counts();
+    Json blocks = Json::array(), rows = Json::object();
+    for (const auto& block : image.past->blocks)
+      blocks.push(Json::array(std::vector<std::int64_t>{block.first, block.last, block.level}));
+    rows.set("full", counts.full_rows)
+        .set("outliers", counts.outlier_rows)
+        .set("summaries", Json::array(counts.summary_rows));
+    procedural = Json::object();
+    procedural.set("sinks", spec.sinks)
+        .set("window", spec.window)
+        .set("block", spec.block)
+        .set("levels", spec.levels)
+        .set("full_rows", spec.full_rows)
+        .set("row_type", dtype_info(spec.row_type).name)
+        .set("sealed", image.past->sealed)
+        .set("blocks", std::move(blocks))
+        .set("rows", std::move(rows));
+  }
   Json adapting;
   if (image.adapting) {
     adapting = Json::object();
@@ -62,6 +83,7 @@ Json info_json(const Snapshot& snapshot, const std::string& path) {
       .set("attention_size", optional_number(image.attention_size))
       .set("auto_attention", std::move(adapting))
       .set("rolling", std::move(rolling))
+      .set("procedural", std::move(procedural))
       .set("slack", image.spec.slack)
       .set("kv_bytes", snapshot.state.held_bytes())
       .set("capacity_bytes", snapshot.state.capacity_bytes())
@@ -115,8 +137,19 @@ std::string info_text(const Snapshot& snapshot, const std::string& path) {
   line("shape      ", shape_text(spec));
   line("types      ", cat(dtype_info(spec.key_type).name, " keys, ", dtype_info(spec.value_type).name,
                           " values, ", snapshot.extras.exact ? "f32" : "8-bit", " activations"));
-  line("position   ", cat(count_text(image.position), "; holds ", count_text(snapshot.state.rows()), " of ",
-                          count_text(spec.capacity), " rows, ", bytes_text(snapshot.state.held_bytes())));
+  line("position   ", cat(count_text(image.position), "; holds ", count_text(snapshot.state.rows()),
+                          spec.procedural ? " exact" : cat(" of ", count_text(spec.capacity)), " rows, ",
+                          bytes_text(snapshot.state.held_bytes())));
+  if (const ProceduralMemory* past = snapshot.state.past()) {
+    const ProceduralCounts counts = past->counts();
+    std::int64_t summaries = 0;
+    for (const std::int64_t level : counts.summary_rows) summaries += level;
+    line("policy     ", cat("procedural: ", count_text(past->spec().sinks), " sinks, a window of ",
+                            count_text(past->spec().window), "; ", count_text(image.past->sealed),
+                            " tokens in ", image.past->blocks.size(), " blocks: ", count_text(summaries),
+                            " summaries and ", count_text(counts.outlier_rows), " outliers, ",
+                            count_text(counts.full_rows), " rows of heads that copy"));
+  }
   if (spec.rolling)
     line("policy     ", cat("rolling: ", count_text(spec.rolling->sinks), " sinks and the newest ",
                             count_text(spec.rolling->window)));

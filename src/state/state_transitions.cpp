@@ -139,7 +139,8 @@ TransitionPlan KvState::plan(const Transition& transition) const {
   if (const auto* t = std::get_if<Expand>(&transition)) record.capacity_after = t->capacity;
   if (const auto* t = std::get_if<Compact>(&transition)) record.capacity_after = t->capacity;
   if (const auto* t = std::get_if<Truncate>(&transition))
-    record.rows_kept = count_rows(spec_, back_to(held_, t->length));
+    record.rows_kept =
+        past_ ? rows() - (position() - t->length) : count_rows(spec_, back_to(held_, t->length));
   if (const auto* t = std::get_if<Drop>(&transition))
     record.rows_kept = count_rows(spec_, without(spec_, held_, t->range, t->close_gap));
   record.rows_dropped = rows() - record.rows_kept;

@@ -313,6 +313,7 @@ ProceduralCounts ProceduralMemory::counts() const {
     for (std::size_t h = 0; h < heads_[layer].size(); ++h) {
       const Head& source = heads_[layer][h];
       if (spec_.heads[layer][h].full) {
+        ++counts.full_heads;
         counts.full_rows += source.rows->rows();
         continue;
       }
