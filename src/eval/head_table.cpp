@@ -15,6 +15,7 @@
 #include "model/loaded_model.h"
 #include "model/procedural.h"
 #include "state/procedural/reference_rows.h"
+#include "state/procedural/seal_head.h"
 #include "state/state.h"
 
 namespace kvtide {
@@ -210,20 +211,20 @@ void measure_shares(const Model& model, ThreadPool& pool, std::span<const TokenI
   for (Pos first = 0; first + kBlock + kWindow <= static_cast<Pos>(prose.size()); first += kBlock, ++blocks) {
     const Pos from = std::max<Pos>(first, 4), last = first + kBlock, position = last + kWindow;
     std::vector<std::vector<float>> losses(heads.size());
+    std::vector<AskedAhead> made;
+    const auto asked = place_ahead(reading.spec(), judges_of_seal(reading.references(), from, last, position),
+                                   position, made);
     pool.run(static_cast<std::int64_t>(heads.size()), [&](std::int64_t i) {
       const auto index = heads[static_cast<std::size_t>(i)];
       const int layer = static_cast<int>(index) / config.kv_heads,
                 head = static_cast<int>(index) % config.kv_heads;
       const BlockRows block = reading.rows(layer, head, from, last);
-      auto asked = reading.references().available(from, last);
-      const auto newer =
-          References::spread(reading.references().available(last, position), kWindowReferences);
-      asked.insert(asked.end(), newer.begin(), newer.end());
       Summariser summariser(best_kernels().dense);
-      losses[static_cast<std::size_t>(i)] = summariser.row_losses(
-          block,
-          ask_ahead(reading.spec(), reading.references(), asked, position, layer, head, block.padded_dim),
-          config.attention_scale);
+      losses[static_cast<std::size_t>(i)] =
+          summariser.row_losses(block,
+                                ask(best_kernels(), reading.spec(), reading.references(),
+                                    *asked[static_cast<std::size_t>(layer)], layer, head, block.padded_dim),
+                                config.attention_scale);
       for (float& loss : losses[static_cast<std::size_t>(i)]) loss *= table.needs[index].output_norm;
     });
     std::vector<float> all;

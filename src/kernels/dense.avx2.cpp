@@ -10,6 +10,8 @@ extern const DenseRow kDenseAvx2{.isa = "avx2",
                                  .mix = &mix,
                                  .soften = &soften,
                                  .add_squares = &add_squares,
+                                 .add_losses = &add_losses,
+                                 .widen = &widen,
                                  .add_distances = &add_distances};
 
 }  // namespace kvtide

@@ -21,6 +21,11 @@ struct DenseRow {
   float (*soften)(float* x, std::int64_t n) noexcept;
   // sum[n] += (weight * x[n])^2
   void (*add_squares)(const float* x, float weight, std::int64_t n, float* sum) noexcept;
+  // sum[n] += (weight * p[n])^2 * max(0, vv[n] + oo - 2 vo[n]): what is lost with a value v where o came out
+  void (*add_losses)(const float* p, float weight, const float* vv, float oo, const float* vo, std::int64_t n,
+                     float* sum) noexcept;
+  // y[n] = the numbers whose f16 bits are x[n]
+  void (*widen)(const std::uint16_t* x, std::int64_t n, float* y) noexcept;
   // sum[n] += weight * (x[n] - centre)^2
   void (*add_distances)(const float* x, float centre, float weight, std::int64_t n, float* sum) noexcept;
 };

@@ -75,6 +75,20 @@ void add_squares(const float* x, float weight, std::int64_t n, float* sum) noexc
   }
 }
 
+void add_losses(const float* p, float weight, const float* vv, float oo, const float* vo, std::int64_t n,
+                float* sum) noexcept {
+  const Lanes w = set1(weight), o = set1(oo), minus2 = set1(-2.0f), zero = set1(0.0f);
+  for (std::int64_t j = 0; j < n; j += kLanes) {
+    const Lanes term = mul(load(p + j), w);
+    const Lanes distance = max(fma(load(vo + j), minus2, add(load(vv + j), o)), zero);
+    store(sum + j, fma(mul(term, term), distance, load(sum + j)));
+  }
+}
+
+void widen(const std::uint16_t* x, std::int64_t n, float* y) noexcept {
+  for (std::int64_t i = 0; i < n; i += kLanes) store(y + i, load(x + i));
+}
+
 void add_distances(const float* x, float centre, float weight, std::int64_t n, float* sum) noexcept {
   const Lanes w = set1(weight), c = set1(centre);
   for (std::int64_t j = 0; j < n; j += kLanes) {

@@ -9,9 +9,9 @@ namespace {
 constexpr double kBiasPull = 1e-2, kValuePull = 1e-2;  // ridges, relative to the mean diagonal
 constexpr double kLeastBias = -3.0, kMostBias = 7.0;
 constexpr int kSweeps = 25;
-constexpr std::int64_t kHeldOut = 5;  // every fifth reference judges the fit
+constexpr std::size_t kHeldOut = 5;  // every fifth reference judges the fit
 
-bool held_out(std::int64_t i) { return i % kHeldOut == kHeldOut - 1; }
+bool held_out(std::size_t i) { return i % kHeldOut == kHeldOut - 1; }
 
 struct Square {  // symmetric, row after row
   std::size_t size;
@@ -65,69 +65,92 @@ bool solve(Square& g, std::vector<double>& r, std::size_t columns) {
   return true;
 }
 
-// The kept rows as a reference sees them: exact ones first, then the summaries.
+// The kept rows as the references see them: exact ones first, then the summaries. Rows are padded to whole
+// vectors with rows that have no mass.
 class Kept {
  public:
   Kept(const DenseRow& kernels, const FitInput& in)
       : kernels_(kernels),
         in_(in),
         exact_(in.exact.size()),
-        rows_(static_cast<std::int64_t>(in.exact.size() + in.pivots.size())),
+        rows_(in.exact.size() + in.pivots.size()),
         padded_((rows_ + 15) / 16 * 16),
-        values_(static_cast<std::size_t>(padded_ * in.block.padded_dim), 0.0f) {
+        dim_(static_cast<std::size_t>(in.block.padded_dim)),
+        count_(static_cast<std::size_t>(in.references.count)),
+        values_(padded_ * dim_, 0.0f),
+        scores_(count_ * padded_, -__builtin_inff()),
+        mass_(count_) {
     for (std::size_t e = 0; e < exact_; ++e)
-      std::copy_n(in.block.values.data() + in.exact[e] * in.block.padded_dim, in.block.padded_dim,
-                  values_.data() + static_cast<std::int64_t>(e) * in.block.padded_dim);
+      std::copy_n(in.block.values.data() + in.exact[e] * in.block.padded_dim, dim_,
+                  values_.data() + e * dim_);
+    for (std::size_t i = 0; i < count_; ++i) {
+      const float* from = in.scores + static_cast<std::int64_t>(i) * in.stride;
+      float* to = scores_.data() + i * padded_;
+      for (std::size_t e = 0; e < exact_; ++e) to[e] = from[in.exact[e]];
+      for (std::size_t p = 0; p < in.pivots.size(); ++p)
+        to[exact_ + p] = from[in.pivots[p]] - in.block.bias[static_cast<std::size_t>(in.pivots[p])];
+    }
   }
 
-  std::int64_t padded() const { return padded_; }
-  const std::vector<float>& values() const { return values_; }
-  void set_values(const std::vector<float>& summaries) {
-    std::copy(summaries.begin(), summaries.end(),
-              values_.begin() + static_cast<std::int64_t>(exact_) * in_.block.padded_dim);
-  }
-  // Softmax of reference i with the summaries' biases, [padded]; returns its log mass.
-  float soften(std::int64_t i, const std::vector<float>& bias, float* out) const {
-    const float* row = in_.scores + i * in_.stride;
-    for (std::size_t e = 0; e < exact_; ++e) out[e] = row[in_.exact[e]];
-    for (std::size_t p = 0; p < in_.pivots.size(); ++p)
-      out[exact_ + p] =
-          row[in_.pivots[p]] - in_.block.bias[static_cast<std::size_t>(in_.pivots[p])] + bias[p];
-    for (std::int64_t j = rows_; j < padded_; ++j) out[j] = -__builtin_inff();
-    return kernels_.soften(out, padded_);
-  }
-  // Squared error of what the block adds to the whole output, over the held-out references; mean error of the
-  // log mass over all.
-  double error(const std::vector<float>& bias, const std::vector<float>& summaries, float* log_mass_error) {
-    set_values(summaries);
-    const std::int64_t dim = in_.block.padded_dim;
-    std::vector<float> shares(static_cast<std::size_t>(padded_)), out(static_cast<std::size_t>(dim));
-    double sum = 0.0, mass_error = 0.0, weights = 1e-30;
-    for (std::int64_t i = 0; i < in_.references.count; ++i) {
-      const auto index = static_cast<std::size_t>(i);
-      const float mass = soften(i, bias, shares.data());
-      const float w = in_.weight[index];
-      mass_error += static_cast<double>(w) * std::fabs(static_cast<double>(mass - in_.log_mass[index]));
-      weights += static_cast<double>(w);
-      if (!held_out(i)) continue;
-      kernels_.mix(shares.data(), 1, padded_, values_.data(), dim, out.data());
-      const float ours = 1.0f / (1.0f + std::exp(in_.references.log_mass[index] - mass));
-      const float* block = in_.outputs.data() + i * dim;
-      for (std::int64_t d = 0; d < in_.block.dim; ++d) {
-        const float difference = ours * out[static_cast<std::size_t>(d)] - w * block[d];
-        sum += static_cast<double>(difference) * static_cast<double>(difference);
-      }
+  std::size_t exact() const { return exact_; }
+  // [references][padded()] after soften().
+  const float* shares(std::size_t i) const { return shares_.data() + i * padded_; }
+  std::size_t padded() const { return padded_; }
+
+  // The softmax of every reference with these biases of the summaries.
+  void soften(const std::vector<float>& bias) {
+    shares_ = scores_;
+    for (std::size_t i = 0; i < count_; ++i) {
+      float* row = shares_.data() + i * padded_;
+      for (std::size_t p = 0; p < bias.size(); ++p) row[exact_ + p] += bias[p];
+      mass_[i] = kernels_.soften(row, static_cast<std::int64_t>(padded_));
     }
-    *log_mass_error = static_cast<float>(mass_error / weights);
+  }
+  // What every reference gets with these values of the summaries: [references][dim].
+  const std::vector<float>& outputs(const std::vector<float>& summaries) {
+    std::copy(summaries.begin(), summaries.end(),
+              values_.begin() + static_cast<std::ptrdiff_t>(exact_ * dim_));
+    out_.resize(count_ * dim_);
+    kernels_.mix(shares_.data(), static_cast<std::int64_t>(count_), static_cast<std::int64_t>(padded_),
+                 values_.data(), in_.block.padded_dim, out_.data());
+    return out_;
+  }
+  // Mean error of the log mass, weighted with the block's share.
+  float mass_error() const {
+    double sum = 0.0, weights = 1e-30;
+    for (std::size_t i = 0; i < count_; ++i) {
+      const double w = static_cast<double>(in_.weight[i]);
+      sum += w * std::fabs(static_cast<double>(mass_[i] - in_.log_mass[i]));
+      weights += w;
+    }
+    return static_cast<float>(sum / weights);
+  }
+  // Squared error of what the block adds to the whole output, over the held-out references.
+  double error(const std::vector<float>& summaries) {
+    const std::vector<float>& out = outputs(summaries);
+    double sum = 0.0;
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (!held_out(i)) continue;
+      const float w = in_.weight[i];
+      const float ours = 1.0f / (1.0f + std::exp(in_.references.log_mass[i] - mass_[i]));
+      float squares[4] = {};
+      for (std::size_t d = 0; d < dim_; ++d) {
+        const float difference = ours * out[i * dim_ + d] - w * in_.outputs[i * dim_ + d];
+        squares[d % 4] += difference * difference;
+      }
+      for (const float square : squares) sum += static_cast<double>(square);
+    }
     return sum;
   }
 
  private:
   const DenseRow& kernels_;
   const FitInput& in_;
-  std::size_t exact_;
-  std::int64_t rows_, padded_;
-  std::vector<float> values_;  // [padded][padded_dim]
+  std::size_t exact_, rows_, padded_, dim_, count_;
+  std::vector<float> values_;           // [padded][dim]
+  std::vector<float> scores_, shares_;  // [references][padded]
+  std::vector<float> mass_;             // [references]
+  std::vector<float> out_;
 };
 
 // ln of the mass assigned to each pivot, and the mean of the values that go with it.
@@ -137,7 +160,8 @@ void start_from_clusters(const FitInput& in, std::vector<float>& log_count, std:
       sums(in.pivots.size() * static_cast<std::size_t>(dim), 0.0);
   for (std::size_t i = 0; i < in.rest.size(); ++i) {
     const auto p = static_cast<std::size_t>(in.assigned[i]);
-    const double m = std::exp(static_cast<double>(in.block.bias[static_cast<std::size_t>(in.rest[i])]));
+    const float bias = in.block.bias[static_cast<std::size_t>(in.rest[i])];
+    const double m = bias == 0.0f ? 1.0 : std::exp(static_cast<double>(bias));
     mass[p] += m;
     const float* value = in.block.values.data() + in.rest[i] * dim;
     for (std::int64_t d = 0; d < dim; ++d)
@@ -155,19 +179,19 @@ void start_from_clusters(const FitInput& in, std::vector<float>& log_count, std:
 std::vector<float> fit_biases(const FitInput& in, const std::vector<float>& log_count) {
   const std::size_t r = in.pivots.size();
   Square gram(r);
-  std::vector<double> h(r, 0.0), a(r);
-  for (std::int64_t i = 0; i < in.references.count; ++i) {
+  std::vector<double> h(r, 0.0), a(r), growth(r);
+  // e^(score - own bias + ln n - block's log mass) is a share, but for factors of the pivot.
+  for (std::size_t p = 0; p < r; ++p)
+    growth[p] = std::exp(static_cast<double>(log_count[p]) -
+                         static_cast<double>(in.block.bias[static_cast<std::size_t>(in.pivots[p])]));
+  for (std::size_t i = 0; i < static_cast<std::size_t>(in.references.count); ++i) {
     if (held_out(i)) continue;
-    const auto index = static_cast<std::size_t>(i);
-    const float* score = in.scores + i * in.stride;
-    const float* share = in.shares + i * in.stride;
-    double target = 0.0;
-    for (const std::int64_t j : in.rest) target += static_cast<double>(share[j]);
-    const double w = static_cast<double>(in.weight[index]);
-    for (std::size_t p = 0; p < r; ++p) {
-      const float own = in.block.bias[static_cast<std::size_t>(in.pivots[p])];
-      a[p] = w * std::exp(static_cast<double>(score[in.pivots[p]] - own + log_count[p] - in.log_mass[index]));
-    }
+    const float* share = in.shares + static_cast<std::int64_t>(i) * in.stride;
+    float kept[4] = {};
+    for (std::size_t e = 0; e < in.exact.size(); ++e) kept[e % 4] += share[in.exact[e]];
+    const double target = std::max(0.0, 1.0 - static_cast<double>((kept[0] + kept[1]) + (kept[2] + kept[3])));
+    const double w = static_cast<double>(in.weight[i]);
+    for (std::size_t p = 0; p < r; ++p) a[p] = w * growth[p] * static_cast<double>(share[in.pivots[p]]);
     for (std::size_t p = 0; p < r; ++p) {
       h[p] += a[p] * w * target;
       for (std::size_t q = 0; q < r; ++q) gram(p, q) += a[p] * a[q];
@@ -188,33 +212,36 @@ std::vector<float> fit_biases(const FitInput& in, const std::vector<float>& log_
   return bias;
 }
 
+// kept: softened with the biases that go with the values.
 std::vector<float> fit_values(const DenseRow& kernels, const FitInput& in, Kept& kept,
-                              const std::vector<float>& bias, const std::vector<float>& means) {
-  const std::size_t r = in.pivots.size(), exact = in.exact.size();
-  const std::int64_t dim = in.block.padded_dim;
-  const auto columns = static_cast<std::size_t>(dim);
-  kept.set_values(means);
+                              const std::vector<float>& means) {
+  const std::size_t r = in.pivots.size(), exact = kept.exact();
+  const auto dim = static_cast<std::size_t>(in.block.padded_dim);
+  const auto count = static_cast<std::size_t>(in.references.count), padded = (count + 15) / 16 * 16;
+  const std::vector<float>& out = kept.outputs(means);
   Square gram(r);
-  std::vector<double> right(r * columns, 0.0);
-  std::vector<float> shares(static_cast<std::size_t>(kept.padded())), out(columns);
-  for (std::int64_t i = 0; i < in.references.count; ++i) {
+  // X transposed and what is missing, weighted; held-out references count nothing.
+  std::vector<float> x(r * padded, 0.0f), missing(padded * dim, 0.0f), right(r * dim);
+  for (std::size_t i = 0; i < count; ++i) {
     if (held_out(i)) continue;
-    kept.soften(i, bias, shares.data());
-    kernels.mix(shares.data(), 1, kept.padded(), kept.values().data(), dim, out.data());
-    const double w = static_cast<double>(in.weight[static_cast<std::size_t>(i)]);
-    const float* target = in.outputs.data() + i * dim;
+    const float w = in.weight[i];
+    const float* share = kept.shares(i) + exact;
     for (std::size_t p = 0; p < r; ++p) {
-      const double x = w * static_cast<double>(shares[exact + p]);
-      for (std::size_t q = 0; q < r; ++q) gram(p, q) += x * w * static_cast<double>(shares[exact + q]);
-      for (std::size_t d = 0; d < columns; ++d)
-        right[p * columns + d] += x * w * static_cast<double>(target[d] - out[d]);
+      x[p * padded + i] = w * share[p];
+      const double xp = static_cast<double>(w * share[p]);
+      for (std::size_t q = 0; q < r; ++q) gram(p, q) += xp * static_cast<double>(w * share[q]);
     }
+    for (std::size_t d = 0; d < dim; ++d)
+      missing[i * dim + d] = w * (in.outputs[i * dim + d] - out[i * dim + d]);
   }
+  kernels.mix(x.data(), static_cast<std::int64_t>(r), static_cast<std::int64_t>(padded), missing.data(),
+              in.block.padded_dim, right.data());
   const double lambda = std::max(1e-12, kValuePull * gram.mean_diagonal());
   for (std::size_t p = 0; p < r; ++p) gram(p, p) += lambda;
+  std::vector<double> solution(right.begin(), right.end());
   std::vector<float> values = means;
-  if (!solve(gram, right, columns)) return values;
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] += static_cast<float>(right[i]);
+  if (!solve(gram, solution, dim)) return values;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] += static_cast<float>(solution[i]);
   return values;
 }
 
@@ -225,17 +252,21 @@ Fitted fit_summaries(const DenseRow& kernels, const FitInput& in) {
   std::vector<float> log_count, means;
   start_from_clusters(in, log_count, means);
   Kept kept(kernels, in);
+  double fitted = 0.0;
   if (in.fit) {
     result.bias = fit_biases(in, log_count);
-    result.values = fit_values(kernels, in, kept, result.bias, means);
-    float plain_mass_error = 0.0f;
-    const double fitted = kept.error(result.bias, result.values, &result.log_mass_error);
-    const double plain = kept.error(log_count, means, &plain_mass_error);
+    kept.soften(result.bias);
+    result.values = fit_values(kernels, in, kept, means);
+    fitted = kept.error(result.values);
+    result.log_mass_error = kept.mass_error();
+  }
+  kept.soften(log_count);
+  if (in.fit) {
     // `!(a < b)`: what is not a number is rejected, too.
-    if (fitted < plain && std::isfinite(result.log_mass_error)) return result;
+    if (fitted < kept.error(means) && std::isfinite(result.log_mass_error)) return result;
     result.rejected = true;
   }
-  kept.error(log_count, means, &result.log_mass_error);
+  result.log_mass_error = kept.mass_error();
   result.bias = std::move(log_count);
   result.values = std::move(means);
   return result;

@@ -1,6 +1,7 @@
 #include "state/procedural/memory.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <numeric>
@@ -23,6 +24,20 @@ References::Shape reference_shape(const ProceduralSpec& spec, int head_dim) {
   shape.span = spec.window + spec.block;
   return shape;
 }
+
+namespace {
+
+// One scratch memory per thread, whichever items it takes.
+template <class Body>
+void each_with_summariser(ThreadPool& pool, const Kernels& kernels, std::size_t items, Body body) {
+  std::atomic<std::size_t> next{0};
+  pool.run(pool.threads(), [&](std::int64_t) {
+    Summariser summariser(kernels.dense);
+    for (std::size_t i = next++; i < items; i = next++) body(summariser, i);
+  });
+}
+
+}  // namespace
 
 HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan) {
   if (!plan.full) return HeadRows::Kind::summaries;
@@ -62,7 +77,9 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
                       .value_type = value_type,
                       .first = first,
                       .last = last,
-                      .position = position};
+                      .asked = {}};
+  std::vector<AskedAhead> made;
+  request.asked = place_ahead(spec_, judges_of_seal(*references_, first, last, position), position, made);
   struct Item {
     int layer, head;
     SealedHead sealed;
@@ -71,10 +88,10 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
   for (std::size_t layer = 0; layer < heads_.size(); ++layer)
     for (std::size_t h = 0; h < heads_[layer].size(); ++h)
       items.push_back({static_cast<int>(layer), static_cast<int>(h), {}});
-  pool.run(static_cast<std::int64_t>(items.size()), [&](std::int64_t i) {
-    Item& item = items[static_cast<std::size_t>(i)];
-    item.sealed = seal_head(request, kernels, layers[static_cast<std::size_t>(item.layer)], item.layer,
-                            item.head, layers_[static_cast<std::size_t>(item.layer)].head_dim);
+  each_with_summariser(pool, kernels, items.size(), [&](Summariser& summariser, std::size_t i) {
+    Item& item = items[i];
+    item.sealed = seal_head(request, kernels, summariser, layers[static_cast<std::size_t>(item.layer)],
+                            item.layer, item.head, layers_[static_cast<std::size_t>(item.layer)].head_dim);
   });
 
   for (Item& item : items) {
@@ -115,8 +132,11 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
       if (blocks_[b].level == level) here.push_back(b);
     if (here.size() < most) continue;
     const std::size_t begin = here.front(), end = begin + merged_blocks;
+    std::vector<AskedAhead> made;
     const MergeRequest request{
-        .spec = spec_, .references = *references_, .window_first = sealed_, .position = position};
+        .spec = spec_,
+        .references = *references_,
+        .asked = place_ahead(spec_, judges_of_merge(*references_, sealed_, position), position, made)};
     struct Item {
       int layer, head;
       std::vector<std::int64_t> kept;
@@ -127,16 +147,16 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
       for (std::size_t h = 0; h < heads_[layer].size(); ++h)
         if (!plan(static_cast<int>(layer), static_cast<int>(h)).full)
           items.push_back({static_cast<int>(layer), static_cast<int>(h), {}});
-    pool.run(static_cast<std::int64_t>(items.size()), [&](std::int64_t i) {
-      Item& item = items[static_cast<std::size_t>(i)];
+    each_with_summariser(pool, kernels, items.size(), [&](Summariser& summariser, std::size_t i) {
+      Item& item = items[i];
       const Head& source = head(item.layer, item.head);
       std::vector<MergeBlock> merged;
       std::int64_t row = 0;
       for (std::size_t b = 0; b < end; ++b) {
-        if (b >= begin) merged.push_back({row, source.block_rows[b], blocks_[b].shift});
+        if (b >= begin) merged.push_back({row, source.block_rows[b], rotation(item.layer, blocks_[b].shift)});
         row += source.block_rows[b];
       }
-      item.kept = merge_head(request, kernels, *source.rows, merged, item.layer, item.head,
+      item.kept = merge_head(request, kernels, summariser, *source.rows, merged, item.layer, item.head,
                              layers_[static_cast<std::size_t>(item.layer)].head_dim);
     });
     for (Item& item : items) {

@@ -40,29 +40,62 @@ BlockRows padded_block(std::int64_t rows, std::int64_t dim) {
   return block;
 }
 
-// Queries of the head's group at `positions`, as they would stand in the future of a text of `position`
-// tokens.
-ReferenceRows ask_ahead(const ProceduralSpec& spec, const References& references,
-                        const std::vector<Pos>& positions, Pos position, int layer, int head,
-                        std::int64_t padded_dim) {
-  const int group = spec.query_heads / static_cast<int>(spec.heads[static_cast<std::size_t>(layer)].size());
-  const auto& frequencies = spec.frequencies[static_cast<std::size_t>(layer)];
+AskedAhead place_ahead(const ProceduralSpec& spec, std::vector<Pos> positions, Pos position,
+                       const std::vector<double>& frequencies) {
   double bits = kHorizonBits;
   if (spec.far_from > 0)
     bits = std::min(
         bits, std::log2(static_cast<double>(std::max<Pos>(2, spec.far_from - spec.window - spec.block))));
+  AskedAhead asked;
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    const auto ahead = static_cast<Pos>(std::exp2(bits * van_der_corput(static_cast<std::int64_t>(i))));
+    const auto turn = static_cast<double>(position - 1 + ahead);
+    for (const double f : frequencies) {
+      asked.cosine.push_back(static_cast<float>(std::cos(turn * f)));
+      asked.sine.push_back(static_cast<float>(std::sin(turn * f)));
+    }
+  }
+  asked.positions = std::move(positions);
+  return asked;
+}
+
+std::vector<const AskedAhead*> place_ahead(const ProceduralSpec& spec, const std::vector<Pos>& positions,
+                                           Pos position, std::vector<AskedAhead>& made) {
+  std::vector<std::size_t> of_layer;
+  std::vector<std::size_t> first;  // layer for which each was made
+  for (std::size_t layer = 0; layer < spec.heads.size(); ++layer) {
+    std::size_t found = 0;
+    while (found < first.size() && spec.frequencies[first[found]] != spec.frequencies[layer]) ++found;
+    if (found == first.size() && !spec.heads[layer].empty()) {
+      first.push_back(layer);
+      made.push_back(place_ahead(spec, positions, position, spec.frequencies[layer]));
+    }
+    of_layer.push_back(found);
+  }
+  std::vector<const AskedAhead*> asked;
+  for (const std::size_t index : of_layer) asked.push_back(index < made.size() ? &made[index] : nullptr);
+  return asked;
+}
+
+ReferenceRows ask(const Kernels& kernels, const ProceduralSpec& spec, const References& references,
+                  const AskedAhead& asked, int layer, int head, std::int64_t padded_dim) {
+  const int group = spec.query_heads / static_cast<int>(spec.heads[static_cast<std::size_t>(layer)].size());
+  const auto pairs = static_cast<std::int64_t>(spec.frequencies[static_cast<std::size_t>(layer)].size());
+  const auto count = static_cast<std::int64_t>(asked.positions.size());
   ReferenceRows rows;
-  rows.count = static_cast<std::int64_t>(positions.size()) * group;
+  rows.count = count * group;
   rows.queries.assign(static_cast<std::size_t>(rows.count * padded_dim), 0.0f);
   for (int g = 0; g < group; ++g)
-    for (std::size_t i = 0; i < positions.size(); ++i) {
-      const std::int64_t row = g * static_cast<std::int64_t>(positions.size()) + static_cast<std::int64_t>(i);
-      const int query_head = head * group + g;
-      float* query = rows.queries.data() + row * padded_dim;
-      references.query(layer, positions[i], query_head, query);
-      const auto ahead = static_cast<Pos>(std::exp2(bits * van_der_corput(static_cast<std::int64_t>(i))));
-      turn_row(query, frequencies, position - 1 + ahead);
-      rows.log_mass.push_back(references.log_mass(layer, positions[i], query_head));
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Pos position = asked.positions[static_cast<std::size_t>(i)];
+      float* query = rows.queries.data() + (g * count + i) * padded_dim;
+      if (references.shape().head_dim % 16 == 0)
+        kernels.dense.widen(references.query_bits(layer, position, head * group + g),
+                            references.shape().head_dim, query);
+      else
+        references.query(layer, position, head * group + g, query);
+      kernels.elementwise.rope(query, asked.cosine.data() + i * pairs, asked.sine.data() + i * pairs, pairs);
+      rows.log_mass.push_back(references.log_mass(layer, position, head * group + g));
     }
   return rows;
 }

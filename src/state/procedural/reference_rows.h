@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "state/procedural/references.h"
 #include "state/procedural/spec.h"
 #include "state/procedural/summarise.h"
@@ -15,11 +16,20 @@ BlockRows padded_block(std::int64_t rows, std::int64_t dim);
 // Turns a row (query or key) by so many positions.
 void turn_row(float* row, const std::vector<double>& frequencies, Pos by);
 
-// The queries at `positions` of all heads that share KV head `head`, head after head. Reference i is placed
-// 2^(12 u_i) positions ahead of a text of `position` tokens, u the van der Corput sequence: judged where they
-// stood, rows far ahead would be misjudged.
-ReferenceRows ask_ahead(const ProceduralSpec& spec, const References& references,
-                        const std::vector<Pos>& positions, Pos position, int layer, int head,
-                        std::int64_t padded_dim);
+// Which references are asked and where they are placed: reference i stands 2^(12 u_i) positions ahead of a
+// text, u the van der Corput sequence: judged where they stood, rows far ahead would be misjudged.
+struct AskedAhead {
+  std::vector<Pos> positions;
+  std::vector<float> cosine, sine;  // [positions][pairs] of the turn to where each is placed
+};
+AskedAhead place_ahead(const ProceduralSpec& spec, std::vector<Pos> positions, Pos position,
+                       const std::vector<double>& frequencies);
+// The same for every layer: layers that turn alike share one (pointers into `made`).
+std::vector<const AskedAhead*> place_ahead(const ProceduralSpec& spec, const std::vector<Pos>& positions,
+                                           Pos position, std::vector<AskedAhead>& made);
+
+// The queries of all heads that share KV head `head`, head after head, turned to where they are placed.
+ReferenceRows ask(const Kernels& kernels, const ProceduralSpec& spec, const References& references,
+                  const AskedAhead& asked, int layer, int head, std::int64_t padded_dim);
 
 }  // namespace kvtide

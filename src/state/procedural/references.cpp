@@ -99,10 +99,14 @@ void References::retain(Pos first, Pos last) {
   }
 }
 
-void References::query(int layer, Pos position, int head, float* out) const {
+const std::uint16_t* References::query_bits(int layer, Pos position, int head) const {
   const std::size_t width = static_cast<std::size_t>(shape_.heads * shape_.head_dim);
-  const std::uint16_t* source =
-      halves_.data() + at(layer, slot(position)) * width + static_cast<std::size_t>(head * shape_.head_dim);
+  return halves_.data() + at(layer, slot(position)) * width +
+         static_cast<std::size_t>(head * shape_.head_dim);
+}
+
+void References::query(int layer, Pos position, int head, float* out) const {
+  const std::uint16_t* source = query_bits(layer, position, head);
   for (int d = 0; d < shape_.head_dim; ++d) out[d] = f16_to_f32(source[d]);
 }
 

@@ -42,6 +42,7 @@ class References {
   const std::vector<Pos>& retained() const { return old_positions_; }
 
   // One reference: [head_dim] floats of the query.
+  const std::uint16_t* query_bits(int layer, Pos position, int head) const;
   void query(int layer, Pos position, int head, float* out) const;
   float log_mass(int layer, Pos position, int head) const;
 

@@ -11,10 +11,31 @@ namespace {
 
 constexpr std::int64_t kRetainedUsed = 48;
 
+void decode(const Kernels& kernels, DType type, const std::byte* row, std::int64_t dim, float* out) {
+  if (type == DType::f16 && dim % 16 == 0)
+    kernels.dense.widen(reinterpret_cast<const std::uint16_t*>(row), dim, out);
+  else
+    decode_row(type, row, dim, out);
+}
+
 }  // namespace
 
-SealedHead seal_head(const SealRequest& request, const Kernels& kernels, const LayerRows& rows, int layer,
-                     int head, int head_dim) {
+std::vector<Pos> judges_of_seal(const References& references, Pos first, Pos last, Pos position) {
+  std::vector<Pos> asked = References::spread(references.available(first, last), kBlockReferences);
+  const std::vector<Pos> newer = References::spread(references.available(last, position), kWindowReferences);
+  asked.insert(asked.end(), newer.begin(), newer.end());
+  return asked;
+}
+
+std::vector<Pos> judges_of_merge(const References& references, Pos first, Pos position) {
+  std::vector<Pos> asked = References::spread(references.available(first, position), kWindowReferences);
+  const std::vector<Pos> old = References::spread(references.retained(), kRetainedUsed);
+  asked.insert(asked.end(), old.begin(), old.end());
+  return asked;
+}
+
+SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summariser& summariser,
+                     const LayerRows& rows, int layer, int head, int head_dim) {
   const ProceduralSpec& spec = request.spec;
   const auto& heads = spec.heads[static_cast<std::size_t>(layer)];
   const HeadPlan& plan = heads[static_cast<std::size_t>(head)];
@@ -22,8 +43,8 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, const L
   for (const LayerRows::Run& run : rows.runs(request.first, request.last))
     for (Pos p = run.first; p < run.last; ++p) {
       const std::int64_t at = (p - request.first) * block.padded_dim;
-      decode_row(request.key_type, run.extent->key(head, p), head_dim, block.keys.data() + at);
-      decode_row(request.value_type, run.extent->value(head, p), head_dim, block.values.data() + at);
+      decode(kernels, request.key_type, run.extent->key(head, p), head_dim, block.keys.data() + at);
+      decode(kernels, request.value_type, run.extent->value(head, p), head_dim, block.values.data() + at);
     }
 
   SealedHead sealed;
@@ -43,14 +64,9 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, const L
     return sealed;
   }
 
-  std::vector<Pos> asked =
-      References::spread(request.references.available(request.first, request.last), kBlockReferences);
-  const std::vector<Pos> newer =
-      References::spread(request.references.available(request.last, request.position), kWindowReferences);
-  asked.insert(asked.end(), newer.begin(), newer.end());
   const ReferenceRows references =
-      ask_ahead(spec, request.references, asked, request.position, layer, head, block.padded_dim);
-  Summariser summariser(kernels.dense);
+      ask(kernels, spec, request.references, *request.asked[static_cast<std::size_t>(layer)], layer, head,
+          block.padded_dim);
   if (plan.full) {
     // Every row stays; their order of worth is needed when the head must be thinned.
     const auto ranked = summariser.ranking(block, references, {.score = spec.score, .scale = spec.scale});
@@ -81,10 +97,12 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, const L
 }
 
 std::vector<std::int64_t> merge_head(const MergeRequest& request, const Kernels& kernels,
-                                     const HeadRows& rows, const std::vector<MergeBlock>& blocks, int layer,
-                                     int head, int head_dim) {
+                                     Summariser& summariser, const HeadRows& rows,
+                                     const std::vector<MergeBlock>& blocks, int layer, int head,
+                                     int head_dim) {
   const ProceduralSpec& spec = request.spec;
   const auto& heads = spec.heads[static_cast<std::size_t>(layer)];
+  const auto pairs = static_cast<std::int64_t>(spec.frequencies[static_cast<std::size_t>(layer)].size());
   std::int64_t count = 0;
   for (const MergeBlock& block : blocks) count += block.rows;
   BlockRows all = padded_block(count, head_dim);
@@ -95,19 +113,15 @@ std::vector<std::int64_t> merge_head(const MergeRequest& request, const Kernels&
       const std::int64_t row = block.first_row + i;
       decode_row(spec.row_type, rows.key(row), head_dim, all.keys.data() + to * all.padded_dim);
       decode_row(spec.row_type, rows.value(row), head_dim, all.values.data() + to * all.padded_dim);
-      if (block.shift != 0)
-        turn_row(all.keys.data() + to * all.padded_dim, spec.frequencies[static_cast<std::size_t>(layer)],
-                 block.shift);
+      if (block.turn != nullptr)
+        kernels.elementwise.rope(all.keys.data() + to * all.padded_dim, block.turn, block.turn + pairs,
+                                 pairs);
       all.bias[static_cast<std::size_t>(to)] = rows.bias()[row];
       numbers.push_back(row);
     }
-  std::vector<Pos> asked = References::spread(
-      request.references.available(request.window_first, request.position), kWindowReferences);
-  const std::vector<Pos> old = References::spread(request.references.retained(), kRetainedUsed);
-  asked.insert(asked.end(), old.begin(), old.end());
   const ReferenceRows references =
-      ask_ahead(spec, request.references, asked, request.position, layer, head, all.padded_dim);
-  Summariser summariser(kernels.dense);
+      ask(kernels, spec, request.references, *request.asked[static_cast<std::size_t>(layer)], layer, head,
+          all.padded_dim);
   std::vector<std::int64_t> kept =
       summariser.most_attended(all, references, spec.scale, heads[static_cast<std::size_t>(head)].rows);
   for (std::int64_t& row : kept) row = numbers[static_cast<std::size_t>(row)];

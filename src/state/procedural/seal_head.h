@@ -10,6 +10,7 @@
 #include "kernels/kernels.h"
 #include "state/layer_rows.h"
 #include "state/procedural/head_rows.h"
+#include "state/procedural/reference_rows.h"
 #include "state/procedural/references.h"
 #include "state/procedural/spec.h"
 
@@ -18,10 +19,12 @@ namespace kvtide {
 struct SealRequest {
   const ProceduralSpec& spec;
   const References& references;
-  DType key_type, value_type;  // of the rows in the window
-  Pos first, last;             // positions of the block
-  Pos position;                // tokens read
+  DType key_type, value_type;            // of the rows in the window
+  Pos first, last;                       // positions of the block
+  std::vector<const AskedAhead*> asked;  // per layer
 };
+// The references that judge a block which leaves the window of a text of `position` tokens.
+std::vector<Pos> judges_of_seal(const References& references, Pos first, Pos last, Pos position);
 
 struct SealedHead {
   std::vector<std::byte> keys, values;  // in the type of old rows
@@ -30,23 +33,26 @@ struct SealedHead {
   bool rejected = false;
 };
 
-SealedHead seal_head(const SealRequest& request, const Kernels& kernels, const LayerRows& rows, int layer,
-                     int head, int head_dim);
+SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summariser& summariser,
+                     const LayerRows& rows, int layer, int head, int head_dim);
 
 struct MergeRequest {
   const ProceduralSpec& spec;
   const References& references;
-  Pos window_first;  // oldest position of the window
-  Pos position;
+  std::vector<const AskedAhead*> asked;  // per layer
 };
 struct MergeBlock {
   std::int64_t first_row, rows;
-  Pos shift;  // how much nearer its rows are seen
+  const float*
+      turn;  // cosines and sines [2][pairs] of how much nearer its rows are seen; nullptr: not at all
 };
+// The references that judge old blocks: those of the window from `first` on, and those that were retained.
+std::vector<Pos> judges_of_merge(const References& references, Pos first, Pos position);
 
 // The rows (ascending) that stay when `blocks` become one: as many as a block has.
 std::vector<std::int64_t> merge_head(const MergeRequest& request, const Kernels& kernels,
-                                     const HeadRows& rows, const std::vector<MergeBlock>& blocks, int layer,
-                                     int head, int head_dim);
+                                     Summariser& summariser, const HeadRows& rows,
+                                     const std::vector<MergeBlock>& blocks, int layer, int head,
+                                     int head_dim);
 
 }  // namespace kvtide

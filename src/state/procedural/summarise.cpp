@@ -1,6 +1,7 @@
 #include "state/procedural/summarise.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -12,19 +13,30 @@ namespace {
 
 constexpr float kNoMass = -std::numeric_limits<float>::infinity();
 
-float norm(const float* x, std::int64_t n) {
-  double sum = 0.0;
-  for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  return static_cast<float>(std::sqrt(sum));
+// Eight sums side by side: one would wait for each addition.
+float dot(const float* x, const float* y, std::int64_t n) {
+  float sum[8] = {};
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (int k = 0; k < 8; ++k) sum[k] += x[i + k] * y[i + k];
+  for (; i < n; ++i) sum[0] += x[i] * y[i];
+  return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
 }
 
-// Numbers of `values`, largest first; ties to the lower index.
+float norm(const float* x, std::int64_t n) { return std::sqrt(dot(x, x, n)); }
+
+// Numbers of `values`, largest first; ties to the lower index. Sorts whole numbers: the bits of a float, made
+// to ascend as it descends, and its index.
 std::vector<std::int64_t> order_of(const std::vector<float>& values) {
+  std::vector<std::uint64_t> keys(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>(values[i] + 0.0f);  // -0 is 0
+    const std::uint32_t ascending = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+    keys[i] = (static_cast<std::uint64_t>(~ascending) << 32) | i;
+  }
+  std::sort(keys.begin(), keys.end());
   std::vector<std::int64_t> order(values.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return values[static_cast<std::size_t>(a)] > values[static_cast<std::size_t>(b)];
-  });
+  for (std::size_t i = 0; i < keys.size(); ++i) order[i] = static_cast<std::int64_t>(keys[i] & 0xffffffffu);
   return order;
 }
 
@@ -34,14 +46,14 @@ std::vector<float> novelty(const BlockRows& b) {
   for (std::int64_t j = 0; j < b.rows; ++j) {
     const float* key = b.keys.data() + j * b.padded_dim;
     length.push_back(std::max(norm(key, b.dim), 1e-20f));
-    for (std::int64_t d = 0; d < b.dim; ++d) mean[static_cast<std::size_t>(d)] += key[d] / length.back();
+    const float inverse = 1.0f / length.back();
+    for (std::int64_t d = 0; d < b.dim; ++d) mean[static_cast<std::size_t>(d)] += key[d] * inverse;
   }
   const float mean_length = std::max(norm(mean.data(), b.dim), 1e-20f);
   for (std::int64_t j = 0; j < b.rows; ++j) {
     const float* key = b.keys.data() + j * b.padded_dim;
-    float dot = 0.0f;
-    for (std::int64_t d = 0; d < b.dim; ++d) dot += key[d] * mean[static_cast<std::size_t>(d)];
-    result.push_back(1.0f - dot / (length[static_cast<std::size_t>(j)] * mean_length));
+    result.push_back(1.0f -
+                     dot(key, mean.data(), b.dim) / (length[static_cast<std::size_t>(j)] * mean_length));
   }
   return result;
 }
@@ -54,9 +66,7 @@ std::vector<float> value_norms(const BlockRows& b) {
 
 float cosine(const BlockRows& b, std::int64_t i, std::int64_t j) {
   const float *x = b.keys.data() + i * b.padded_dim, *y = b.keys.data() + j * b.padded_dim;
-  float dot = 0.0f;
-  for (std::int64_t d = 0; d < b.dim; ++d) dot += x[d] * y[d];
-  return dot / std::max(norm(x, b.dim) * norm(y, b.dim), 1e-20f);
+  return dot(x, y, b.dim) / std::max(norm(x, b.dim) * norm(y, b.dim), 1e-20f);
 }
 
 }  // namespace
@@ -67,11 +77,13 @@ void Summariser::attend(const BlockRows& b, const ReferenceRows& r, float scale)
   const auto cells = static_cast<std::size_t>(count_ * stride_);
   scores_.resize(cells);
   kernels_.dots(r.queries.data(), count_, b.keys.data(), b.padded_rows, b.padded_dim, scale, scores_.data());
-  for (std::int64_t i = 0; i < count_; ++i) {
-    float* row = scores_.data() + i * stride_;
-    for (std::int64_t j = 0; j < b.rows; ++j) row[j] += b.bias[static_cast<std::size_t>(j)];
-    for (std::int64_t j = b.rows; j < stride_; ++j) row[j] = kNoMass;
-  }
+  const bool biased = std::any_of(b.bias.begin(), b.bias.end(), [](float bias) { return bias != 0.0f; });
+  if (biased || b.rows < stride_)
+    for (std::int64_t i = 0; i < count_; ++i) {
+      float* row = scores_.data() + i * stride_;
+      for (std::int64_t j = 0; biased && j < b.rows; ++j) row[j] += b.bias[static_cast<std::size_t>(j)];
+      for (std::int64_t j = b.rows; j < stride_; ++j) row[j] = kNoMass;
+    }
   shares_ = scores_;
   log_mass_.resize(static_cast<std::size_t>(count_));
   weight_.resize(static_cast<std::size_t>(count_));
@@ -174,23 +186,29 @@ std::vector<std::int64_t> Summariser::assign(const BlockRows& b, const std::vect
   return to;
 }
 
+// sqrt(mean over references of (weight x share x distance of the row's value from the output)^2).
 std::vector<float> Summariser::losses_of(const BlockRows& b, const std::vector<std::int64_t>& rows) const {
-  std::vector<float> losses;
-  for (const std::int64_t j : rows) {
-    const float* value = b.values.data() + j * b.padded_dim;
-    double sum = 0.0;
-    for (std::int64_t i = 0; i < count_; ++i) {
-      const float a =
-          weight_[static_cast<std::size_t>(i)] * shares_[static_cast<std::size_t>(i * stride_ + j)];
-      if (a < 1e-6f) continue;
-      const float* out = outputs_.data() + i * b.padded_dim;
-      float distance = 0.0f;
-      for (std::int64_t d = 0; d < b.dim; ++d) distance += (value[d] - out[d]) * (value[d] - out[d]);
-      sum += static_cast<double>(a) * static_cast<double>(a) * static_cast<double>(distance);
-    }
-    losses.push_back(
-        static_cast<float>(std::sqrt(sum / static_cast<double>(std::max<std::int64_t>(1, count_)))));
+  const std::size_t padded = (rows.size() + 15) / 16 * 16, count = static_cast<std::size_t>(count_);
+  const auto dim = static_cast<std::size_t>(b.padded_dim);
+  std::vector<float> values(padded * dim, 0.0f), squares(padded, 0.0f), share(padded, 0.0f),
+      sum(padded, 0.0f);
+  for (std::size_t j = 0; j < rows.size(); ++j) {
+    std::copy_n(b.values.data() + rows[j] * b.padded_dim, dim, values.data() + j * dim);
+    squares[j] = dot(values.data() + j * dim, values.data() + j * dim, b.padded_dim);
   }
+  std::vector<float> products(count * padded);
+  kernels_.dots(outputs_.data(), count_, values.data(), static_cast<std::int64_t>(padded), b.padded_dim, 1.0f,
+                products.data());
+  for (std::size_t i = 0; i < count; ++i) {
+    const float* from = shares_.data() + static_cast<std::int64_t>(i) * stride_;
+    for (std::size_t j = 0; j < rows.size(); ++j) share[j] = from[rows[j]];
+    const float* out = outputs_.data() + i * dim;
+    kernels_.add_losses(share.data(), weight_[i], squares.data(), dot(out, out, b.padded_dim),
+                        products.data() + i * padded, static_cast<std::int64_t>(padded), sum.data());
+  }
+  std::vector<float> losses;
+  for (std::size_t j = 0; j < rows.size(); ++j)
+    losses.push_back(std::sqrt(sum[j] / static_cast<float>(std::max<std::size_t>(1, count))));
   return losses;
 }
 
