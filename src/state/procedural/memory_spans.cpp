@@ -1,0 +1,91 @@
+// What queries see of the past, and from how far away.
+#include "state/procedural/memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "state/procedural/far.h"
+
+namespace kvtide {
+
+// How far every block is seen from now until the next seal.
+void ProceduralMemory::move_blocks(Pos position) {
+  if (spec_.far_from == 0) return;
+  const auto shift_of = [&](Pos first) {
+    const Pos distance = position - first;
+    return distance - seen_distance(spec_.far, distance, position, spec_.far_from);
+  };
+  turns_.clear();
+  for (Block& block : blocks_) turns_.push_back(block.shift = shift_of(block.first));
+  for (FullBlock& block : full_) turns_.push_back(block.shift = shift_of(block.first));
+  sink_shift_ = std::max<Pos>(0, position - spec_.far_from);
+  turns_.push_back(sink_shift_);
+  std::sort(turns_.begin(), turns_.end());
+  turns_.erase(std::unique(turns_.begin(), turns_.end()), turns_.end());
+  for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+    const auto& frequencies = spec_.frequencies[layer];
+    angles_[layer].clear();
+    if (spec_.heads[layer].empty()) continue;
+    // Layers that turn alike share the numbers of the first.
+    if (layer > 0 && !angles_[0].empty() && frequencies == spec_.frequencies[0]) continue;
+    for (const Pos shift : turns_) {
+      for (const double f : frequencies)
+        angles_[layer].push_back(static_cast<float>(std::cos(static_cast<double>(shift) * f)));
+      for (const double f : frequencies)
+        angles_[layer].push_back(static_cast<float>(std::sin(static_cast<double>(shift) * f)));
+    }
+  }
+}
+
+const float* ProceduralMemory::rotation(int layer, Pos shift) const {
+  if (shift == 0) return nullptr;
+  const auto index = static_cast<std::size_t>(layer);
+  const auto& angles = angles_[index].empty() ? angles_[0] : angles_[index];
+  const auto turn = std::lower_bound(turns_.begin(), turns_.end(), shift) - turns_.begin();
+  return angles.data() + turn * 2 * rotation_pairs(layer);
+}
+
+const float* ProceduralMemory::sink_rotation(int layer) const { return rotation(layer, sink_shift_); }
+
+void ProceduralMemory::append_spans(int layer, int h, std::optional<std::int64_t> newest, Pos reader,
+                                    std::vector<Span>& spans) const {
+  const Head& source = head(layer, h);
+  if (source.rows->rows() == 0) return;
+  const bool full = plan(layer, h).full;
+  const std::size_t begin_spans = spans.size();
+  std::int64_t row = 0;
+  for (std::size_t b = 0; b < source.block_rows.size(); ++b) {
+    const std::int64_t rows = source.block_rows[b];
+    const Pos first = full ? full_[b].first : blocks_[b].first;
+    const Pos shift = full ? full_[b].shift : blocks_[b].shift;
+    std::optional<Pos> last_reader;
+    if (newest) last_reader = first + *newest - 1;
+    const float* turn = rotation(layer, shift);
+    const std::int64_t begin = row;
+    row += rows;
+    if (rows == 0 || (last_reader && reader > *last_reader)) continue;
+    if (spans.size() > begin_spans) {
+      Span& back = spans.back();
+      const bool joins = back.rotation == turn && back.last_reader == last_reader &&
+                         back.keys + back.rows * back.key_stride == source.rows->key(begin);
+      if (joins) {
+        back.rows += rows;
+        continue;
+      }
+    }
+    Span span;
+    span.keys = source.rows->key(begin);
+    span.values = source.rows->value(begin);
+    span.key_type = span.value_type = spec_.row_type;
+    span.key_stride = source.rows->key_bytes();
+    span.value_stride = source.rows->value_bytes();
+    span.rows = rows;
+    span.log_mass = source.rows->bias() == nullptr ? nullptr : source.rows->bias() + begin;
+    span.rotation = turn;
+    span.rotation_pairs = turn == nullptr ? 0 : rotation_pairs(layer);
+    span.last_reader = last_reader;
+    spans.push_back(span);
+  }
+}
+
+}  // namespace kvtide
