@@ -97,6 +97,12 @@ class Session {
   std::optional<std::int64_t> attention_size() const;
   // What a procedural memory holds and has done; nullopt for others.
   std::optional<ProceduralCounts> procedural_counts() const;
+  // The steps of its newest seal; empty before the first.
+  std::vector<ProceduralEvent> newest_seal() const;
+  // Keeps positions exact in every head for good, read or still to come. Throws Error(invalid_argument), and
+  // changes nothing, when they are summarised already, when the budget cannot hold them (it says both
+  // numbers), or when the memory is not procedural.
+  void pin(const PosRange& positions);
   // The most that it will hold, by what for.
   std::optional<ProceduralBytes> procedural_plan() const;
   // What an attention size that adapts itself has done since it was set; empty for one that does not.

@@ -191,19 +191,20 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
                   cat("token id ", token, " is outside the vocabulary of ", s.model->vocabulary()));
   const Pos from = options.logits_from < 0 ? s.state.position() + count : options.logits_from;
   if (count > 0) s.logits.clear();
+  // Due only when the seal behind the last chunk failed: a disk that had no room may have some now.
+  s.state.seal_if_due(s.pool, s.kernels);
   for (std::int64_t done = 0; done < count;) {
     const std::int64_t chunk = std::min({s.options.prefill_chunk, s.state.most_append(), count - done});
     const bool last = done + chunk == count;
+    const auto read = tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(chunk));
     try {
-      s.read_chunk(tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(chunk)), from,
-                   last && options.need_logits, options);
-      s.state.seal_if_due(s.pool, s.kernels);
+      s.read_chunk(read, from, last && options.need_logits, options);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::numeric) s.failed = true;
       throw;
     }
-    const auto read = tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(chunk));
     s.read_tokens.insert(s.read_tokens.end(), read.begin(), read.end());
+    s.state.seal_if_due(s.pool, s.kernels);
     done += chunk;
     if (options.progress && !options.progress(done))
       throw Error(ErrorCode::cancelled, cat("stopped after ", done, " of ", count, " tokens"));
@@ -243,7 +244,36 @@ std::optional<ProceduralCounts> Session::procedural_counts() const {
   counts.sink_rows = impl_->state.exact_rows(true);
   counts.window_rows = impl_->state.exact_rows(false);
   counts.bytes_peak = impl_->state.bytes_peak();
+  counts.steady_from = impl_->state.steady_from();
   return counts;
+}
+std::vector<ProceduralEvent> Session::newest_seal() const {
+  const KvState& state = impl_->state;
+  if (state.past() == nullptr) return {};
+  std::vector<ProceduralEvent> events = state.past()->newest_seal();
+  for (ProceduralEvent& event : events) {
+    event.after.sink_rows = state.exact_rows(true);
+    event.after.window_rows = state.exact_rows(false);
+    event.after.bytes_peak = state.bytes_peak();
+    event.after.steady_from = state.steady_from();
+    event.bytes = state.held_bytes();
+  }
+  return events;
+}
+void Session::pin(const PosRange& positions) {
+  Impl& s = *impl_;
+  if (s.state.past() != nullptr && s.options.procedural->budget > 0) {
+    KvSpec spec = s.state.spec();
+    spec.procedural->pins = with_pin(spec.procedural->pins, positions);
+    const std::int64_t needed = most_bytes(spec, s.options.procedural->budget_for).total();
+    if (needed > s.options.procedural->budget)
+      throw Error(ErrorCode::invalid_argument,
+                  cat("cannot pin positions ", positions.first, " to ", positions.last,
+                      ": the memory would hold up to ", needed, " bytes, more than its budget of ",
+                      s.options.procedural->budget));
+  }
+  s.state.pin(positions);
+  s.options.procedural->pins = s.state.spec().procedural->pins;
 }
 std::optional<ProceduralBytes> Session::procedural_plan() const {
   if (impl_->state.past() == nullptr) return std::nullopt;

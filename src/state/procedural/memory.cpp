@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/text.h"
+#include "kvtide/error.h"
+#include "state/procedural/budget.h"
 #include "state/procedural/seal_head.h"
 
 namespace kvtide {
@@ -25,12 +28,17 @@ References::Shape reference_shape(const ProceduralSpec& spec,
   return shape;
 }
 
-}  // namespace
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
 
-HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan) {
-  if (!plan.full) return HeadRows::Kind::summaries;
-  return spec.full_rows > 0 ? HeadRows::Kind::exact_scored : HeadRows::Kind::exact;
-}
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
 
 ProceduralMemory::ProceduralMemory(const ProceduralSpec& spec, const std::vector<LayerShape>& layers)
     : spec_(spec), layers_(layers), references_(std::make_shared<References>(reference_shape(spec, layers))) {
@@ -39,9 +47,14 @@ ProceduralMemory::ProceduralMemory(const ProceduralSpec& spec, const std::vector
     const std::int64_t bytes = dtype_bytes(spec_.row_type, layers_[layer].head_dim);
     for (std::size_t h = 0; h < spec_.heads[layer].size(); ++h)
       heads.push_back(
-          {std::make_shared<HeadRows>(rows_kind(spec_, spec_.heads[layer][h]), bytes, bytes, kMostRows), {}});
+          {std::make_shared<HeadRows>(rows_kind(spec_, spec_.heads[layer][h]), bytes, bytes, kMostRows),
+           {},
+           nullptr,
+           0.0,
+           0.0f});
   }
   angles_.resize(layers_.size());
+  if (!spec_.spill.empty()) spill_ = std::make_shared<SpillFile>(spec_.spill);
 }
 
 ProceduralMemory::ProceduralMemory(const ProceduralMemory& other) = default;
@@ -51,28 +64,44 @@ HeadRows& ProceduralMemory::writable(Head& head) {
   return *head.rows;
 }
 
+void ProceduralMemory::pin(const PosRange& range) {
+  if (range.first < 0 || range.first >= range.last)
+    throw Error(ErrorCode::invalid_argument,
+                cat("cannot pin positions ", range.first, " to ", range.last, ": there is nothing between"));
+  const Pos from = std::max(range.first, spec_.sinks);
+  const Pos summarised = std::min(range.last, sealed_);
+  if (pinned_within(spec_, from, summarised) < summarised - from)
+    throw Error(ErrorCode::invalid_argument, cat("cannot pin positions ", range.first, " to ", range.last,
+                                                 ": they are summarised already, up to position ", sealed_));
+  spec_.pins = with_pin(spec_.pins, range);
+}
+
 void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<LayerRows> layers,
                             DType key_type, DType value_type, Pos position) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
+  make_room_in_memory();
   const Pos first = std::max(sealed_, spec_.sinks), last = sealed_ + spec_.block;
   make_references_writable();
-  SealRequest request{.spec = spec_,
-                      .references = *references_,
-                      .key_type = key_type,
-                      .value_type = value_type,
-                      .first = first,
-                      .last = last,
-                      .position = position};
+  newest_seal_.clear();
   struct Item {
     int layer, head;
+    std::int64_t rows;
     SealedHead sealed;
   };
   std::vector<Item> items;
-  for (std::size_t layer = 0; layer < heads_.size(); ++layer)
-    for (std::size_t h = 0; h < heads_[layer].size(); ++h)
-      items.push_back({static_cast<int>(layer), static_cast<int>(h), {}});
+  const auto rows_now = rows_by_strain();
+  for (const auto& [layer, h] : heads_where([](const HeadPlan&) { return true; }))
+    items.push_back({layer, h, rows_now[items.size()], {}});
   pool.run(static_cast<std::int64_t>(items.size()), [&](std::int64_t i) {
     Item& item = items[static_cast<std::size_t>(i)];
+    const SealRequest request{.spec = spec_,
+                              .references = *references_,
+                              .key_type = key_type,
+                              .value_type = value_type,
+                              .first = first,
+                              .last = last,
+                              .position = position,
+                              .rows = item.rows};
     item.sealed = seal_head(request, kernels, layers[static_cast<std::size_t>(item.layer)], item.layer,
                             item.head, layers_[static_cast<std::size_t>(item.layer)].head_dim);
   });
@@ -89,18 +118,40 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
     }
     target.block_rows.push_back(static_cast<std::int64_t>(item.sealed.notes.size()));
     if (plan(item.layer, item.head).full) continue;
+    target.lost += static_cast<double>(item.sealed.lost);
+    target.strain = spec_.adapt == Adapt::drift ? item.sealed.log_mass_error : item.sealed.spread;
+    counts_.shed_mass += static_cast<double>(item.sealed.lost);
     counts_.fits_rejected += item.sealed.rejected;
-    mass_errors_.push_back(static_cast<double>(item.sealed.log_mass_error));
+    mass_error_sum_ += static_cast<double>(item.sealed.log_mass_error);
+    ++mass_errors_;
   }
-  blocks_.push_back({first, last, 1, 0});
+  blocks_.push_back({first, last, 1, 0, counts_.consolidations});
   full_.push_back({first, 0});
+  whole_.push_back({first, 0});
   references_->retain(first, last);
   sealed_ = last;
   ++counts_.blocks_sealed;
-  if (spec_.levels > 0) consolidate(pool, kernels, position);
   thin_full_heads();
+  note_event(false, blocks_.back(), position, watch.seconds());
+  if (spec_.levels > 0) consolidate(pool, kernels, position);
+  shed();
   move_blocks(position);
-  counts_.seal_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+#ifndef NDEBUG
+  audit();
+#endif
+  counts_.seal_seconds += watch.seconds();
+  newest_seal_.back().after = counts();
+}
+
+void ProceduralMemory::note_event(bool merge, const Block& block, Pos position, double seconds) {
+  ProceduralEvent event;
+  event.merge = merge;
+  event.level = block.level;
+  event.position = position;
+  event.block = {block.first, block.last};
+  event.seconds = seconds;
+  event.after = counts();
+  newest_seal_.push_back(event);
 }
 
 std::int64_t ProceduralMemory::held_bytes() const {
@@ -111,48 +162,27 @@ std::int64_t ProceduralMemory::held_bytes() const {
   return bytes;
 }
 
-ProceduralCounts ProceduralMemory::counts() const {
-  ProceduralCounts counts = counts_;
-  for (std::size_t layer = 0; layer < heads_.size(); ++layer)
-    for (std::size_t h = 0; h < heads_[layer].size(); ++h) {
-      const Head& source = heads_[layer][h];
-      if (spec_.heads[layer][h].full) {
-        counts.full_rows += source.rows->rows();
-        continue;
-      }
-      std::int64_t row = 0;
-      for (std::size_t b = 0; b < source.block_rows.size(); ++b) {
-        const auto level = static_cast<std::size_t>(blocks_[b].level);
-        if (counts.summary_rows.size() < level) counts.summary_rows.resize(level, 0);
-        for (std::int64_t i = 0; i < source.block_rows[b]; ++i, ++row) {
-          if (source.rows->note(row).count > 1.0f)
-            ++counts.summary_rows[level - 1];
-          else
-            ++counts.outlier_rows;
-        }
-      }
-    }
-  double sum = 0.0;
-  for (const double error : mass_errors_) sum += error;
-  counts.log_mass_error = mass_errors_.empty() ? 0.0 : sum / static_cast<double>(mass_errors_.size());
-  return counts;
-}
-
 void ProceduralMemory::clear() {
   for (auto& layer : heads_)
     for (Head& h : layer) {
       writable(h).clear();
       h.block_rows.clear();
+      h.spilled.reset();
+      h.lost = 0.0;
+      h.strain = 0.0f;
     }
   blocks_.clear();
   full_.clear();
+  whole_.clear();
+  newest_seal_.clear();
   turns_.clear();
   sealed_ = 0;
   sink_shift_ = 0;
   make_references_writable();
   references_->clear();
   counts_ = {};
-  mass_errors_.clear();
+  mass_error_sum_ = 0.0;
+  mass_errors_ = 0;
 }
 
 }  // namespace kvtide

@@ -1,9 +1,10 @@
 // Consolidation: old blocks of plain heads become one, level by level.
-#include "state/procedural/memory.h"
-
 #include <algorithm>
+#include <chrono>
+#include <numeric>
 
 #include "state/procedural/budget.h"
+#include "state/procedural/memory.h"
 #include "state/procedural/seal_head.h"
 
 namespace kvtide {
@@ -18,54 +19,60 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
     for (std::size_t b = 0; b < blocks_.size(); ++b)
       if (blocks_[b].level == level) here.push_back(b);
     if (here.size() < most) continue;
+    const auto start = std::chrono::steady_clock::now();
     const std::size_t begin = here.front(), end = begin + merged_blocks;
     const MergeRequest request{
         .spec = spec_, .references = *references_, .window_first = sealed_, .position = position};
-    struct Item {
-      int layer, head;
-      std::vector<std::int64_t> kept;
-      double shed = 0.0;
-    };
-    std::vector<Item> items;
-    for (std::size_t layer = 0; layer < heads_.size(); ++layer)
-      for (std::size_t h = 0; h < heads_[layer].size(); ++h)
-        if (!plan(static_cast<int>(layer), static_cast<int>(h)).full)
-          items.push_back({static_cast<int>(layer), static_cast<int>(h), {}});
-    pool.run(static_cast<std::int64_t>(items.size()), [&](std::int64_t i) {
-      Item& item = items[static_cast<std::size_t>(i)];
-      const Head& source = head(item.layer, item.head);
+    const auto plain_heads = heads_where([](const HeadPlan& p) { return !p.full; });
+    std::vector<std::vector<std::int64_t>> kept(plain_heads.size());
+    pool.run(static_cast<std::int64_t>(kept.size()), [&](std::int64_t i) {
+      const auto [layer, h] = plain_heads[static_cast<std::size_t>(i)];
+      const Head& source = head(layer, h);
       std::vector<MergeBlock> merged;
-      std::int64_t row = 0;
+      std::int64_t row = 0, inside = 0;
       for (std::size_t b = 0; b < end; ++b) {
-        if (b >= begin) merged.push_back({row, source.block_rows[b], blocks_[b].shift});
+        if (b >= begin) {
+          merged.push_back({row, source.block_rows[b], blocks_[b].shift});
+          inside += source.block_rows[b];
+        }
         row += source.block_rows[b];
       }
-      item.kept = merge_head(request, kernels, *source.rows, merged, item.layer, item.head,
-                             layers_[static_cast<std::size_t>(item.layer)].head_dim);
+      // Heads whose share changes from block to block keep the mean, so that sums stay what they were.
+      std::int64_t keep = plan(layer, h).rows;
+      if (spec_.adapt != Adapt::off) {
+        for (row -= inside; inside > 0; --inside, ++row)
+          keep += is_pinned(spec_, source.rows->position(row)) ? 0 : 1;
+        keep = (keep - plan(layer, h).rows) / static_cast<std::int64_t>(merged.size());
+      }
+      kept[static_cast<std::size_t>(i)] = merge_head(request, kernels, *source.rows, merged, layer, h,
+                                                     layers_[static_cast<std::size_t>(layer)].head_dim, keep);
     });
-    for (Item& item : items) {
-      Head& target = head(item.layer, item.head);
-      std::int64_t before = 0, inside = 0;
-      for (std::size_t b = 0; b < begin; ++b) before += target.block_rows[b];
-      for (std::size_t b = begin; b < end; ++b) inside += target.block_rows[b];
-      std::vector<std::int64_t> kept;
-      for (std::int64_t row = 0; row < before; ++row) kept.push_back(row);
-      kept.insert(kept.end(), item.kept.begin(), item.kept.end());
-      double mass = 0.0, left = 0.0;
-      for (std::int64_t row = before; row < before + inside; ++row)
-        mass += static_cast<double>(target.rows->note(row).count);
-      for (const std::int64_t row : item.kept) left += static_cast<double>(target.rows->note(row).count);
-      counts_.shed_mass += mass - left;
-      writable(target).keep(kept, before + inside);
-      target.block_rows[begin] = static_cast<std::int64_t>(item.kept.size());
-      target.block_rows.erase(target.block_rows.begin() + static_cast<std::ptrdiff_t>(begin) + 1,
-                              target.block_rows.begin() + static_cast<std::ptrdiff_t>(end));
+    Block merged = blocks_[begin];
+    merged.last = blocks_[end - 1].last;
+    merged.level = last_level ? level : level + 1;
+    merged.tick = counts_.consolidations;
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      Head& target = head(plain_heads[i].first, plain_heads[i].second);
+      std::vector<bool> gone(static_cast<std::size_t>(target.rows->rows()), false);
+      HeadRows& rows = writable(target);
+      std::int64_t row = 0;
+      for (std::size_t b = 0; b < end; row += target.block_rows[b++])
+        for (std::int64_t r = row; b >= begin && r < row + target.block_rows[b]; ++r) {
+          gone[static_cast<std::size_t>(r)] = !std::binary_search(kept[i].begin(), kept[i].end(), r);
+          rows.set_score(r, static_cast<float>(score(target, r, blocks_[b])));
+        }
+      drop_rows(target, gone);
+      const auto from = target.block_rows.begin() + static_cast<std::ptrdiff_t>(begin);
+      const auto to = from + static_cast<std::ptrdiff_t>(merged_blocks);
+      *from = std::accumulate(from, to, std::int64_t{0});
+      target.block_rows.erase(from + 1, to);
     }
-    blocks_[begin].last = blocks_[end - 1].last;
-    blocks_[begin].level = last_level ? level : level + 1;
+    blocks_[begin] = merged;
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(begin) + 1,
                   blocks_.begin() + static_cast<std::ptrdiff_t>(end));
     ++counts_.consolidations;
+    note_event(true, merged, position,
+               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
 }
 

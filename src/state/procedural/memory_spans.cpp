@@ -17,7 +17,8 @@ void ProceduralMemory::move_blocks(Pos position) {
   };
   turns_.clear();
   for (Block& block : blocks_) turns_.push_back(block.shift = shift_of(block.first));
-  for (FullBlock& block : full_) turns_.push_back(block.shift = shift_of(block.first));
+  for (auto* list : {&full_, &whole_})
+    for (FullBlock& block : *list) turns_.push_back(block.shift = shift_of(block.first));
   sink_shift_ = std::max<Pos>(0, position - spec_.far_from);
   turns_.push_back(sink_shift_);
   std::sort(turns_.begin(), turns_.end());
@@ -50,41 +51,51 @@ const float* ProceduralMemory::sink_rotation(int layer) const { return rotation(
 void ProceduralMemory::append_spans(int layer, int h, std::optional<std::int64_t> newest, Pos reader,
                                     std::vector<Span>& spans) const {
   const Head& source = head(layer, h);
-  if (source.rows->rows() == 0) return;
-  const bool full = plan(layer, h).full;
+  const HeadPlan& p = plan(layer, h);
   const std::size_t begin_spans = spans.size();
-  std::int64_t row = 0;
-  for (std::size_t b = 0; b < source.block_rows.size(); ++b) {
-    const std::int64_t rows = source.block_rows[b];
-    const Pos first = full ? full_[b].first : blocks_[b].first;
-    const Pos shift = full ? full_[b].shift : blocks_[b].shift;
+  const auto add = [&](std::size_t b, const std::byte* keys, const std::byte* values, const float* bias,
+                       std::int64_t rows) {
+    const Pos first = p.whole ? whole_[b].first : p.full ? full_[b].first : blocks_[b].first;
+    const Pos shift = p.whole ? whole_[b].shift : p.full ? full_[b].shift : blocks_[b].shift;
     std::optional<Pos> last_reader;
     if (newest) last_reader = first + *newest - 1;
     const float* turn = rotation(layer, shift);
-    const std::int64_t begin = row;
-    row += rows;
-    if (rows == 0 || (last_reader && reader > *last_reader)) continue;
+    if (rows == 0 || (last_reader && reader > *last_reader)) return;
     if (spans.size() > begin_spans) {
       Span& back = spans.back();
-      const bool joins = back.rotation == turn && back.last_reader == last_reader &&
-                         back.keys + back.rows * back.key_stride == source.rows->key(begin);
-      if (joins) {
+      if (back.rotation == turn && back.last_reader == last_reader &&
+          back.keys + back.rows * back.key_stride == keys) {
         back.rows += rows;
-        continue;
+        return;
       }
     }
     Span span;
-    span.keys = source.rows->key(begin);
-    span.values = source.rows->value(begin);
+    span.keys = keys;
+    span.values = values;
     span.key_type = span.value_type = spec_.row_type;
     span.key_stride = source.rows->key_bytes();
     span.value_stride = source.rows->value_bytes();
     span.rows = rows;
-    span.log_mass = source.rows->bias() == nullptr ? nullptr : source.rows->bias() + begin;
+    span.log_mass = bias;
     span.rotation = turn;
     span.rotation_pairs = turn == nullptr ? 0 : rotation_pairs(layer);
     span.last_reader = last_reader;
     spans.push_back(span);
+  };
+  std::size_t b = 0;
+  std::int64_t row = 0;
+  // Blocks of a whole head have the size of their part of the text.
+  if (source.spilled != nullptr)
+    for (; b < static_cast<std::size_t>(source.spilled->blocks()); ++b) {
+      const std::int64_t rows = whole_[b + 1].first - whole_[b].first;
+      add(b, source.spilled->key(row), source.spilled->value(row), nullptr, rows);
+      row += rows;
+    }
+  row = 0;
+  for (const std::int64_t rows : source.block_rows) {
+    const float* bias = source.rows->bias();
+    add(b++, source.rows->key(row), source.rows->value(row), bias == nullptr ? nullptr : bias + row, rows);
+    row += rows;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/codec.h"
+#include "state/procedural/budget.h"
 #include "state/procedural/reference_rows.h"
 #include "state/procedural/summarise.h"
 
@@ -37,7 +38,7 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, LayerRo
     encode_row(spec.row_type, value, head_dim, sealed.values.data() + size);
     sealed.notes.push_back({static_cast<std::int32_t>(request.first + row), bias, count, score});
   };
-  if (plan.full && spec.full_rows == 0) {
+  if (rows_kind(spec, plan) == HeadRows::Kind::exact) {
     for (std::int64_t j = 0; j < block.rows; ++j)
       add(j, block.values.data() + j * block.padded_dim, 0.0f, 1.0f, 0.0f);
     return sealed;
@@ -61,15 +62,19 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, LayerRo
       add(j, block.values.data() + j * block.padded_dim, 0.0f, 1.0f, score[static_cast<std::size_t>(j)]);
     return sealed;
   }
-  const std::int64_t summaries = std::min(spec.summaries, plan.rows);
+  const std::int64_t summaries = std::min(spec.summaries, request.rows);
+  std::vector<bool> pinned;
+  if (pinned_within(spec, request.first, request.last) > 0)
+    for (std::int64_t j = 0; j < block.rows; ++j) pinned.push_back(is_pinned(spec, request.first + j));
   const Summarised kept =
       summariser.summarise(block, std::vector<float>(static_cast<std::size_t>(block.rows), 1.0f), references,
-                           {.exact = plan.rows - summaries,
+                           {.exact = request.rows - summaries,
                             .summaries = summaries,
                             .summary = spec.summary,
                             .score = spec.score,
                             .scale = spec.scale,
-                            .weight = plan.weight});
+                            .weight = plan.weight,
+                            .pinned = pinned.empty() ? nullptr : &pinned});
   for (const KeptRow& row : kept.kept)
     add(row.row,
         row.value < 0 ? block.values.data() + row.row * block.padded_dim
@@ -77,14 +82,15 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, LayerRo
         row.bias, row.count, row.score);
   sealed.log_mass_error = kept.log_mass_error;
   sealed.rejected = kept.rejected;
+  sealed.spread = kept.spread;
+  if (summaries == 0) sealed.lost = block.rows - static_cast<std::int64_t>(kept.kept.size());
   return sealed;
 }
 
 std::vector<std::int64_t> merge_head(const MergeRequest& request, const Kernels& kernels,
                                      const HeadRows& rows, const std::vector<MergeBlock>& blocks, int layer,
-                                     int head, int head_dim) {
+                                     int head, int head_dim, std::int64_t keep) {
   const ProceduralSpec& spec = request.spec;
-  const auto& heads = spec.heads[static_cast<std::size_t>(layer)];
   std::int64_t count = 0;
   for (const MergeBlock& block : blocks) count += block.rows;
   BlockRows all = padded_block(count, head_dim);
@@ -108,8 +114,10 @@ std::vector<std::int64_t> merge_head(const MergeRequest& request, const Kernels&
   const ReferenceRows references =
       ask_ahead(spec, request.references, asked, request.position, layer, head, all.padded_dim);
   Summariser summariser(kernels.dense);
-  std::vector<std::int64_t> kept =
-      summariser.most_attended(all, references, spec.scale, heads[static_cast<std::size_t>(head)].rows);
+  std::vector<bool> pinned;
+  if (!spec.pins.empty())
+    for (const std::int64_t row : numbers) pinned.push_back(is_pinned(spec, rows.position(row)));
+  std::vector<std::int64_t> kept = summariser.most_attended(all, references, spec.scale, keep, pinned);
   for (std::int64_t& row : kept) row = numbers[static_cast<std::size_t>(row)];
   return kept;
 }

@@ -21,12 +21,15 @@ struct SealRequest {
   DType key_type, value_type;  // of the rows in the window
   Pos first, last;             // positions of the block
   Pos position;                // tokens read
+  std::int64_t rows = 0;       // of the block that stay, pinned ones apart; a full head keeps all
 };
 
 struct SealedHead {
   std::vector<std::byte> keys, values;  // in the type of old rows
   std::vector<RowNote> notes;
   float log_mass_error = 0.0f;
+  float spread = 0.0f;    // as in Summarised
+  std::int64_t lost = 0;  // tokens that no row stands for
   bool rejected = false;
 };
 
@@ -44,9 +47,9 @@ struct MergeBlock {
   Pos shift;  // how much nearer its rows are seen
 };
 
-// The rows (ascending) that stay when `blocks` become one: as many as a block has.
+// The rows (ascending) that stay when `blocks` become one: `keep` of them, and the pinned ones.
 std::vector<std::int64_t> merge_head(const MergeRequest& request, const Kernels& kernels,
                                      const HeadRows& rows, const std::vector<MergeBlock>& blocks, int layer,
-                                     int head, int head_dim);
+                                     int head, int head_dim, std::int64_t keep);
 
 }  // namespace kvtide
