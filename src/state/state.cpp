@@ -109,6 +109,8 @@ void KvState::clear() {
   for (auto& layer : layers_) layer.truncate(0);
   std::fill(released_.begin(), released_.end(), 0);
   if (past_) past_->clear();
+  steady_bytes_ = 0;
+  steady_from_ = 0;
   held_ = back_to(held_, 0);
   recurrent_.back_to(0);
   if (adapting_) {
