@@ -116,4 +116,34 @@ struct ProceduralEvent {
   std::int64_t bytes = 0;  // held after the whole seal
 };
 
+// Shadow mode: every so often attention is computed over everything that was read, too, and compared. What it
+// needs is kept beside the memory, outside its budget, and changes no result.
+struct ShadowOptions {
+  std::int64_t every = 256;  // tokens from one sample to the next
+  int first_layer = 0;       // of those that are compressed
+  int last_layer = -1;       // -1: the last there is
+};
+
+// Of samples, tokens x heads each.
+struct Spread {
+  double mean = 0.0, p50 = 0.0, p99 = 0.0;
+};
+
+// How far attention over the memory is from attention over everything.
+struct HeadDrift {  // means of one layer and query head
+  int layer = 0, head = 0;
+  double output = 0.0, log_mass = 0.0, overlap = 0.0;
+};
+struct Drift {
+  std::int64_t tokens = 0;  // sampled
+  Spread output;            // |o - o'| / |o'|, o' the output over everything
+  Spread log_mass;          // |ln Z - ln Z'|, nats
+  Spread overlap;  // of the 16 rows with most attention, shared over all: p99 is that of the worst 1%
+  std::vector<HeadDrift> heads;
+  int worst_layer = -1;  // by the mean error of its output
+  double worst_output = 0.0;
+  std::int64_t bytes = 0;  // kept for the purpose
+  double seconds = 0.0;    // spent on it
+};
+
 }  // namespace kvtide

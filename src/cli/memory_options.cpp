@@ -20,7 +20,7 @@ void check_memory_flags(const Arguments& a) {
   const MemoryFlags& m = a.memory;
   const Strategy& s = m.strategy;
   const bool procedural = wants_procedural(a);
-  if (m.overflow != Overflow::rolling && !procedural && (m.sinks || m.window))
+  if (m.overflow != Overflow::rolling && !procedural && !m.procedural.on && (m.sinks || m.window))
     refuse(cat(m.window ? "--kv-window" : "--kv-sinks",
                ": has a meaning only with --overflow rolling or a procedural memory (--kv-proc on)"));
   if (m.procedural.any && !procedural && !m.procedural.on)
@@ -83,7 +83,9 @@ std::string memory_words(const Session& session) {
     for (const HeadNeed& need : p->heads.needs) full += need.induction >= p->full_from;
     add(cat("procedural: window ", count_text(p->window), ", blocks of ", p->block, " keep ", p->rows,
             " rows, ", full, " heads keep ", p->full_rows == 0 ? "all" : count_text(p->full_rows),
-            "; at most ", bytes_text(session.procedural_plan()->total()),
+            p->budget > 0 || p->budget_for > 0
+                ? cat("; at most ", bytes_text(session.procedural_plan()->total()))
+                : "",
             p->budget > 0 ? cat(" of the budget of ", bytes_text(p->budget)) : ""));
   }
   if (const auto size = session.attention_size()) add(cat("attention size ", count_text(*size)));

@@ -129,6 +129,29 @@ constexpr Flag kFlags[] = {
      }},
     {"", "--kv-spill", "FILE", "procedural: rows of copying heads beyond --kv-full-rows go to this new file",
      kProcedural, [](A& a, const G& g) { given(a).chosen.spill = g.value; }},
+    {"", "--kv-shadow", "every=N[,layers=LO-HI]",
+     "procedural: measure drift against attention over everything",
+     in(Command::run) | in(Command::chat) | in(Command::ppl),
+     [](A& a, const G& g) {
+       ShadowOptions shadow;
+       std::string_view rest = g.value;
+       while (!rest.empty()) {
+         const std::string_view part = rest.substr(0, rest.find(','));
+         rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+         const std::string value(part.substr(std::min(part.size(), part.find('=') + 1)));
+         if (part.starts_with("every=")) {
+           shadow.every = whole({g.flag, value}, "every=", 1, kMany);
+         } else if (part.starts_with("layers=")) {
+           const auto [low, high] = range({g.flag, value}, "layers=", 65535);
+           shadow.first_layer = static_cast<int>(low);
+           shadow.last_layer = static_cast<int>(high);
+         } else {
+           refuse(cat(g.flag, ": every=N and layers=LO-HI can be set, not ", quoted(part)));
+         }
+       }
+       given(a);
+       a.session.shadow = shadow;
+     }},
     {"", "--kv-log", "FILE", "procedural: a line of JSON for every block that is compressed or merged",
      in(Command::run) | in(Command::chat), [](A& a, const G& g) { given(a).log = g.value; }},
 };

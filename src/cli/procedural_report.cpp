@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "base/text.h"
 #include "cli/terminal.h"
@@ -55,7 +57,47 @@ Json event_line(const ProceduralEvent& e) {
   return json;
 }
 
+Json spread_json(const Spread& spread) {
+  Json json = Json::object();
+  json.set("mean", spread.mean).set("p50", spread.p50).set("p99", spread.p99);
+  return json;
+}
+
+Json drift_json(const std::optional<Drift>& drift) {
+  if (!drift) return Json();
+  Json heads = Json::array();
+  for (const HeadDrift& head : drift->heads) {
+    Json item = Json::object();
+    item.set("layer", head.layer)
+        .set("head", head.head)
+        .set("output", head.output)
+        .set("log_mass", head.log_mass)
+        .set("overlap", head.overlap);
+    heads.push(std::move(item));
+  }
+  Json json = Json::object();
+  json.set("tokens", drift->tokens)
+      .set("output", spread_json(drift->output))
+      .set("log_mass", spread_json(drift->log_mass))
+      .set("overlap", spread_json(drift->overlap))
+      .set("worst_layer", drift->worst_layer < 0 ? Json() : Json(drift->worst_layer))
+      .set("worst_output", drift->worst_output)
+      .set("bytes", drift->bytes)
+      .set("ms", drift->seconds * 1e3)
+      .set("heads", std::move(heads));
+  return json;
+}
+
+std::string percent(double share) { return number_text(100.0 * share, 1) + "%"; }
+
 }  // namespace
+
+std::string drift_words(const Session& session) {
+  const auto drift = session.drift();
+  if (!drift || drift->tokens == 0) return "";
+  return cat("drift ", percent(drift->output.mean), " (layer ", drift->worst_layer, ": ",
+             percent(drift->worst_output), ")");
+}
 
 void say_what_the_budget_picked(const Session& session) {
   const auto plan = session.procedural_plan();
@@ -73,7 +115,7 @@ void set_procedural(Json& report, const Session& session) {
   const auto counts = session.procedural_counts();
   if (!counts) {
     for (const char* key : {"kv_budget", "kv_bytes_peak", "kv_steady_from", "kv_spill_bytes", "rows", "seals",
-                            "consolidations", "seal_ms", "shed", "fits_rejected", "log_mass_error"})
+                            "consolidations", "seal_ms", "shed", "fits_rejected", "log_mass_error", "drift"})
       report.set(key, Json());
     return;
   }
@@ -88,7 +130,8 @@ void set_procedural(Json& report, const Session& session) {
       .set("seal_ms", counts->seal_seconds * 1e3)
       .set("shed", shed_json(*counts))
       .set("fits_rejected", counts->fits_rejected)
-      .set("log_mass_error", counts->log_mass_error);
+      .set("log_mass_error", counts->log_mass_error)
+      .set("drift", drift_json(session.drift()));
 }
 
 std::vector<std::string> procedural_lines(const Session& session) {
@@ -110,6 +153,14 @@ std::vector<std::string> procedural_lines(const Session& session) {
                       count_text(c->shed_soft), " rows faded, ", count_text(c->shed_hard), " over the cap, ",
                       count_text(c->thinned), " blocks thinned), ", count_text(c->fits_rejected),
                       " fits rejected, log mass off by ", number_text(c->log_mass_error, 3), " nats"));
+  if (const auto drift = session.drift())
+    lines.push_back(cat("drift    output off by ", percent(drift->output.mean), " (median ",
+                        percent(drift->output.p50), ", worst 1% ", percent(drift->output.p99),
+                        ", worst layer ", drift->worst_layer, " with ", percent(drift->worst_output),
+                        "), log mass by ", number_text(drift->log_mass.mean, 3), " nats, top rows shared ",
+                        percent(drift->overlap.mean), "; ", count_text(drift->tokens), " tokens compared in ",
+                        time_text(drift->seconds), ", with ", bytes_text(drift->bytes),
+                        " kept for the purpose outside the budget"));
   return lines;
 }
 

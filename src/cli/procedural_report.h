@@ -18,6 +18,8 @@ void say_what_the_budget_picked(const Session& session);
 void set_procedural(Json& report, const Session& session);
 // What is held and what was done: nothing for a memory of another kind.
 std::vector<std::string> procedural_lines(const Session& session);
+// "drift 3.1% (worst layer 12)", for a progress line; empty without shadow mode.
+std::string drift_words(const Session& session);
 // One event that sums up the run.
 MemoryEvent procedural_event(const Session& session);
 

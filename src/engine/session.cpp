@@ -15,6 +15,7 @@
 #include "model/procedural.h"
 #include "model/rope_table.h"
 #include "state/procedural/budget.h"
+#include "state/procedural/shadow.h"
 #include "state/snapshot.h"
 #include "state/state_object.h"
 
@@ -81,6 +82,7 @@ struct Session::Impl {
   Workspace workspace;
   std::vector<float> rows;  // [kLogitRows][vocabulary], only when several rows are asked for
   bool failed = false;
+  std::unique_ptr<Shadow> shadow;  // nullptr: none
 
   Impl(const Model& m, const SessionOptions& o)
       : model(&m),
@@ -95,10 +97,22 @@ struct Session::Impl {
         workspace(m.internals().config, options.prefill_chunk) {
     if (options.attention_size || options.auto_attention)
       state.apply(SetAttention{options.attention_size, options.auto_attention});
+    if (options.shadow) shadow = std::make_unique<Shadow>(*options.shadow, state);
+  }
+
+  void seal_if_due() {
+    if (shadow) shadow->keep(state);
+    state.seal_if_due(pool, kernels);
   }
 
   DecoderContext context() {
-    return {model->internals().config, *model->internals().weights, kernels, pool, {}, options.exact};
+    return {model->internals().config,
+            *model->internals().weights,
+            kernels,
+            pool,
+            {},
+            options.exact,
+            shadow.get()};
   }
 
   // Reads one chunk; logits rows of the chunk's tokens from `from` on go to on_logits, the last row to
@@ -144,6 +158,10 @@ struct Session::Impl {
     // Rows that came as plain arrays say nothing of how they were computed.
     if (!extras.identity.empty() && extras.exact != options.exact)
       refuse(cat("it was computed with", extras.exact ? "" : "out", " --exact"));
+    if (shadow && theirs.position() > 0)
+      refuse(
+          "shadow mode has to see a text from its start, which a memory that comes from elsewhere cannot "
+          "show");
     const KvSpec ours = state_spec(model->internals().config, options);
     const auto same_layer = [](const LayerSpec& a, const LayerSpec& b) {
       return a.kv_heads == b.kv_heads && a.head_dim == b.head_dim && a.window == b.window;
@@ -192,7 +210,7 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
   const Pos from = options.logits_from < 0 ? s.state.position() + count : options.logits_from;
   if (count > 0) s.logits.clear();
   // Due only when the seal behind the last chunk failed: a disk that had no room may have some now.
-  s.state.seal_if_due(s.pool, s.kernels);
+  s.seal_if_due();
   for (std::int64_t done = 0; done < count;) {
     const std::int64_t chunk = std::min({s.options.prefill_chunk, s.state.most_append(), count - done});
     const bool last = done + chunk == count;
@@ -204,7 +222,7 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
       throw;
     }
     s.read_tokens.insert(s.read_tokens.end(), read.begin(), read.end());
-    s.state.seal_if_due(s.pool, s.kernels);
+    s.seal_if_due();
     done += chunk;
     if (options.progress && !options.progress(done))
       throw Error(ErrorCode::cancelled, cat("stopped after ", done, " of ", count, " tokens"));
@@ -231,6 +249,7 @@ MemoryUse Session::memory() const {
 
 void Session::clear() {
   impl_->state.clear();
+  if (impl_->shadow) impl_->shadow->clear();
   impl_->logits.clear();
   impl_->read_tokens.clear();
   impl_->failed = false;
@@ -275,6 +294,9 @@ void Session::pin(const PosRange& positions) {
   s.state.pin(positions);
   s.options.procedural->pins = s.state.spec().procedural->pins;
 }
+std::optional<Drift> Session::drift() const {
+  return impl_->shadow ? std::optional(impl_->shadow->drift()) : std::nullopt;
+}
 std::optional<ProceduralBytes> Session::procedural_plan() const {
   if (impl_->state.past() == nullptr) return std::nullopt;
   return most_bytes(impl_->state.spec(), impl_->options.procedural->budget_for);
@@ -288,6 +310,7 @@ TransitionPlan Session::plan(const Transition& transition) const { return impl_-
 TransitionRecord Session::apply(const Transition& transition) {
   Impl& s = *impl_;
   TransitionRecord record = s.state.apply(transition);
+  if (s.shadow && s.state.position() == 0) s.shadow->clear();
   follow(s.memory.internals().extras, transition, record);
   s.options.context = s.state.capacity();
   s.options.auto_attention = s.state.adapting() ? std::optional(s.state.adapting()->range) : std::nullopt;
@@ -297,6 +320,7 @@ TransitionRecord Session::apply(const Transition& transition) {
 Session Session::fork() const {
   // The memory may have been compacted below its window or its chunks; a new one may not begin like that.
   SessionOptions options = impl_->options;
+  options.shadow.reset();  // it would lack what was read so far
   options.context = std::max(options.context, options.prefill_chunk);
   if (options.rolling)
     options.context = std::max(options.context, options.rolling->sinks + options.rolling->window);

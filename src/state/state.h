@@ -90,6 +90,7 @@ class KvState {
 
     Pos first() const { return first_; }
     std::int64_t tokens() const { return tokens_; }
+    const KvState& state() const { return *state_; }  // as it is before the step
     // Stores the key and value [head_dim] of one token of the step, converted to the state's types.
     void write(const ElementwiseRow& kernels, int layer, int kv_head, std::int64_t token, const float* key,
                const float* value);

@@ -79,8 +79,14 @@ class ProceduralMemory {
   // Throws Error(numeric) that names the head whose rows and losses do not add up to what was sealed. Builds
   // with assertions do it after every seal.
   void audit() const;
-  // What one head holds of its past in memory: how many rows, and of each the position of its key.
-  const HeadRows& rows_of(int layer, int h) const { return *head(layer, h).rows; }
+  // The blocks that were sealed, as full heads see them in a layer.
+  struct SealedBlock {
+    Pos first, last;
+    const float* rotation;  // nullptr: seen where they are
+  };
+  std::vector<SealedBlock> sealed_blocks(int layer) const;
+  // The position of the row of a head whose key lies there.
+  Pos position_of(int layer, int h, const std::byte* key) const;
   void clear();
 
  private:

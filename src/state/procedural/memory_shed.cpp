@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <queue>
 #include <tuple>
 
@@ -14,8 +15,10 @@ namespace kvtide {
 // block's are brought up to date when they are asked for, so that no work grows with the text.
 double ProceduralMemory::score(const Head& head, std::int64_t row, const Block& block) const {
   const auto written = static_cast<double>(head.rows->note(row).score);
+  const bool summary = head.rows->note(row).score == std::numeric_limits<float>::max();
   const auto ticks = static_cast<double>(counts_.consolidations - block.tick);
-  if (spec_.decay == 0.0f || ticks == 0.0 || is_pinned(spec_, head.rows->position(row))) return written;
+  if (summary || spec_.decay == 0.0f || ticks == 0.0 || is_pinned(spec_, head.rows->position(row)))
+    return written;
   return written *
          std::pow(1.0 - static_cast<double>(spec_.decay) * (1.0 - static_cast<double>(spec_.retention)),
                   ticks);
@@ -64,18 +67,18 @@ void ProceduralMemory::shed_soft(Head& target) {
 }
 
 // A level of a layer that holds too many rows keeps those with the highest scores, whichever head they are
-// of. Summaries and pinned rows come first and always stay.
+// of; summaries go last, those of the fewest tokens first. Pinned rows stay and do not count.
 void ProceduralMemory::shed_hard(std::size_t layer) {
   std::int64_t heads = 0;
   for (std::size_t h = 0; h < heads_[layer].size(); ++h) heads += plain(layer, h);
   if (heads == 0) return;
+  const auto most = static_cast<std::size_t>(spec_.level_rows * heads);
   for (int level = 1; level <= std::max(1, spec_.levels); ++level) {
-    // The lowest score on top; of equals the youngest row of the last head goes first.
-    using Candidate = std::tuple<double, std::int64_t, std::int64_t>;  // score, -head, -row
-    std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> best;
+    // The worst on top; of equals the youngest row of the last head goes first.
+    using Candidate = std::tuple<double, float, std::int64_t, std::int64_t>;  // score, tokens, -head, -row
+    std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> rows;
     std::vector<std::vector<bool>> gone(heads_[layer].size());
-    std::int64_t room = spec_.level_rows * heads, shed = 0;
-    std::vector<Candidate> outliers;
+    std::int64_t shed = 0;
     for (std::size_t h = 0; h < heads_[layer].size(); ++h) {
       if (!plain(layer, h)) continue;
       const Head& source = heads_[layer][h];
@@ -83,26 +86,17 @@ void ProceduralMemory::shed_hard(std::size_t layer) {
       std::int64_t row = 0;
       for (std::size_t b = 0; b < source.block_rows.size(); ++b)
         for (std::int64_t i = 0; i < source.block_rows[b]; ++i, ++row) {
-          if (blocks_[b].level != level) continue;
           const RowNote note = source.rows->note(row);
-          if (is_pinned(spec_, note.position)) continue;
-          if (note.count > 1.0f)
-            --room;
-          else
-            outliers.emplace_back(score(source, row, blocks_[b]), -static_cast<std::int64_t>(h), -row);
+          if (blocks_[b].level != level || is_pinned(spec_, note.position)) continue;
+          rows.emplace(score(source, row, blocks_[b]), note.count, -static_cast<std::int64_t>(h), -row);
         }
     }
-    const auto most = static_cast<std::size_t>(std::max<std::int64_t>(0, room));
-    if (outliers.size() <= most) continue;
-    ++counts_.level_hits;
-    for (const Candidate& outlier : outliers) {
-      best.push(outlier);
-      if (best.size() <= most) continue;
-      gone[static_cast<std::size_t>(-std::get<1>(best.top()))]
-          [static_cast<std::size_t>(-std::get<2>(best.top()))] = true;
-      best.pop();
-      ++shed;
+    for (; rows.size() > most; rows.pop(), ++shed) {
+      const auto& [worst, tokens, minus_head, minus_row] = rows.top();
+      gone[static_cast<std::size_t>(-minus_head)][static_cast<std::size_t>(-minus_row)] = true;
     }
+    if (shed == 0) continue;
+    ++counts_.level_hits;
     counts_.shed_hard += shed;
     for (std::size_t h = 0; h < heads_[layer].size(); ++h)
       if (!gone[h].empty()) drop_rows(heads_[layer][h], gone[h]);

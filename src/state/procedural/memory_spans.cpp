@@ -48,6 +48,23 @@ const float* ProceduralMemory::rotation(int layer, Pos shift) const {
 
 const float* ProceduralMemory::sink_rotation(int layer) const { return rotation(layer, sink_shift_); }
 
+std::vector<ProceduralMemory::SealedBlock> ProceduralMemory::sealed_blocks(int layer) const {
+  std::vector<SealedBlock> blocks;
+  for (std::size_t b = 0; b < whole_.size(); ++b)
+    blocks.push_back({whole_[b].first, b + 1 < whole_.size() ? whole_[b + 1].first : sealed_,
+                      rotation(layer, whole_[b].shift)});
+  return blocks;
+}
+
+Pos ProceduralMemory::position_of(int layer, int h, const std::byte* key) const {
+  const Head& source = head(layer, h);
+  const HeadRows& rows = *source.rows;
+  // Addresses of different arrays compare as numbers.
+  const auto offset = reinterpret_cast<std::intptr_t>(key) - reinterpret_cast<std::intptr_t>(rows.key(0));
+  if (offset >= 0 && offset < rows.rows() * rows.key_bytes()) return rows.position(offset / rows.key_bytes());
+  return spec_.sinks + (key - source.spilled->key(0)) / rows.key_bytes();
+}
+
 void ProceduralMemory::append_spans(int layer, int h, std::optional<std::int64_t> newest, Pos reader,
                                     std::vector<Span>& spans) const {
   const Head& source = head(layer, h);
