@@ -43,7 +43,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
     const LayerSpec& layer = spec.layers[i];
     const std::int64_t key = dtype_bytes(spec.key_type, layer.head_dim),
                        value = dtype_bytes(spec.value_type, layer.head_dim);
-    bool plain = false;
+    bool judged = false;
     if (layer.window) {
       const std::int64_t step = std::min<std::int64_t>(spec.max_append, p.window + spec.slack + p.block);
       const std::int64_t rows = std::min<std::int64_t>(end, *layer.window + spec.slack + step + kTile);
@@ -55,6 +55,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
     }
     for (const HeadPlan& plan : p.heads[i]) {
       const std::int64_t row = dtype_bytes(p.row_type, layer.head_dim);
+      judged = judged || rows_kind(p, plan) != HeadRows::Kind::exact;
       if (plan.full) {
         // Rows in a spill file count as little as pages of a mapped model do.
         std::int64_t rows = all;
@@ -62,14 +63,13 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
           rows = std::min(all, p.full_rows + p.block + (plan.whole ? 0 : pinned));
         bytes.full += HeadRows::bytes_for(rows_kind(p, plan), row, row, rows);
       } else {
-        plain = true;
         // While four blocks merge, both are there.
         bytes.compact += HeadRows::bytes_for(rows_kind(p, plan), row, row, blocks * plan.rows + pinned);
         // Rows that move from head to head fill other pages.
         if (p.adapt != Adapt::off) bytes.compact += kAdaptSlack;
       }
     }
-    shape.layers.push_back(plain);
+    shape.layers.push_back(judged);
   }
   bytes.references = References::bytes_for(shape);
   return bytes;

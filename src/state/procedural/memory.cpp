@@ -17,9 +17,9 @@ References::Shape reference_shape(const ProceduralSpec& spec,
                                   const std::vector<ProceduralMemory::LayerShape>& layers) {
   References::Shape shape;
   for (const auto& heads : spec.heads) {
-    bool plain = false;
-    for (const HeadPlan& plan : heads) plain = plain || !plan.full;
-    shape.layers.push_back(plain);
+    bool judged = false;
+    for (const HeadPlan& plan : heads) judged = judged || rows_kind(spec, plan) != HeadRows::Kind::exact;
+    shape.layers.push_back(judged);
   }
   shape.heads = spec.query_heads;
   shape.head_dim = layers.front().head_dim;

@@ -20,12 +20,13 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, LayerRo
   const auto& heads = spec.heads[static_cast<std::size_t>(layer)];
   const HeadPlan& plan = heads[static_cast<std::size_t>(head)];
   BlockRows block = padded_block(request.last - request.first, head_dim);
-  for (std::int64_t j = 0; j < block.rows; ++j) {
-    decode_row(request.key_type, rows.key(head, request.first + j), head_dim,
-               block.keys.data() + j * block.padded_dim);
-    decode_row(request.value_type, rows.value(head, request.first + j), head_dim,
-               block.values.data() + j * block.padded_dim);
-  }
+  // A fork shares its first rows: they lie in several pieces.
+  for (const LayerRows::Run& run : rows.runs(request.first, request.last))
+    for (Pos p = run.first; p < run.last; ++p) {
+      const std::int64_t at = (p - request.first) * block.padded_dim;
+      decode_row(request.key_type, run.extent->key(head, p), head_dim, block.keys.data() + at);
+      decode_row(request.value_type, run.extent->value(head, p), head_dim, block.values.data() + at);
+    }
 
   SealedHead sealed;
   const std::int64_t bytes = dtype_bytes(spec.row_type, head_dim);
