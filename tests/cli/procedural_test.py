@@ -5,6 +5,8 @@ positions are exact: for the first time at position 96, and behind 3,200 tokens 
 """
 
 import json
+import resource
+import signal
 import unittest
 
 from program import LLAMA, TEXT, ProgramTest, kvtide
@@ -215,6 +217,43 @@ class Adapting(ProceduralTest):
         self.assertEqual(self.run_report("--kv-adapt", "off")["logits_hash"], plain["logits_hash"])
 
 
+class ShadowMode(ProceduralTest):
+    def test_it_changes_no_bit_and_reports_what_compression_costs(self):
+        plain = self.run_report()
+        report = self.run_report("--kv-shadow", "every=64")
+        self.assertEqual(report["logits_hash"], plain["logits_hash"])
+        self.assertEqual(report["kv_bytes_peak"], plain["kv_bytes_peak"])
+        drift = report["drift"]
+        # The first sample behind the first seal is position 127, the last 3,199.
+        self.assertEqual(drift["tokens"], TOKENS // 64 - 1)
+        for what in ("output", "log_mass"):
+            self.assertLess(0, drift[what]["p50"])
+            self.assertLessEqual(drift[what]["p50"], drift[what]["p99"])
+        self.assertLess(drift["overlap"]["mean"], 1)
+        self.assertEqual([(h["layer"], h["head"]) for h in drift["heads"]], [(layer, head) for layer in range(2) for head in range(4)])
+        means = [sum(h["output"] for h in drift["heads"] if h["layer"] == layer) / 4 for layer in range(2)]
+        self.assertEqual(drift["worst_layer"], means.index(max(means)))
+        self.assertAlmostEqual(drift["worst_output"], max(means), places=9)
+        self.assertGreater(drift["bytes"], 0)
+        (line,) = [line for line in self.outcome.err.splitlines() if line.startswith("drift ")]
+        self.assertIn("outside the budget", line)
+
+    def test_layers_can_be_chosen(self):
+        drift = self.run_report("--kv-shadow", "every=100,layers=1-1")["drift"]
+        self.assertEqual({head["layer"] for head in drift["heads"]}, {1})
+
+    def test_heads_that_keep_everything_do_not_drift(self):
+        heads = self.heads_file(*[(layer, head) for layer in range(2) for head in range(4)])
+        drift = self.run_report("--kv-shadow", "every=64", heads=heads)["drift"]
+        self.assertLess(drift["output"]["p99"], 1e-4)
+        self.assertGreater(drift["overlap"]["mean"], 0.999)
+
+    def test_it_needs_a_procedural_memory_and_words_that_make_sense(self):
+        self.assert_refused(kvtide("run", "-m", LLAMA, "-f", TEXT, "-n", 0, "--kv-proc", "off", "--kv-shadow", "every=9"), USAGE, "shadow")
+        for value, part in (("every=0", "every="), ("often", "'often'"), ("layers=5-6", "layers 0-1")):
+            self.refused("--kv-shadow", value, parts=(part,))
+
+
 class Spilling(ProceduralTest):
     def test_rows_in_the_file_are_read_as_if_they_were_in_memory(self):
         heads, path = self.heads_file((0, 0), (1, 2)), self.folder / "spill"
@@ -236,11 +275,8 @@ class Spilling(ProceduralTest):
     def test_a_disk_without_room_is_an_error_and_not_a_signal(self):
         heads = self.heads_file((0, 0))
         words = ("run", "-m", LLAMA, "-f", self.text, "-n", 0, *SHAPE, "--kv-heads", heads, "--kv-full-rows", 256)
-        import resource
 
         def small_files():
-            import signal
-
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
