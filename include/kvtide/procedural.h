@@ -21,6 +21,11 @@ enum class Summary {
 };
 enum class RowScore { mixed, novelty, value_norm, attention };
 enum class FarRule { log, clamp };  // how distances beyond the trained length are seen
+enum class Adapt {                  // which heads get more of the rows of a block, at equal sums
+  off,                              // as the head table says
+  drift,                            // those whose summaries missed the block's log mass most
+  entropy                           // those whose attention is dispersed over many rows
+};
 
 // What one (layer, KV head) needs, measured once per model.
 struct HeadNeed {
@@ -52,6 +57,16 @@ struct ProceduralOptions {
   float full_from = 0.15f;      // heads with at least this induction are full heads: they keep every row
   bool half_precision = false;  // old rows as f16 instead of q8_0
   FarRule far = FarRule::log;
+  // Layers [first_layer, last_layer] are compressed; of the others old rows are converted and all kept.
+  int first_layer = 0;
+  int last_layer = -1;          // -1: the last there is
+  std::vector<PosRange> pins;   // positions that stay exact in every head for good: ascending, apart
+  std::int64_t level_rows = 0;  // most rows of a level, per layer and on average over its plain heads; 0: any
+  float shed_below = 0.0f;      // outliers whose score falls below go at the next consolidation
+  float decay = 0.0f;           // share that scores lose at every consolidation, but for
+  float retention = 0.0f;       // what outliers hold on to: score *= 1 - decay * (1 - retention)
+  Adapt adapt = Adapt::off;
+  std::string spill;  // file for what full heads keep beyond full_rows; empty: they thin out
   friend bool operator==(const ProceduralOptions&, const ProceduralOptions&) = default;
 };
 
@@ -78,12 +93,61 @@ struct ProceduralCounts {
   std::int64_t blocks_sealed = 0, consolidations = 0;
   std::int64_t sink_rows = 0, window_rows = 0, full_rows = 0, outlier_rows = 0;  // over all layers and heads
   std::vector<std::int64_t> summary_rows;                                        // per level, from 1
+  std::int64_t pinned_rows = 0;    // of the outliers, those that never go
+  std::int64_t spilled_rows = 0;   // of the full rows, those in the spill file
+  std::int64_t spilled_bytes = 0;  // of that file; no part of the bytes held
   std::int64_t thinned = 0;        // times that full heads gave up half of an old block, or all of it
+  std::int64_t shed_soft = 0;      // outliers whose score fell below shed_below
+  std::int64_t shed_hard = 0;      // outliers that a full level gave up
+  std::int64_t level_hits = 0;     // times that a level of a layer was over level_rows
   std::int64_t fits_rejected = 0;  // heads whose fit was worse than ln n on held-out references
   double shed_mass = 0.0;          // tokens times heads that no row stands for any more
   double log_mass_error = 0.0;     // mean over sealed (head, block) of |error of the block's log mass|, nats
   double seal_seconds = 0.0;
   std::int64_t bytes_peak = 0;  // the most that was held at any moment
+  Pos steady_from =
+      0;  // position since which the memory holds what it holds: no more than 1 MiB or 1/64 above
+};
+
+// One step of a seal, as a log shows it.
+struct ProceduralEvent {
+  bool merge = false;  // several blocks became one; else: a block left the window
+  int level = 1;       // of the block that came out
+  Pos position = 0;    // tokens read
+  PosRange block;      // positions that it stands for
+  double seconds = 0.0;
+  ProceduralCounts after;  // of the run so far
+  std::int64_t bytes = 0;  // held after the whole seal
+};
+
+// Shadow mode: every so often attention is computed over everything that was read, too, and compared. What it
+// needs is kept beside the memory, outside its budget, and changes no result.
+struct ShadowOptions {
+  std::int64_t every = 256;  // tokens from one sample to the next
+  int first_layer = 0;       // of those that are compressed
+  int last_layer = -1;       // -1: the last there is
+};
+
+// Of samples, tokens x heads each.
+struct Spread {
+  double mean = 0.0, p50 = 0.0, p99 = 0.0;
+};
+
+// How far attention over the memory is from attention over everything.
+struct HeadDrift {  // means of one layer and query head
+  int layer = 0, head = 0;
+  double output = 0.0, log_mass = 0.0, overlap = 0.0;
+};
+struct Drift {
+  std::int64_t tokens = 0;  // sampled
+  Spread output;            // |o - o'| / |o'|, o' the output over everything
+  Spread log_mass;          // |ln Z - ln Z'|, nats
+  Spread overlap;  // of the 16 rows with most attention, shared over all: p99 is that of the worst 1%
+  std::vector<HeadDrift> heads;
+  int worst_layer = -1;  // by the mean error of its output
+  double worst_output = 0.0;
+  std::int64_t bytes = 0;  // kept for the purpose
+  double seconds = 0.0;    // spent on it
 };
 
 }  // namespace kvtide

@@ -38,9 +38,10 @@ struct SessionOptions {
   std::int64_t slack =
       0;  // newest tokens that truncate can always take back, also where a window has moved on
   // Change only speed or memory.
-  int threads = 0;                   // 0: as many as the machine has
-  std::int64_t prefill_chunk = 512;  // tokens per forward pass while reading
-  std::string kernels = {};          // "avx512", "avx2", "scalar"; empty: the best the processor has
+  std::optional<ShadowOptions> shadow = {};  // measures a procedural memory while it runs
+  int threads = 0;                           // 0: as many as the machine has
+  std::int64_t prefill_chunk = 512;          // tokens per forward pass while reading
+  std::string kernels = {};                  // "avx512", "avx2", "scalar"; empty: the best the processor has
 };
 
 struct ReadOptions {
@@ -97,6 +98,14 @@ class Session {
   std::optional<std::int64_t> attention_size() const;
   // What a procedural memory holds and has done; nullopt for others.
   std::optional<ProceduralCounts> procedural_counts() const;
+  // The steps of its newest seal; empty before the first.
+  std::vector<ProceduralEvent> newest_seal() const;
+  // Keeps positions exact in every head for good, read or still to come. Throws Error(invalid_argument), and
+  // changes nothing, when they are summarised already, when the budget cannot hold them (it says both
+  // numbers), or when the memory is not procedural.
+  void pin(const PosRange& positions);
+  // What shadow mode has measured; nullopt without it.
+  std::optional<Drift> drift() const;
   // The most that it will hold, by what for.
   std::optional<ProceduralBytes> procedural_plan() const;
   // What an attention size that adapts itself has done since it was set; empty for one that does not.

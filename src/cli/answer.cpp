@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "cli/interrupt.h"
+#include "cli/procedural_report.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "kvtide/error.h"
@@ -30,7 +31,7 @@ void read_prompt(Session& session, LiveMemory& memory, std::span<const TokenId> 
     read.need_logits = before + piece == total;
     read.progress = [&](std::int64_t done) {
       now = before + done;
-      progress.update(now, total);
+      progress.update(now, total, drift_words(session));
       memory.pause();
       return !interrupted() || now == total;
     };

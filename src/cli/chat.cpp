@@ -242,6 +242,7 @@ int chat_command(const Arguments& arguments) {
   OpenModel open(arguments, arguments.session.context);
   Conversation conversation(arguments, open);
   say(cat(open.headline(), stdin_is_terminal() ? "; /help lists commands" : ""));
+  say_what_the_budget_picked(open.session);
   const bool shows_prompt = stdin_is_terminal() && ::isatty(STDERR_FILENO) == 1;
 
   int status = kExitFine;

@@ -45,7 +45,7 @@ void check_kind(const MemoryFlags& flags, const SessionOptions& wanted, const Se
 }  // namespace
 
 LiveMemory::LiveMemory(const Arguments& arguments, Session& session)
-    : arguments_(arguments), session_(session) {}
+    : arguments_(arguments), session_(session), log_(arguments.memory.procedural.log) {}
 
 void LiveMemory::load() {
   const std::string& path = arguments_.memory.load_state;
@@ -143,6 +143,7 @@ bool LiveMemory::make_room() {
 
 void LiveMemory::pause() {
   note_attention();
+  log_.note(session_);
   const std::int64_t every = arguments_.memory.save_every;
   if (every == 0 || session_.position() - saved_at_ < every) return;
   const Stopwatch watch;
@@ -177,6 +178,7 @@ void LiveMemory::save(const std::string& path) {
 void LiveMemory::forget() {
   note_attention();
   session_.clear();
+  log_.forget();
   attention_noted_ = 0;
   pinned_ = 0;
   forgotten_before_ = 0;
@@ -185,7 +187,10 @@ void LiveMemory::forget() {
 
 std::vector<MemoryEvent> LiveMemory::events() {
   note_attention();
+  log_.note(session_);
   std::vector<MemoryEvent> all = events_;
+  if (const auto counts = session_.procedural_counts(); counts && counts->blocks_sealed > 0)
+    all.push_back(procedural_event(session_));
   const auto& rolling = session_.options().rolling;
   const std::int64_t forgotten = session_.position() - session_.rows() - forgotten_before_;
   if (rolling && forgotten > 0)

@@ -11,6 +11,7 @@
 
 #include "cli/arguments.h"
 #include "cli/memory_event.h"
+#include "cli/procedural_report.h"
 #include "kvtide/session.h"
 
 namespace kvtide {
@@ -46,7 +47,7 @@ class LiveMemory {
   // Forgets the text and clears the session.
   void forget();
 
-  // What happened. Rolling is summed up in one event, counted until now.
+  // What happened. Rolling, and what a procedural memory did, are summed up in one event, counted until now.
   std::vector<MemoryEvent> events();
   double saving_seconds() const { return saving_; }  // spent in pause()
 
@@ -57,6 +58,7 @@ class LiveMemory {
   const Arguments& arguments_;
   Session& session_;
   std::vector<MemoryEvent> events_;
+  SealLog log_;
   std::int64_t loaded_ = 0;
   std::int64_t pinned_ = 0;            // tokens that a refill always keeps
   std::int64_t forgotten_before_ = 0;  // positions that a window had passed when the session was loaded

@@ -14,8 +14,9 @@
 namespace kvtide {
 
 struct MemoryEvent {
-  std::string kind;  // "refill", "rolling", "adapt", "load", "save", or the name of a transition
-  Pos position = 0;  // of the next token when it happened
+  std::string
+      kind;  // "refill", "rolling", "procedural", "adapt", "load", "save", or the name of a transition
+  Pos position = 0;                                           // of the next token when it happened
   std::vector<std::pair<std::string, std::int64_t>> numbers;  // in the order in which they are shown
   double milliseconds = 0.0;
 };

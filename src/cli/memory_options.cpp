@@ -20,7 +20,7 @@ void check_memory_flags(const Arguments& a) {
   const MemoryFlags& m = a.memory;
   const Strategy& s = m.strategy;
   const bool procedural = wants_procedural(a);
-  if (m.overflow != Overflow::rolling && !procedural && (m.sinks || m.window))
+  if (m.overflow != Overflow::rolling && !procedural && !m.procedural.on && (m.sinks || m.window))
     refuse(cat(m.window ? "--kv-window" : "--kv-sinks",
                ": has a meaning only with --overflow rolling or a procedural memory (--kv-proc on)"));
   if (m.procedural.any && !procedural && !m.procedural.on)

@@ -20,7 +20,10 @@ double now() {
 
 SessionOptions options_for(const Arguments& arguments, const Model& model, std::int64_t context) {
   SessionOptions options = memory_options(arguments, context, model.context_length());
-  if (options.procedural) options.procedural->heads = choose_heads(arguments, model);
+  if (options.procedural) {
+    options.procedural->heads = choose_heads(arguments, model);
+    options.procedural->pins = pinned_positions(arguments, model);
+  }
   return options;
 }
 
@@ -38,12 +41,11 @@ std::string OpenModel::headline() const {
   const SessionOptions& o = session.options();
   const std::string words = memory_words(session);
   const char* kernels = o.kernels.empty() ? best_kernels().isa : o.kernels.c_str();
-  return cat(quoted(model.name()), ": ", model.architecture(), ", ", count_text(model.parameters()),
-             " parameters, ", bytes_text(model.weights_bytes()), " of weights, loaded in ",
-             time_text(load_seconds), "; ", kernels, ", ", o.threads,
-             o.threads == 1 ? " thread, " : " threads, ", o.exact ? "exact, " : "",
-             o.procedural ? "context without end" : cat("context ", count_text(most_held(session))),
-             words.empty() ? "" : "; ", words);
+  return cat(
+      quoted(model.name()), ": ", model.architecture(), ", ", count_text(model.parameters()), " parameters, ",
+      bytes_text(model.weights_bytes()), " of weights, loaded in ", time_text(load_seconds), "; ", kernels,
+      ", ", o.threads, o.threads == 1 ? " thread, " : " threads, ", o.exact ? "exact, " : "", "context ",
+      o.procedural ? "of any length" : count_text(most_held(session)), words.empty() ? "" : "; ", words);
 }
 
 void ContextGuard::before_reading(std::int64_t tokens) {

@@ -7,6 +7,7 @@
 #include "cli/flag_values.h"
 #include "cli/heads_file.h"
 #include "cli/interrupt.h"
+#include "cli/opening.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "eval/head_table.h"
@@ -38,6 +39,15 @@ T choice(const G& g, std::string_view what, std::initializer_list<std::pair<std:
     list += cat(list.empty() ? "" : ", ", name);
   }
   refuse(cat(g.flag, ": ", what, " must be one of ", list, ", not ", quoted(g.value)));
+}
+
+// "A-B", both included.
+std::pair<std::int64_t, std::int64_t> range(const G& g, std::string_view what, std::int64_t high) {
+  const std::size_t dash = g.value.find('-');
+  const std::string low_text = g.value.substr(0, dash);
+  const std::string high_text = dash == std::string::npos ? low_text : g.value.substr(dash + 1);
+  const std::int64_t low = whole({g.flag, low_text}, what, 0, high, ", as in 0-9");
+  return {low, whole({g.flag, high_text}, what, low, high, ", as in 0-9")};
 }
 
 constexpr Flag kFlags[] = {
@@ -87,6 +97,63 @@ constexpr Flag kFlags[] = {
        given(a).chosen.far =
            choice<FarRule>(g, "the rule", {{"log", FarRule::log}, {"clamp", FarRule::clamp}});
      }},
+    {"", "--kv-proc-layers", "LO-HI", "procedural: compress these layers only; the others keep everything",
+     kProcedural,
+     [](A& a, const G& g) {
+       const auto [low, high] = range(g, "the layers", 65535);
+       given(a).chosen.first_layer = static_cast<int>(low);
+       given(a).chosen.last_layer = static_cast<int>(high);
+     }},
+    {"", "--kv-level-max", "M", "procedural: most rows of a level, per layer and on average over its heads",
+     kProcedural,
+     [](A& a, const G& g) { given(a).chosen.level_rows = whole(g, "the number of rows", 1, kMany); }},
+    {"", "--kv-pin", "system|A-B", "procedural: positions A to B, or the system message, stay exact for good",
+     kProcedural,
+     [](A& a, const G& g) {
+       given(a);
+       if (g.value == "system") return static_cast<void>(a.memory.procedural.pin_system = true);
+       const auto [low, high] = range(g, "the pinned positions", kMany);
+       a.memory.procedural.pin = PosRange{low, high + 1};
+     }},
+    {"", "--kv-shed", "EPS", "procedural: exact rows of the past whose score falls below go [0]", kProcedural,
+     [](A& a, const G& g) { given(a).chosen.shed_below = real(g, "the score", 0.0f, 1e9f); }},
+    {"", "--kv-decay", "X", "procedural: share that scores lose with every merge of blocks [0]", kProcedural,
+     [](A& a, const G& g) { given(a).chosen.decay = real(g, "the share", 0.0f, 1.0f); }},
+    {"", "--kv-retention", "X", "procedural: 1 keeps scores, whatever the decay; 0 lets them fade [0]",
+     kProcedural, [](A& a, const G& g) { given(a).chosen.retention = real(g, "the retention", 0.0f, 1.0f); }},
+    {"", "--kv-adapt", "HOW", "procedural: off, drift or entropy: rows go where they are needed [off]",
+     kProcedural,
+     [](A& a, const G& g) {
+       given(a).chosen.adapt = choice<Adapt>(
+           g, "it", {{"off", Adapt::off}, {"drift", Adapt::drift}, {"entropy", Adapt::entropy}});
+     }},
+    {"", "--kv-spill", "FILE", "procedural: rows of copying heads beyond --kv-full-rows go to this new file",
+     kProcedural, [](A& a, const G& g) { given(a).chosen.spill = g.value; }},
+    {"", "--kv-shadow", "every=N[,layers=LO-HI]",
+     "procedural: measure drift against attention over everything",
+     in(Command::run) | in(Command::chat) | in(Command::ppl),
+     [](A& a, const G& g) {
+       ShadowOptions shadow;
+       std::string_view rest = g.value;
+       while (!rest.empty()) {
+         const std::string_view part = rest.substr(0, rest.find(','));
+         rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+         const std::string value(part.substr(std::min(part.size(), part.find('=') + 1)));
+         if (part.starts_with("every=")) {
+           shadow.every = whole({g.flag, value}, "every=", 1, kMany);
+         } else if (part.starts_with("layers=")) {
+           const auto [low, high] = range({g.flag, value}, "layers=", 65535);
+           shadow.first_layer = static_cast<int>(low);
+           shadow.last_layer = static_cast<int>(high);
+         } else {
+           refuse(cat(g.flag, ": every=N and layers=LO-HI can be set, not ", quoted(part)));
+         }
+       }
+       given(a);
+       a.session.shadow = shadow;
+     }},
+    {"", "--kv-log", "FILE", "procedural: a line of JSON for every block that is compressed or merged",
+     in(Command::run) | in(Command::chat), [](A& a, const G& g) { given(a).log = g.value; }},
 };
 
 }  // namespace
@@ -119,7 +186,35 @@ ProceduralOptions procedural_options(const Arguments& a) {
   if (p.levels) o.levels = *p.levels;
   if (p.full_rows) o.full_rows = *p.full_rows;
   if (a.session.context > 0) o.budget_for = a.session.context;
+  if (o.budget > 0 && o.budget_for == 0 && (o.first_layer > 0 || o.last_layer >= 0))
+    refuse(
+        "--kv-proc-layers: the other layers keep everything, so a budget needs to know how many tokens will "
+        "be "
+        "read: -c N");
+  if (p.pin_system && p.pin) refuse("--kv-pin: system or a range of positions, not both");
   return o;
+}
+
+std::vector<PosRange> pinned_positions(const Arguments& a, const Model& model) {
+  const ProceduralFlags& p = a.memory.procedural;
+  if (p.pin) return {*p.pin};
+  if (!p.pin_system) return {};
+  if (a.command != Command::chat && !(a.command == Command::run && a.chat))
+    refuse("--kv-pin system: there is a system message only in chat and with run --chat; use --kv-pin A-B");
+  // A token that both renderings begin with was not changed by what the user says.
+  const ChatTemplate chat = choose_template(model, a);
+  const auto tokens_of = [&](const char* text) {
+    std::vector<ChatMessage> messages;
+    if (a.system) messages.push_back({"system", *a.system});
+    messages.push_back({"user", text});
+    EncodeOptions options;
+    if (a.no_bos) options.add_bos = false;
+    return model.tokenizer().encode(chat.render(messages, {}), options);
+  };
+  const auto one = tokens_of("a"), other = tokens_of("1");
+  const auto same = std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first - one.begin();
+  if (same == 0) refuse("--kv-pin system: this template puts nothing before the first message");
+  return {{0, same}};
 }
 
 HeadTable choose_heads(const Arguments& a, const Model& model) {

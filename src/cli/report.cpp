@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "cli/memory_options.h"
+#include "cli/procedural_report.h"
 #include "cli/terminal.h"
 
 namespace kvtide {
@@ -52,14 +53,16 @@ void print_report(const RunReport& report, const Session& session, bool with_has
   say(line("read     ", f.prefill_tokens, f.prefill_seconds, f.prefill_rate()));
   say(line("wrote    ", f.decode_tokens, f.decode_seconds, f.decode_rate()) +
       (f.ttft_seconds ? cat("; the first after ", time_text(*f.ttft_seconds)) : ""));
-  say(cat("holds    ", count_text(report.context_tokens), " of ", count_text(report.context_limit),
-          " tokens: KV ", bytes_text(report.stated.kv), " stated (", name_of(session.options().key_type),
-          " keys, ", name_of(session.options().value_type), " values)"));
+  say(cat("holds    ", count_text(report.context_tokens),
+          session.options().procedural ? "" : cat(" of ", count_text(report.context_limit)), " tokens: KV ",
+          bytes_text(report.stated.kv), " stated (", name_of(session.options().key_type), " keys, ",
+          name_of(session.options().value_type), " values)"));
   say(cat("memory   weights ", bytes_text(report.stated.weights), " + KV + scratch ",
           bytes_text(report.stated.scratch), " + program ", bytes_text(kRuntimeBytes), "; RSS ",
           bytes_text(report.measured.rss), " measured, ", bytes_text(report.measured.anonymous),
           " of it anonymous, peak ", bytes_text(report.measured.peak)));
   if (const std::string words = memory_words(session); !words.empty()) say(cat("policy   ", words));
+  for (const std::string& words : procedural_lines(session)) say(words);
   if (report.events.empty()) say("events   none: every token that was read is still held");
   const std::size_t first = report.events.size() - std::min(report.events.size(), kEventsShown);
   if (first > 0) say(cat("events   ", first, " earlier ones are not shown here; --report has them all"));
@@ -91,8 +94,9 @@ Json report_json(const RunReport& report, const Session& session) {
       .set("attention_size", session.attention_size() ? Json(*session.attention_size()) : Json())
       .set("key_type", name_of(session.options().key_type))
       .set("value_type", name_of(session.options().value_type))
-      .set("stop_reason", report.figures.stop_reason)
-      .set("context_limit", report.context_limit)
+      .set("stop_reason", report.figures.stop_reason);
+  set_procedural(json, session);
+  json.set("context_limit", session.options().procedural ? Json() : Json(report.context_limit))
       .set("load_ms", report.load_seconds * 1e3)
       .set("model", session.model().name())
       .set("threads", session.options().threads)

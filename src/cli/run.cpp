@@ -115,6 +115,7 @@ int run_command(const Arguments& arguments) {
   guard.before_reading(static_cast<std::int64_t>(prompt.size()));
   memory.check_prompt(static_cast<std::int64_t>(prompt.size()));
   say(open.headline());
+  say_what_the_budget_picked(session);
 
   Answer result;
   try {

@@ -15,6 +15,7 @@
 #include "model/procedural.h"
 #include "model/rope_table.h"
 #include "state/procedural/budget.h"
+#include "state/procedural/shadow.h"
 #include "state/snapshot.h"
 #include "state/state_object.h"
 
@@ -81,6 +82,7 @@ struct Session::Impl {
   Workspace workspace;
   std::vector<float> rows;  // [kLogitRows][vocabulary], only when several rows are asked for
   bool failed = false;
+  std::unique_ptr<Shadow> shadow;  // nullptr: none
 
   Impl(const Model& m, const SessionOptions& o)
       : model(&m),
@@ -95,10 +97,22 @@ struct Session::Impl {
         workspace(m.internals().config, options.prefill_chunk) {
     if (options.attention_size || options.auto_attention)
       state.apply(SetAttention{options.attention_size, options.auto_attention});
+    if (options.shadow) shadow = std::make_unique<Shadow>(*options.shadow, state);
+  }
+
+  void seal_if_due() {
+    if (shadow) shadow->keep(state);
+    state.seal_if_due(pool, kernels);
   }
 
   DecoderContext context() {
-    return {model->internals().config, *model->internals().weights, kernels, pool, {}, options.exact};
+    return {model->internals().config,
+            *model->internals().weights,
+            kernels,
+            pool,
+            {},
+            options.exact,
+            shadow.get()};
   }
 
   // Reads one chunk; logits rows of the chunk's tokens from `from` on go to on_logits, the last row to
@@ -144,6 +158,10 @@ struct Session::Impl {
     // Rows that came as plain arrays say nothing of how they were computed.
     if (!extras.identity.empty() && extras.exact != options.exact)
       refuse(cat("it was computed with", extras.exact ? "" : "out", " --exact"));
+    if (shadow && theirs.position() > 0)
+      refuse(
+          "shadow mode has to see a text from its start, which a memory that comes from elsewhere cannot "
+          "show");
     const KvSpec ours = state_spec(model->internals().config, options);
     const auto same_layer = [](const LayerSpec& a, const LayerSpec& b) {
       return a.kv_heads == b.kv_heads && a.head_dim == b.head_dim && a.window == b.window;
@@ -199,19 +217,20 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
                   cat("token id ", token, " is outside the vocabulary of ", s.model->vocabulary()));
   const Pos from = options.logits_from < 0 ? s.state.position() + count : options.logits_from;
   if (count > 0) s.logits.clear();
+  // Due only when the seal behind the last chunk failed: a disk that had no room may have some now.
+  s.seal_if_due();
   for (std::int64_t done = 0; done < count;) {
     const std::int64_t chunk = std::min({s.options.prefill_chunk, s.state.most_append(), count - done});
     const bool last = done + chunk == count;
+    const auto read = tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(chunk));
     try {
-      s.read_chunk(tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(chunk)), from,
-                   last && options.need_logits, options);
-      s.state.seal_if_due(s.pool, s.kernels);
+      s.read_chunk(read, from, last && options.need_logits, options);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::numeric) s.failed = true;
       throw;
     }
-    const auto read = tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(chunk));
     s.read_tokens.insert(s.read_tokens.end(), read.begin(), read.end());
+    s.seal_if_due();
     done += chunk;
     if (options.progress && !options.progress(done))
       throw Error(ErrorCode::cancelled, cat("stopped after ", done, " of ", count, " tokens"));
@@ -238,6 +257,7 @@ MemoryUse Session::memory() const {
 
 void Session::clear() {
   impl_->state.clear();
+  if (impl_->shadow) impl_->shadow->clear();
   impl_->logits.clear();
   impl_->read_tokens.clear();
   impl_->failed = false;
@@ -251,7 +271,39 @@ std::optional<ProceduralCounts> Session::procedural_counts() const {
   counts.sink_rows = impl_->state.exact_rows(true);
   counts.window_rows = impl_->state.exact_rows(false);
   counts.bytes_peak = impl_->state.bytes_peak();
+  counts.steady_from = impl_->state.steady_from();
   return counts;
+}
+std::vector<ProceduralEvent> Session::newest_seal() const {
+  const KvState& state = impl_->state;
+  if (state.past() == nullptr) return {};
+  std::vector<ProceduralEvent> events = state.past()->newest_seal();
+  for (ProceduralEvent& event : events) {
+    event.after.sink_rows = state.exact_rows(true);
+    event.after.window_rows = state.exact_rows(false);
+    event.after.bytes_peak = state.bytes_peak();
+    event.after.steady_from = state.steady_from();
+    event.bytes = state.held_bytes();
+  }
+  return events;
+}
+void Session::pin(const PosRange& positions) {
+  Impl& s = *impl_;
+  if (s.state.past() != nullptr && s.options.procedural->budget > 0) {
+    KvSpec spec = s.state.spec();
+    spec.procedural->pins = with_pin(spec.procedural->pins, positions);
+    const std::int64_t needed = most_bytes(spec, s.options.procedural->budget_for).total();
+    if (needed > s.options.procedural->budget)
+      throw Error(ErrorCode::invalid_argument,
+                  cat("cannot pin positions ", positions.first, " to ", positions.last,
+                      ": the memory would hold up to ", needed, " bytes, more than its budget of ",
+                      s.options.procedural->budget));
+  }
+  s.state.pin(positions);
+  s.options.procedural->pins = s.state.spec().procedural->pins;
+}
+std::optional<Drift> Session::drift() const {
+  return impl_->shadow ? std::optional(impl_->shadow->drift()) : std::nullopt;
 }
 std::optional<ProceduralBytes> Session::procedural_plan() const {
   if (impl_->state.past() == nullptr) return std::nullopt;
@@ -266,6 +318,7 @@ TransitionPlan Session::plan(const Transition& transition) const { return impl_-
 TransitionRecord Session::apply(const Transition& transition) {
   Impl& s = *impl_;
   TransitionRecord record = s.state.apply(transition);
+  if (s.shadow && s.state.position() == 0) s.shadow->clear();
   follow(s.memory.internals().extras, transition, record);
   s.options.context = s.state.capacity();
   s.options.auto_attention = s.state.adapting() ? std::optional(s.state.adapting()->range) : std::nullopt;
@@ -275,6 +328,7 @@ TransitionRecord Session::apply(const Transition& transition) {
 Session Session::fork() const {
   // The memory may have been compacted below its window or its chunks; a new one may not begin like that.
   SessionOptions options = impl_->options;
+  options.shadow.reset();  // it would lack what was read so far
   options.context = std::max(options.context, options.prefill_chunk);
   if (options.rolling)
     options.context = std::max(options.context, options.rolling->sinks + options.rolling->window);

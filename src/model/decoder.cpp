@@ -8,6 +8,7 @@
 #include "kernels/attend.h"
 #include "kvtide/error.h"
 #include "model/far_share_samples.h"
+#include "state/procedural/shadow.h"
 
 namespace kvtide {
 namespace {
@@ -131,8 +132,9 @@ class ForwardPass {
     const std::int64_t head_dim = config_.head_dim, width = config_.width;
     const std::int64_t q_width = config_.heads * head_dim, kv_width = config_.kv_heads * head_dim;
 
-    // References may be among rows that nobody else wants.
-    const std::int64_t attended = step.observes(layer) ? 0 : skip;
+    // References, and tokens that a shadow looks at, may be among rows that nobody else wants.
+    const bool shadowed = context_.shadow != nullptr && context_.shadow->looks_at(layer, step.first(), count);
+    const std::int64_t attended = step.observes(layer) || shadowed ? 0 : skip;
     norm(ws_.x_, w.attention_norm, 0, count, ws_.normed_);
     const Activations x = activations(ws_.normed_, count, width);
     const MatmulJob jobs[] = {
@@ -193,11 +195,14 @@ class ForwardPass {
     shape.first += attended;
     shape.tokens -= attended;
     std::vector<float> log_mass;
-    if (step.observes(layer)) log_mass.resize(static_cast<std::size_t>(count * config_.heads));
+    if (step.observes(layer) || shadowed) log_mass.resize(static_cast<std::size_t>(count * config_.heads));
     attend(context_.pool, context_.kernels.attend, shape, views, q, spans, ws_.mixed_ + attended * q_width,
            log_mass.empty() ? nullptr : log_mass.data());
     for (std::int64_t t = 0; t < count; ++t)
       if (step.observes(layer, t)) step.observe_log_mass(layer, t, log_mass.data() + t * config_.heads);
+    if (shadowed)
+      context_.shadow->compare(context_.pool, context_.kernels, step.state(), layer, shape, views, q, spans,
+                               ws_.mixed_, log_mass.data());
     if (skip == count) return;
 
     project(w.output, ws_.mixed_, q_width, skip, count);

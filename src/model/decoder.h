@@ -20,6 +20,8 @@
 
 namespace kvtide {
 
+class Shadow;
+
 // Everything a pass needs beside the state and the tokens.
 struct DecoderContext {
   const ModelConfig& config;
@@ -28,7 +30,8 @@ struct DecoderContext {
   ThreadPool& pool;
   // Told the residual stream [rows][width] of the step behind the attention of every layer; may be empty.
   std::function<void(int layer, std::span<const float>)> on_residual = {};
-  bool exact = false;  // f32 activations instead of 8-bit ones: changes results
+  bool exact = false;        // f32 activations instead of 8-bit ones: changes results
+  Shadow* shadow = nullptr;  // compares attention with what it would be over everything; changes no result
 };
 
 // Scratch memory for chunks of up to `max_tokens` tokens. Pages are taken when first used.

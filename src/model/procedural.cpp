@@ -10,6 +10,21 @@
 
 namespace kvtide {
 
+namespace {
+
+void check_pins(const std::vector<PosRange>& pins) {
+  Pos end = 0;
+  for (const PosRange& pin : pins) {
+    if (pin.first < end || pin.first >= pin.last)
+      throw Error(ErrorCode::invalid_argument,
+                  cat("procedural memory: positions ", pin.first, " to ", pin.last,
+                      " cannot be pinned: ranges must ascend, lie apart and hold something"));
+    end = pin.last;
+  }
+}
+
+}  // namespace
+
 ProceduralSpec procedural_spec(const ModelConfig& config, const ProceduralOptions& o) {
   const auto refuse = [](const std::string& why) {
     throw Error(ErrorCode::invalid_argument, "procedural memory: " + why);
@@ -22,8 +37,11 @@ ProceduralSpec procedural_spec(const ModelConfig& config, const ProceduralOption
   if (o.summaries < 0 || o.summaries >= o.rows)
     refuse(cat("of ", o.rows, " rows 0 to ", o.rows - 1, " can be summaries, not ", o.summaries));
   if (o.levels < 0 || o.levels > 8) refuse(cat("consolidation has 0 to 8 levels, not ", o.levels));
-  if (!o.half_precision && config.head_dim % 32 != 0)
-    refuse(cat("q8_0 rows need heads of a multiple of 32 elements, not ", config.head_dim));
+  const int layers = static_cast<int>(config.layers.size());
+  const int last_layer = o.last_layer < 0 ? layers - 1 : o.last_layer;
+  if (o.first_layer < 0 || o.first_layer > last_layer || last_layer >= layers)
+    refuse(cat("layers ", o.first_layer, "-", last_layer, " cannot be compressed: there are 0-", layers - 1));
+  check_pins(o.pins);
 
   ProceduralSpec spec;
   spec.sinks = o.sinks;
@@ -32,11 +50,19 @@ ProceduralSpec procedural_spec(const ModelConfig& config, const ProceduralOption
   spec.summaries = o.summaries;
   spec.summary = o.summary;
   spec.score = o.score;
-  spec.row_type = o.half_precision ? DType::f16 : DType::q8_0;
+  // q8_0 takes whole blocks of 32.
+  spec.row_type = o.half_precision || config.head_dim % 32 != 0 ? DType::f16 : DType::q8_0;
   spec.full_rows = o.full_rows;
   spec.far = o.far;
   spec.far_from = config.context_length / 8 * 7;
   spec.levels = o.levels;
+  spec.pins = o.pins;
+  spec.level_rows = o.level_rows;
+  spec.shed_below = o.shed_below;
+  spec.decay = o.decay;
+  spec.retention = o.retention;
+  spec.adapt = o.adapt;
+  spec.spill = o.spill;
   spec.query_heads = config.heads;
   spec.scale = config.attention_scale;
   std::vector<bool> compressed;
@@ -120,6 +146,12 @@ ProceduralOptions options_of(const ProceduralSpec& spec) {
   o.score = spec.score;
   o.half_precision = spec.row_type == DType::f16;
   o.far = spec.far;
+  o.pins = spec.pins;
+  o.level_rows = spec.level_rows;
+  o.shed_below = spec.shed_below;
+  o.decay = spec.decay;
+  o.retention = spec.retention;
+  o.adapt = spec.adapt;
   std::int64_t rows = 0, heads = 0;
   for (const auto& layer : spec.heads)
     for (const HeadPlan& plan : layer) {

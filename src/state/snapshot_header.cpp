@@ -18,14 +18,18 @@ Json optional_number(const std::optional<std::int64_t>& value) {
 constexpr const char* kSummaries[] = {"fit", "cluster", "positional"};
 constexpr const char* kScores[] = {"mixed", "novelty", "vnorm", "attention"};
 constexpr const char* kFarRules[] = {"log", "clamp"};
+constexpr const char* kAdapts[] = {"off", "drift", "entropy"};
 
 // The frequencies are those of the layers.
 Json procedural_json(const ProceduralSpec& spec) {
+  Json pins = Json::array();
+  for (const PosRange& pin : spec.pins) pins.push_back({pin.first, pin.last});
   Json heads = Json::array();
   for (const auto& layer : spec.heads) {
     heads.push_back(Json::array());
     for (const HeadPlan& plan : layer)
-      heads.back().push_back({{"full", plan.full}, {"rows", plan.rows}, {"weight", plan.weight}});
+      heads.back().push_back(
+          {{"full", plan.full}, {"whole", plan.whole}, {"rows", plan.rows}, {"weight", plan.weight}});
   }
   return {{"sinks", spec.sinks},
           {"window", spec.window},
@@ -38,6 +42,12 @@ Json procedural_json(const ProceduralSpec& spec) {
           {"far", kFarRules[static_cast<int>(spec.far)]},
           {"far_from", spec.far_from},
           {"levels", spec.levels},
+          {"pins", pins},
+          {"level_rows", spec.level_rows},
+          {"shed_below", spec.shed_below},
+          {"decay", spec.decay},
+          {"retention", spec.retention},
+          {"adapt", kAdapts[static_cast<int>(spec.adapt)]},
           {"query_heads", spec.query_heads},
           {"reference_stride", spec.reference_stride},
           {"scale", spec.scale},
@@ -46,10 +56,13 @@ Json procedural_json(const ProceduralSpec& spec) {
 
 Json past_json(const ProceduralImage& image) {
   Json blocks = Json::array();
-  for (const auto& block : image.blocks) blocks.push_back({block.first, block.last, block.level});
+  for (const auto& block : image.blocks) blocks.push_back({block.first, block.last, block.level, block.tick});
   return {{"sealed", image.sealed},
           {"blocks", blocks},
           {"full", image.full},
+          {"whole", image.whole},
+          {"lost", image.lost},
+          {"strain", image.strain},
           {"rows", image.rows},
           {"retained", image.retained},
           {"retain_stride", image.retain_stride},
@@ -57,6 +70,9 @@ Json past_json(const ProceduralImage& image) {
           {"blocks_sealed", image.counts.blocks_sealed},
           {"consolidations", image.counts.consolidations},
           {"thinned", image.counts.thinned},
+          {"shed_soft", image.counts.shed_soft},
+          {"shed_hard", image.counts.shed_hard},
+          {"level_hits", image.counts.level_hits},
           {"fits_rejected", image.counts.fits_rejected},
           {"shed_mass", image.counts.shed_mass},
           {"mass_error_sum", image.counts.log_mass_error},
@@ -192,6 +208,19 @@ std::vector<std::int64_t> integers(const Json& value) {
   return integers(wrapped, "list");
 }
 
+std::vector<std::vector<double>> numbers(const Json& object, const char* key) {
+  std::vector<std::vector<double>> rows;
+  for (const Json& row : list(object, key)) {
+    if (!row.is_array()) refuse(key, "a list of lists of numbers");
+    rows.emplace_back();
+    for (const Json& value : row) {
+      if (!value.is_number()) refuse(key, "a list of lists of numbers");
+      rows.back().push_back(value.get<double>());
+    }
+  }
+  return rows;
+}
+
 ProceduralSpec read_procedural(const Json& json) {
   ProceduralSpec spec;
   spec.sinks = integer(json, "sinks");
@@ -205,6 +234,16 @@ ProceduralSpec read_procedural(const Json& json) {
   spec.far = choice<FarRule>(json, "far", kFarRules);
   spec.far_from = integer(json, "far_from");
   spec.levels = small_integer(json, "levels");
+  for (const Json& pin : list(json, "pins")) {
+    const auto values = integers(pin);
+    if (values.size() != 2) refuse("pins", "a list of [first, last]");
+    spec.pins.push_back({values[0], values[1]});
+  }
+  spec.level_rows = integer(json, "level_rows");
+  spec.shed_below = static_cast<float>(number(json, "shed_below"));
+  spec.decay = static_cast<float>(number(json, "decay"));
+  spec.retention = static_cast<float>(number(json, "retention"));
+  spec.adapt = choice<Adapt>(json, "adapt", kAdapts);
   spec.query_heads = small_integer(json, "query_heads");
   spec.reference_stride = integer(json, "reference_stride");
   spec.scale = static_cast<float>(number(json, "scale"));
@@ -213,8 +252,8 @@ ProceduralSpec read_procedural(const Json& json) {
     spec.heads.emplace_back();
     for (const Json& plan : layer) {
       if (!plan.is_object()) refuse("heads", "lists of objects");
-      spec.heads.back().push_back(
-          {boolean(plan, "full"), integer(plan, "rows"), static_cast<float>(number(plan, "weight"))});
+      spec.heads.back().push_back({boolean(plan, "full"), boolean(plan, "whole"), integer(plan, "rows"),
+                                   static_cast<float>(number(plan, "weight"))});
     }
   }
   return spec;
@@ -225,11 +264,14 @@ ProceduralImage read_past(const Json& json) {
   image.sealed = integer(json, "sealed");
   for (const Json& block : list(json, "blocks")) {
     const auto values = integers(block);
-    if (values.size() != 3 || values[2] < 1 || values[2] > 8)
-      refuse("blocks", "a list of [first, last, level]");
-    image.blocks.push_back({values[0], values[1], static_cast<int>(values[2])});
+    if (values.size() != 4 || values[2] < 1 || values[2] > 8 || values[3] < 0)
+      refuse("blocks", "a list of [first, last, level, tick]");
+    image.blocks.push_back({values[0], values[1], static_cast<int>(values[2]), values[3]});
   }
   image.full = integers(json, "full");
+  image.whole = integers(json, "whole");
+  image.lost = numbers(json, "lost");
+  image.strain = numbers(json, "strain");
   for (const Json& layer : list(json, "rows")) {
     if (!layer.is_array()) refuse("rows", "a list of lists");
     image.rows.emplace_back();
@@ -241,6 +283,9 @@ ProceduralImage read_past(const Json& json) {
   image.counts.blocks_sealed = integer(json, "blocks_sealed");
   image.counts.consolidations = integer(json, "consolidations");
   image.counts.thinned = integer(json, "thinned");
+  image.counts.shed_soft = integer(json, "shed_soft");
+  image.counts.shed_hard = integer(json, "shed_hard");
+  image.counts.level_hits = integer(json, "level_hits");
   image.counts.fits_rejected = integer(json, "fits_rejected");
   image.counts.shed_mass = number(json, "shed_mass");
   image.counts.log_mass_error = number(json, "mass_error_sum");

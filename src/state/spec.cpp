@@ -95,6 +95,15 @@ void check(const KvSpec& spec) {
         p.reference_stride < 0 || p.reference_stride > p.block)
       refuse("a procedural memory's rows, far distance or reference stride is out of range");
     if (!std::isfinite(p.scale)) refuse("the attention scale is not finite");
+    if (p.level_rows < 0 || !std::isfinite(p.shed_below) || !(p.decay >= 0.0f && p.decay <= 1.0f) ||
+        !(p.retention >= 0.0f && p.retention <= 1.0f))
+      refuse("a procedural memory's caps, decay or retention is out of range");
+    Pos pinned = 0;
+    for (const PosRange& pin : p.pins) {
+      if (pin.first < pinned || pin.first >= pin.last || pin.last > kMostTokens)
+        refuse(cat("the pinned positions ", pin.first, " to ", pin.last, " overlap or are out of order"));
+      pinned = pin.last;
+    }
     for (const LayerSpec& layer : spec.layers)
       if (layer.head_dim != spec.layers.front().head_dim)
         refuse("a procedural memory needs heads of one size in all layers");

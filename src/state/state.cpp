@@ -12,6 +12,8 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kTile = 64;
+// What a memory may grow and still be said to hold what it held.
+constexpr std::int64_t kSteadyBytes = std::int64_t{1} << 20, kSteadyShare = 64;
 // Rows of address space reserved at once, at least: growing within it moves nothing, and it costs no memory.
 constexpr std::int64_t kReserve = std::int64_t{1} << 18;
 
@@ -105,6 +107,8 @@ void KvState::clear() {
   for (auto& layer : layers_) layer.truncate(0);
   std::fill(released_.begin(), released_.end(), 0);
   if (past_) past_->clear();
+  steady_bytes_ = 0;
+  steady_from_ = 0;
   held_ = back_to(held_, 0);
   recurrent_.back_to(0);
   if (adapting_) {
@@ -157,6 +161,22 @@ std::int64_t KvState::exact_rows(bool sinks) const {
   std::int64_t heads = 0;
   for (const auto& plans : past_->spec().heads) heads += static_cast<std::int64_t>(plans.size());
   return heads * (sinks ? first : position() - std::max(first, past_->exact_from()));
+}
+
+void KvState::note_level() {
+  const std::int64_t held = held_bytes();
+  bytes_peak_ = std::max(bytes_peak_, held);
+  if (held <= steady_bytes_ + std::min(kSteadyBytes, steady_bytes_ / kSteadyShare)) return;
+  steady_bytes_ = held;
+  steady_from_ = position();
+}
+
+void KvState::pin(const PosRange& range) {
+  if (!past_)
+    throw Error(ErrorCode::invalid_argument,
+                "only a procedural memory can pin positions: others keep or forget all");
+  past_->pin(range);
+  spec_.procedural->pins = past_->spec().pins;
 }
 
 void KvState::seal_if_due(ThreadPool& pool, const Kernels& kernels) {
@@ -255,7 +275,7 @@ void KvState::Step::commit() {
     segments.push_back({first_, first_, 0});
   segments.back().last = first_ + tokens_;
   state_->held_.position = first_ + tokens_;
-  if (state_->past_) state_->bytes_peak_ = std::max(state_->bytes_peak_, state_->held_bytes());
+  if (state_->past_) state_->note_level();
   state_->recurrent_.advance(first_ + tokens_, state_->spec_.slack);
   if (auto& log = state_->adapting_) {
     far_shares_.resize(sampled().size(), 0);

@@ -91,6 +91,7 @@ class KvState {
 
     Pos first() const { return first_; }
     std::int64_t tokens() const { return tokens_; }
+    const KvState& state() const { return *state_; }  // as it is before the step
     // Stores the key and value [head_dim] of one token of the step, converted to the state's types.
     void write(const ElementwiseRow& kernels, int layer, int kv_head, std::int64_t token, const float* key,
                const float* value);
@@ -131,6 +132,10 @@ class KvState {
   // Exact rows of a procedural state over all layers and heads that it compresses: sinks, or the others.
   std::int64_t exact_rows(bool sinks) const;
   std::int64_t bytes_peak() const { return bytes_peak_; }  // likewise: the most that was ever held
+  // Since when it holds what it holds: after this position no more than 1 MiB, or 1/64, came on top.
+  Pos steady_from() const { return steady_from_; }
+  // Of a procedural state: positions that stay exact. Throws Error(invalid_argument), and changes nothing.
+  void pin(const PosRange& range);
   const ProceduralMemory* past() const { return past_ ? &*past_ : nullptr; }
   ProceduralMemory* past() { return past_ ? &*past_ : nullptr; }
 
@@ -169,6 +174,7 @@ class KvState {
  private:
   KvState(const KvState&) = default;
   void release_unseen(std::size_t layer);
+  void note_level();
   std::vector<VisibleRun> runs_of_step(int layer, Pos first, std::int64_t tokens) const;
   Visibility visible(std::size_t layer, std::optional<std::int64_t> attention_size) const;
   std::string why_not(const Transition& transition) const;  // "" when it can be made
@@ -184,6 +190,8 @@ class KvState {
   std::optional<AutoAttentionLog> adapting_;  // attention_size_ is what it says
   std::vector<Pos> released_;                 // per layer: positions below, sinks apart, may be gone
   std::int64_t bytes_peak_ = 0;
+  std::int64_t steady_bytes_ = 0;
+  Pos steady_from_ = 0;
   std::uint64_t generation_ = 0;  // changes with everything that makes an older plan wrong
 };
 

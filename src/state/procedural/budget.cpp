@@ -9,6 +9,8 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kPage = 4096, kTile = 64;
+// Of a head whose share of the rows changes: two more pages begun, and two steps of notes.
+constexpr std::int64_t kAdaptSlack = 2 * kPage + 2 * 256 * 16;
 constexpr Pos kWithoutEnd = Pos{1} << 30;
 
 // Pages of one region of consecutive rows, wherever they begin.
@@ -18,6 +20,11 @@ std::int64_t region(std::int64_t rows, std::int64_t row_bytes) {
 
 }  // namespace
 
+HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan) {
+  if (!plan.full) return HeadRows::Kind::summaries;
+  return plan.whole || spec.full_rows == 0 ? HeadRows::Kind::exact : HeadRows::Kind::exact_scored;
+}
+
 ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   const ProceduralSpec& p = *spec.procedural;
   const Pos end = tokens == 0 ? kWithoutEnd : tokens;
@@ -26,8 +33,8 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
       end < p.window + spec.slack + p.block ? 0 : (end - p.window - spec.slack) / p.block;
   std::int64_t blocks = blocks_read;
   if (p.levels > 0) blocks = std::min(blocks, kFirstLevelBlocks + (p.levels - 1) * kLevelBlocks);
-  std::int64_t full = blocks_read * p.block;
-  if (p.full_rows > 0) full = std::min(full, p.full_rows + p.block);
+  const std::int64_t all = blocks_read * p.block;
+  const std::int64_t pinned = std::min(all, pinned_within(p, p.sinks, end));
 
   ProceduralBytes bytes;
   References::Shape shape{
@@ -36,7 +43,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
     const LayerSpec& layer = spec.layers[i];
     const std::int64_t key = dtype_bytes(spec.key_type, layer.head_dim),
                        value = dtype_bytes(spec.value_type, layer.head_dim);
-    bool plain = false;
+    bool judged = false;
     if (layer.window) {
       const std::int64_t step = std::min<std::int64_t>(spec.max_append, p.window + spec.slack + p.block);
       const std::int64_t rows = std::min<std::int64_t>(end, *layer.window + spec.slack + step + kTile);
@@ -48,15 +55,21 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
     }
     for (const HeadPlan& plan : p.heads[i]) {
       const std::int64_t row = dtype_bytes(p.row_type, layer.head_dim);
+      judged = judged || rows_kind(p, plan) != HeadRows::Kind::exact;
       if (plan.full) {
-        bytes.full += HeadRows::bytes_for(rows_kind(p, plan), row, row, full);
+        // Rows in a spill file count as little as pages of a mapped model do.
+        std::int64_t rows = all;
+        if (p.full_rows > 0 && (!plan.whole || !p.spill.empty()))
+          rows = std::min(all, p.full_rows + p.block + (plan.whole ? 0 : pinned));
+        bytes.full += HeadRows::bytes_for(rows_kind(p, plan), row, row, rows);
       } else {
-        plain = true;
         // While four blocks merge, both are there.
-        bytes.compact += HeadRows::bytes_for(rows_kind(p, plan), row, row, blocks * plan.rows);
+        bytes.compact += HeadRows::bytes_for(rows_kind(p, plan), row, row, blocks * plan.rows + pinned);
+        // Rows that move from head to head fill other pages.
+        if (p.adapt != Adapt::off) bytes.compact += kAdaptSlack;
       }
     }
-    shape.layers.push_back(plain);
+    shape.layers.push_back(judged);
   }
   bytes.references = References::bytes_for(shape);
   return bytes;

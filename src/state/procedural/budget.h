@@ -3,6 +3,7 @@
 // Pure functions of a spec: planning, picking and accounting ask here, so that they cannot disagree.
 #pragma once
 
+#include "state/procedural/head_rows.h"
 #include "state/spec.h"
 
 namespace kvtide {
@@ -14,6 +15,9 @@ inline constexpr std::int64_t kFirstLevelBlocks = 8, kLevelBlocks = 6, kMergedBl
 inline constexpr std::int64_t kIntactEighths = 7;
 // A block of a full head that would keep fewer rows than this goes.
 inline constexpr std::int64_t kLeastFullRows = 8;
+
+// What a head's rows are, by its plan.
+HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan);
 
 // The most that a state of this spec (procedural) holds at any moment while it reads `tokens` tokens; 0:
 // without end.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include "base/text.h"
 #include "kvtide/error.h"
@@ -83,9 +85,18 @@ void HeadRows::keep(std::span<const std::int64_t> kept, std::int64_t from) {
   };
   for (const std::int64_t row : kept) move(row, 1);
   move(from, before - from);
-  positions_.resize(static_cast<std::size_t>(end));
-  for (auto* list : {&scores_, &bias_, &counts_})
-    if (!list->empty()) list->resize(static_cast<std::size_t>(end));
+  const auto cut = [&](auto& list) {
+    if (list.empty()) return;
+    list.resize(static_cast<std::size_t>(end));
+    // Heads whose share changes must not hold on to the most that they ever had.
+    if (list.capacity() < list.size() + 2 * kNoteStep) return;
+    std::remove_reference_t<decltype(list)> smaller;
+    smaller.reserve((list.size() + kNoteStep - 1) / kNoteStep * kNoteStep);
+    smaller.assign(list.begin(), list.end());
+    list = std::move(smaller);
+  };
+  cut(positions_);
+  for (auto* list : {&scores_, &bias_, &counts_}) cut(*list);
   keys_.zero(static_cast<std::size_t>(end * key_bytes_),
              static_cast<std::size_t>((before - end) * key_bytes_));
   values_.zero(static_cast<std::size_t>(end * value_bytes_),

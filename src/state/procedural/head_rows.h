@@ -42,6 +42,8 @@ class HeadRows {
   // [rows] to be added to scores; nullptr when every row stands for itself.
   const float* bias() const { return kind_ == Kind::summaries ? bias_.data() : nullptr; }
   RowNote note(std::int64_t row) const;
+  std::int32_t position(std::int64_t row) const { return positions_[static_cast<std::size_t>(row)]; }
+  void set_score(std::int64_t row, float score) { scores_[static_cast<std::size_t>(row)] = score; }
 
   // Adds a row at the end and returns its number; the caller fills key() and value().
   // Throws Error(out_of_memory) beyond the reservation.

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "kvtide/error.h"
+#include "state/procedural/budget.h"
 #include "state/procedural/head_rows.h"
 #include "state/procedural/memory.h"
 #include "state/procedural/references.h"
@@ -19,13 +20,11 @@ constexpr std::int64_t kMostReferenceBytes = std::int64_t{1} << 40;
   throw Error(ErrorCode::invalid_argument, "procedural memory: " + why);
 }
 
-void check_head(const std::vector<std::int64_t>& rows, const HeadPlan& plan, const ProceduralSpec& spec,
-                std::size_t blocks, const std::string& name) {
+void check_head(const std::vector<std::int64_t>& rows, std::size_t blocks, const std::string& name) {
   if (rows.size() != blocks) refuse(cat(name, " has ", rows.size(), " blocks of ", blocks));
   std::int64_t sum = 0;
   for (const std::int64_t count : rows) {
-    if (count < 0 || count > (plan.full ? spec.block : plan.rows))
-      refuse(cat(name, " has a block of ", count, " rows"));
+    if (count < 0 || count > kMostHeadRows) refuse(cat(name, " has a block of ", count, " rows"));
     sum += count;
   }
   if (sum > kMostHeadRows) refuse(cat(name, " has ", sum, " rows; ", kMostHeadRows, " fit"));
@@ -49,19 +48,31 @@ void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos positio
       refuse(cat("a block of level ", block.level, " of ", spec.levels));
     before = block.last;
   }
-  before = -1;
-  for (const Pos first : image.full) {
-    if (first <= before || first >= image.sealed) refuse(cat("the block at ", first, " is out of order"));
-    before = first;
+  for (const auto* list : {&image.full, &image.whole}) {
+    before = -1;
+    for (const Pos first : *list) {
+      if (first <= before || first >= image.sealed) refuse(cat("the block at ", first, " is out of order"));
+      before = first;
+    }
   }
+  if (image.lost.size() != spec.heads.size() || image.strain.size() != spec.heads.size())
+    refuse("needs the losses and strains of every layer");
+  for (std::size_t layer = 0; layer < spec.heads.size(); ++layer)
+    for (const auto* numbers : {&image.lost[layer], &image.strain[layer]}) {
+      if (numbers->size() != spec.heads[layer].size()) refuse("needs the losses and strains of every head");
+      for (const double number : *numbers)
+        if (!std::isfinite(number) || number < 0.0) refuse("a loss or strain is no number that it can be");
+    }
   if (image.rows.size() != spec.heads.size()) refuse(cat("needs the rows of ", spec.heads.size(), " layers"));
   for (std::size_t layer = 0; layer < spec.heads.size(); ++layer) {
     if (image.rows[layer].size() != spec.heads[layer].size())
       refuse(cat("layer ", layer, " needs the rows of ", spec.heads[layer].size(), " heads"));
     for (std::size_t h = 0; h < spec.heads[layer].size(); ++h) {
       const HeadPlan& plan = spec.heads[layer][h];
-      check_head(image.rows[layer][h], plan, spec, plan.full ? image.full.size() : image.blocks.size(),
-                 cat("layer ", layer, ", head ", h));
+      const std::size_t blocks = !plan.full   ? image.blocks.size()
+                                 : plan.whole ? image.whole.size()
+                                              : image.full.size();
+      check_head(image.rows[layer][h], blocks, cat("layer ", layer, ", head ", h));
     }
   }
   if (image.retain_stride < 1 || image.retain_stride > kMostBlocks || image.blocks_seen < 0)
@@ -106,13 +117,24 @@ std::vector<ProceduralTensor> procedural_tensors(const ProceduralSpec& spec, con
 }
 
 ProceduralImage ProceduralMemory::image() const {
+  if (spill_)
+    throw Error(ErrorCode::unsupported, cat("procedural memory: rows in the spill file ", quoted(spec_.spill),
+                                            " cannot be saved; run without a spill file to have snapshots"));
   ProceduralImage image;
   image.sealed = sealed_;
-  for (const Block& block : blocks_) image.blocks.push_back({block.first, block.last, block.level});
+  for (const Block& block : blocks_)
+    image.blocks.push_back({block.first, block.last, block.level, block.tick});
   for (const FullBlock& block : full_) image.full.push_back(block.first);
+  for (const FullBlock& block : whole_) image.whole.push_back(block.first);
   for (const auto& layer : heads_) {
     image.rows.emplace_back();
-    for (const Head& h : layer) image.rows.back().push_back(h.block_rows);
+    image.lost.emplace_back();
+    image.strain.emplace_back();
+    for (const Head& h : layer) {
+      image.rows.back().push_back(h.block_rows);
+      image.lost.back().push_back(h.lost);
+      image.strain.back().push_back(static_cast<double>(h.strain));
+    }
   }
   image.retained = references_->retained();
   image.retain_stride = references_->retain_stride();
@@ -127,12 +149,16 @@ void ProceduralMemory::restore(const ProceduralImage& image, Pos position) {
   check(image, spec_, position, layers_.front().head_dim);
   clear();
   sealed_ = image.sealed;
-  for (const auto& block : image.blocks) blocks_.push_back({block.first, block.last, block.level, 0});
+  for (const auto& block : image.blocks)
+    blocks_.push_back({block.first, block.last, block.level, 0, block.tick});
   for (const Pos first : image.full) full_.push_back({first, 0});
+  for (const Pos first : image.whole) whole_.push_back({first, 0});
   for (std::size_t layer = 0; layer < heads_.size(); ++layer)
     for (std::size_t h = 0; h < heads_[layer].size(); ++h) {
       Head& target = heads_[layer][h];
       target.block_rows = image.rows[layer][h];
+      target.lost = image.lost[layer][h];
+      target.strain = static_cast<float>(image.strain[layer][h]);
       std::int64_t rows = 0;
       for (const std::int64_t count : target.block_rows) rows += count;
       for (; rows > 0; --rows) target.rows->append({});

@@ -16,16 +16,19 @@ struct ProceduralImage {
   struct Block {
     Pos first = 0, last = 0;
     int level = 1;
+    std::int64_t tick = 0;  // consolidations so far when the scores of its rows were written
     friend bool operator==(const Block&, const Block&) = default;
   };
   Pos sealed = 0;                                            // positions below, sinks apart, are in blocks
   std::vector<Block> blocks;                                 // of plain heads, oldest first
-  std::vector<Pos> full;                                     // where the blocks of full heads begin
+  std::vector<Pos> full, whole;                              // where the blocks of full heads begin
   std::vector<std::vector<std::vector<std::int64_t>>> rows;  // [layer][KV head][block of its list]
-  std::vector<Pos> retained;                                 // positions of references that stay
-  std::int64_t retain_stride = 1, blocks_seen = 0;           // which blocks leave some behind
-  ProceduralCounts counts;                                   // of what was done, not of what is held
-  std::int64_t mass_errors = 0;                              // sealed heads that counts.log_mass_error is of
+  std::vector<std::vector<double>> lost;            // [layer][KV head] tokens that no row stands for any more
+  std::vector<std::vector<double>> strain;          // [layer][KV head] what rows are shared out by
+  std::vector<Pos> retained;                        // positions of references that stay
+  std::int64_t retain_stride = 1, blocks_seen = 0;  // which blocks leave some behind
+  ProceduralCounts counts;                          // of what was done, not of what is held
+  std::int64_t mass_errors = 0;                     // sealed heads that counts.log_mass_error is of
 };
 
 // A tensor of the memory: its name in a snapshot, what it holds, and where its bytes lie.

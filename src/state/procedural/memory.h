@@ -7,13 +7,14 @@
 // token). Invariants
 //   1. Contents are a pure function of the tokens: sealing happens at fixed positions, with fixed references.
 //   2. Tokens that the rows of a head stand for add up to the tokens that were sealed, but for counted
-//   losses.
+//   losses: audit() looks.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -24,14 +25,14 @@
 #include "state/procedural/image.h"
 #include "state/procedural/references.h"
 #include "state/procedural/spec.h"
+#include "state/procedural/spill.h"
 
 namespace kvtide {
 
 // Address space of one head: no memory by itself.
 inline constexpr std::int64_t kMostHeadRows = std::int64_t{1} << 21;
 
-// What a head's rows are, by its plan; and which references the heads need.
-HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan);
+// Which references the heads need.
 References::Shape reference_shape(const ProceduralSpec& spec, int head_dim);
 
 class ProceduralMemory {
@@ -58,8 +59,13 @@ class ProceduralMemory {
   }
   const References& references() const { return *references_; }
 
-  // Seals the oldest block of exact rows of every layer. `layers`: the state's own rows, in which the block
-  // still stands. key_type, value_type: theirs. position: tokens read, equal to next_seal().
+  // Keeps positions exact in every head from now on. Throws Error(invalid_argument), and changes nothing, for
+  // positions that are summarised already.
+  void pin(const PosRange& range);
+
+  // Seals the oldest block of exact rows of every layer. Throws Error(io), and changes nothing, when the
+  // spill file takes no more. `layers`: the state's own rows, in which the block still stands. key_type,
+  // value_type: theirs. position: tokens read, equal to next_seal().
   void seal(ThreadPool& pool, const Kernels& kernels, std::span<LayerRows> layers, DType key_type,
             DType value_type, Pos position);
 
@@ -75,8 +81,22 @@ class ProceduralMemory {
 
   std::int64_t held_bytes() const;
   ProceduralCounts counts() const;
+  // The steps of the newest seal; bytes and exact rows are the state's business.
+  const std::vector<ProceduralEvent>& newest_seal() const { return newest_seal_; }
+  // Throws Error(numeric) that names the head whose rows and losses do not add up to what was sealed. Builds
+  // with assertions do it after every seal.
+  void audit() const;
+  // The blocks that were sealed, as full heads see them in a layer.
+  struct SealedBlock {
+    Pos first, last;
+    const float* rotation;  // nullptr: seen where they are
+  };
+  std::vector<SealedBlock> sealed_blocks(int layer) const;
+  // The position of the row of a head whose key lies there.
+  Pos position_of(int layer, int h, const std::byte* key) const;
   void clear();
 
+  // Throws Error(unsupported) for one with a spill file, which no other memory can read.
   ProceduralImage image() const;
   // Becomes the memory of `image` after `position` tokens, its bytes still to be filled in; throws
   // Error(invalid_argument) and changes nothing when the image contradicts the spec.
@@ -92,10 +112,14 @@ class ProceduralMemory {
     Pos first = 0, last = 0;
     int level = 1;
     Pos shift = 0;
+    std::int64_t tick = 0;  // consolidations so far when the scores of its rows were written
   };
   struct Head {  // of one layer
     std::shared_ptr<HeadRows> rows;
-    std::vector<std::int64_t> block_rows;  // per block of its list
+    std::vector<std::int64_t> block_rows;  // per block of its list, behind those in the spill file
+    std::shared_ptr<SpilledRows> spilled;  // the oldest blocks of a whole head; nullptr: none
+    double lost = 0.0;                     // tokens that no row stands for any more
+    float strain = 0.0f;                   // what rows are shared out by: of the newest block
   };
   struct FullBlock {
     Pos first = 0;
@@ -112,7 +136,25 @@ class ProceduralMemory {
     return spec_.heads[static_cast<std::size_t>(layer)][static_cast<std::size_t>(h)];
   }
   HeadRows& writable(Head& head);
+  bool plain(std::size_t layer, std::size_t h) const { return !spec_.heads[layer][h].full; }
+  // Layers and heads for which `wanted(plan)`, in order.
+  template <class Wanted>
+  std::vector<std::pair<int, int>> heads_where(const Wanted& wanted) const {
+    std::vector<std::pair<int, int>> found;
+    for (std::size_t layer = 0; layer < heads_.size(); ++layer)
+      for (std::size_t h = 0; h < heads_[layer].size(); ++h)
+        if (wanted(spec_.heads[layer][h])) found.emplace_back(static_cast<int>(layer), static_cast<int>(h));
+    return found;
+  }
   void consolidate(ThreadPool& pool, const Kernels& kernels, Pos position);
+  std::vector<std::int64_t> rows_by_strain() const;
+  void shed();
+  void shed_soft(Head& head);
+  void shed_hard(std::size_t layer);
+  double score(const Head& head, std::int64_t row, const Block& block) const;
+  void drop_rows(Head& head, const std::vector<bool>& gone);
+  void note_event(bool merge, const Block& block, Pos position, double seconds);
+  void make_room_in_memory();
   void thin_full_heads();
   void thin(Head& head, std::size_t block, std::int64_t left);
   void move_blocks(Pos position);
@@ -120,18 +162,21 @@ class ProceduralMemory {
 
   ProceduralSpec spec_;
   std::vector<LayerShape> layers_;
-  Pos sealed_ = 0;               // positions below, sinks apart, are in blocks
-  std::vector<Block> blocks_;    // of plain heads, oldest first
-  std::vector<FullBlock> full_;  // of full heads, oldest first
+  Pos sealed_ = 0;                // positions below, sinks apart, are in blocks
+  std::vector<Block> blocks_;     // of plain heads, oldest first
+  std::vector<FullBlock> full_;   // of full heads, oldest first
+  std::vector<FullBlock> whole_;  // of heads that never thin out, likewise
   Pos sink_shift_ = 0;
   std::vector<std::vector<Head>> heads_;  // [layer][kv_head]
   std::shared_ptr<References> references_;
+  std::shared_ptr<SpillFile> spill_;  // nullptr: none
   // Turns in use, ascending by shift: per layer [shift][2][pairs].
   std::vector<Pos> turns_;
   std::vector<std::vector<float>> angles_;
   ProceduralCounts counts_;
   double mass_error_sum_ = 0.0;
   std::int64_t mass_errors_ = 0;
+  std::vector<ProceduralEvent> newest_seal_;
 };
 
 }  // namespace kvtide

@@ -28,6 +28,25 @@ std::vector<double> share_out(const std::vector<double>& need, double total, dou
 
 }  // namespace
 
+std::int64_t pinned_within(const ProceduralSpec& spec, Pos first, Pos last) {
+  std::int64_t count = 0;
+  for (const PosRange& pin : spec.pins)
+    count += std::max<Pos>(0, std::min(pin.last, last) - std::max(pin.first, first));
+  return count;
+}
+
+std::vector<PosRange> with_pin(std::vector<PosRange> pins, const PosRange& range) {
+  pins.push_back(range);
+  std::sort(pins.begin(), pins.end(), [](const PosRange& a, const PosRange& b) { return a.first < b.first; });
+  std::vector<PosRange> apart;
+  for (const PosRange& pin : pins)
+    if (!apart.empty() && pin.first <= apart.back().last)
+      apart.back().last = std::max(apart.back().last, pin.last);
+    else
+      apart.push_back(pin);
+  return apart;
+}
+
 std::vector<std::vector<HeadPlan>> plan_heads(const ProceduralOptions& o,
                                               const std::vector<bool>& compressed_layers, int kv_heads) {
   std::vector<std::vector<HeadPlan>> plans(compressed_layers.size());
@@ -42,7 +61,13 @@ std::vector<std::vector<HeadPlan>> plan_heads(const ProceduralOptions& o,
       const HeadNeed known =
           o.heads.needs.empty() ? HeadNeed{} : o.heads.needs[layer * static_cast<std::size_t>(kv_heads) + h];
       plan.weight = known.output_norm;
+      const int last = o.last_layer < 0 ? static_cast<int>(plans.size()) - 1 : o.last_layer;
+      if (static_cast<int>(layer) < o.first_layer || static_cast<int>(layer) > last) {
+        plan.full = plan.whole = true;
+        continue;
+      }
       plan.full = known.induction >= o.full_from;
+      plan.whole = plan.full && !o.spill.empty();
       ++heads;
       full += plan.full;
       if (plan.full) continue;

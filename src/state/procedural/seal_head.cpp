@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/codec.h"
+#include "state/procedural/budget.h"
 #include "state/procedural/reference_rows.h"
 #include "state/procedural/summarise.h"
 
@@ -35,11 +36,12 @@ std::vector<Pos> judges_of_merge(const References& references, Pos first, Pos po
 }
 
 SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summariser& summariser,
-                     const LayerRows& rows, int layer, int head, int head_dim) {
+                     const LayerRows& rows, int layer, int head, int head_dim, std::int64_t keep) {
   const ProceduralSpec& spec = request.spec;
   const auto& heads = spec.heads[static_cast<std::size_t>(layer)];
   const HeadPlan& plan = heads[static_cast<std::size_t>(head)];
   BlockRows block = padded_block(request.last - request.first, head_dim);
+  // A fork shares its first rows: they lie in several pieces.
   for (const LayerRows::Run& run : rows.runs(request.first, request.last))
     for (Pos p = run.first; p < run.last; ++p) {
       const std::int64_t at = (p - request.first) * block.padded_dim;
@@ -58,7 +60,7 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
     encode_row(spec.row_type, value, head_dim, sealed.values.data() + size);
     sealed.notes.push_back({static_cast<std::int32_t>(request.first + row), bias, count, score});
   };
-  if (plan.full && spec.full_rows == 0) {
+  if (rows_kind(spec, plan) == HeadRows::Kind::exact) {
     for (std::int64_t j = 0; j < block.rows; ++j)
       add(j, block.values.data() + j * block.padded_dim, 0.0f, 1.0f, 0.0f);
     return sealed;
@@ -77,15 +79,19 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
       add(j, block.values.data() + j * block.padded_dim, 0.0f, 1.0f, score[static_cast<std::size_t>(j)]);
     return sealed;
   }
-  const std::int64_t summaries = std::min(spec.summaries, plan.rows);
+  const std::int64_t summaries = std::min(spec.summaries, keep);
+  std::vector<bool> pinned;
+  if (pinned_within(spec, request.first, request.last) > 0)
+    for (std::int64_t j = 0; j < block.rows; ++j) pinned.push_back(is_pinned(spec, request.first + j));
   const Summarised kept =
       summariser.summarise(block, std::vector<float>(static_cast<std::size_t>(block.rows), 1.0f), references,
-                           {.exact = plan.rows - summaries,
+                           {.exact = keep - summaries,
                             .summaries = summaries,
                             .summary = spec.summary,
                             .score = spec.score,
                             .scale = spec.scale,
-                            .weight = plan.weight});
+                            .weight = plan.weight,
+                            .pinned = pinned.empty() ? nullptr : &pinned});
   for (const KeptRow& row : kept.kept)
     add(row.row,
         row.value < 0 ? block.values.data() + row.row * block.padded_dim
@@ -93,15 +99,16 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
         row.bias, row.count, row.score);
   sealed.log_mass_error = kept.log_mass_error;
   sealed.rejected = kept.rejected;
+  sealed.spread = kept.spread;
+  if (summaries == 0) sealed.lost = block.rows - static_cast<std::int64_t>(kept.kept.size());
   return sealed;
 }
 
 std::vector<std::int64_t> merge_head(const MergeRequest& request, const Kernels& kernels,
                                      Summariser& summariser, const HeadRows& rows,
-                                     const std::vector<MergeBlock>& blocks, int layer, int head,
-                                     int head_dim) {
+                                     const std::vector<MergeBlock>& blocks, int layer, int head, int head_dim,
+                                     std::int64_t keep) {
   const ProceduralSpec& spec = request.spec;
-  const auto& heads = spec.heads[static_cast<std::size_t>(layer)];
   const auto pairs = static_cast<std::int64_t>(spec.frequencies[static_cast<std::size_t>(layer)].size());
   std::int64_t count = 0;
   for (const MergeBlock& block : blocks) count += block.rows;
@@ -122,8 +129,10 @@ std::vector<std::int64_t> merge_head(const MergeRequest& request, const Kernels&
   const ReferenceRows references =
       ask(kernels, spec, request.references, *request.asked[static_cast<std::size_t>(layer)], layer, head,
           all.padded_dim);
-  std::vector<std::int64_t> kept =
-      summariser.most_attended(all, references, spec.scale, heads[static_cast<std::size_t>(head)].rows);
+  std::vector<bool> pinned;
+  if (!spec.pins.empty())
+    for (const std::int64_t row : numbers) pinned.push_back(is_pinned(spec, rows.position(row)));
+  std::vector<std::int64_t> kept = summariser.most_attended(all, references, spec.scale, keep, pinned);
   for (std::int64_t& row : kept) row = numbers[static_cast<std::size_t>(row)];
   return kept;
 }

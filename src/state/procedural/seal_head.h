@@ -4,9 +4,11 @@
 // different threads.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "kernels/kernels.h"
 #include "state/layer_rows.h"
 #include "state/procedural/head_rows.h"
@@ -30,11 +32,24 @@ struct SealedHead {
   std::vector<std::byte> keys, values;  // in the type of old rows
   std::vector<RowNote> notes;
   float log_mass_error = 0.0f;
+  float spread = 0.0f;    // as in Summarised
+  std::int64_t lost = 0;  // tokens that no row stands for
   bool rejected = false;
 };
 
+// keep: rows of the block that stay, pinned ones apart; a full head keeps all.
 SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summariser& summariser,
-                     const LayerRows& rows, int layer, int head, int head_dim);
+                     const LayerRows& rows, int layer, int head, int head_dim, std::int64_t keep);
+
+// body(summariser, item) for every item, with one scratch memory per thread, whichever items it takes.
+template <class Body>
+void each_with_summariser(ThreadPool& pool, const Kernels& kernels, std::size_t items, Body body) {
+  std::atomic<std::size_t> next{0};
+  pool.run(pool.threads(), [&](std::int64_t) {
+    Summariser summariser(kernels.dense);
+    for (std::size_t i = next++; i < items; i = next++) body(summariser, i);
+  });
+}
 
 struct MergeRequest {
   const ProceduralSpec& spec;
@@ -43,16 +58,16 @@ struct MergeRequest {
 };
 struct MergeBlock {
   std::int64_t first_row, rows;
-  const float*
-      turn;  // cosines and sines [2][pairs] of how much nearer its rows are seen; nullptr: not at all
+  // Cosines and sines [2][pairs] of how much nearer its rows are seen; nullptr: not at all.
+  const float* turn;
 };
 // The references that judge old blocks: those of the window from `first` on, and those that were retained.
 std::vector<Pos> judges_of_merge(const References& references, Pos first, Pos position);
 
-// The rows (ascending) that stay when `blocks` become one: as many as a block has.
+// The rows (ascending) that stay when `blocks` become one: `keep` of them, and the pinned ones.
 std::vector<std::int64_t> merge_head(const MergeRequest& request, const Kernels& kernels,
                                      Summariser& summariser, const HeadRows& rows,
-                                     const std::vector<MergeBlock>& blocks, int layer, int head,
-                                     int head_dim);
+                                     const std::vector<MergeBlock>& blocks, int layer, int head, int head_dim,
+                                     std::int64_t keep);
 
 }  // namespace kvtide

@@ -12,6 +12,7 @@ namespace kvtide {
 // How one (layer, KV head) keeps its past.
 struct HeadPlan {
   bool full = false;      // keeps every row
+  bool whole = false;     // and never thins out, whatever full_rows says
   std::int64_t rows = 0;  // of a block, summaries included; at most the block
   float weight = 1.0f;    // makes the scores of rows comparable between heads
   friend bool operator==(const HeadPlan&, const HeadPlan&) = default;
@@ -27,6 +28,11 @@ struct ProceduralSpec {
   FarRule far = FarRule::log;
   Pos far_from = 0;  // no row is seen from further away; 0: true distances
   int levels = 0;
+  std::vector<PosRange> pins;  // as in ProceduralOptions, likewise:
+  std::int64_t level_rows = 0;
+  float shed_below = 0.0f, decay = 0.0f, retention = 0.0f;
+  Adapt adapt = Adapt::off;
+  std::string spill;
   int query_heads = 0;
   std::int64_t reference_stride = 0;  // positions from one reference to the next; 0: so that a block has 32
   float scale = 0.0f;                 // of q.k
@@ -40,6 +46,14 @@ inline constexpr std::int64_t kBlockReferences = 32, kWindowReferences = 64;
 inline std::int64_t reference_stride(const ProceduralSpec& spec) {
   if (spec.reference_stride > 0) return spec.reference_stride;
   return spec.block < kBlockReferences ? 1 : spec.block / kBlockReferences;
+}
+
+// Positions of [first, last) that are pinned.
+std::int64_t pinned_within(const ProceduralSpec& spec, Pos first, Pos last);
+// Ranges that ascend and lie apart.
+std::vector<PosRange> with_pin(std::vector<PosRange> pins, const PosRange& range);
+inline bool is_pinned(const ProceduralSpec& spec, Pos position) {
+  return pinned_within(spec, position, position + 1) > 0;
 }
 
 // The plan of every head: full from `full_from` on, the rest of `rows` x heads shared out by need, each head

@@ -64,6 +64,13 @@ std::vector<float> value_norms(const BlockRows& b) {
   return result;
 }
 
+// Moves the pinned rows of an order to its front; their number.
+std::int64_t pinned_first(std::vector<std::int64_t>& order, const std::vector<bool>& pinned) {
+  return std::stable_partition(order.begin(), order.end(),
+                               [&](std::int64_t j) { return pinned[static_cast<std::size_t>(j)]; }) -
+         order.begin();
+}
+
 float cosine(const BlockRows& b, std::int64_t i, std::int64_t j) {
   const float *x = b.keys.data() + i * b.padded_dim, *y = b.keys.data() + j * b.padded_dim;
   return dot(x, y, b.dim) / std::max(norm(x, b.dim) * norm(y, b.dim), 1e-20f);
@@ -212,6 +219,18 @@ std::vector<float> Summariser::losses_of(const BlockRows& b, const std::vector<s
   return losses;
 }
 
+float Summariser::spread(const BlockRows& b) const {
+  double mass = 0.0, entropy = 0.0;
+  for (std::int64_t j = 0; j < b.rows; ++j)
+    mass += std::sqrt(static_cast<double>(squares_[static_cast<std::size_t>(j)]));
+  if (!(mass > 0.0)) return 0.0f;
+  for (std::int64_t j = 0; j < b.rows; ++j) {
+    const double p = std::sqrt(static_cast<double>(squares_[static_cast<std::size_t>(j)])) / mass;
+    if (p > 0.0) entropy -= p * std::log(p);
+  }
+  return static_cast<float>(std::exp(entropy) * mass);
+}
+
 std::vector<float> Summariser::row_losses(const BlockRows& b, const ReferenceRows& r, float scale) {
   attend(b, r, scale);
   std::vector<std::int64_t> all(static_cast<std::size_t>(b.rows));
@@ -220,9 +239,10 @@ std::vector<float> Summariser::row_losses(const BlockRows& b, const ReferenceRow
 }
 
 std::vector<std::int64_t> Summariser::most_attended(const BlockRows& b, const ReferenceRows& r, float scale,
-                                                    std::int64_t count) {
+                                                    std::int64_t count, const std::vector<bool>& pinned) {
   attend(b, r, scale);
   auto order = order_of({squares_.begin(), squares_.begin() + b.rows});
+  if (!pinned.empty()) count += pinned_first(order, pinned);
   order.resize(static_cast<std::size_t>(std::min(count, b.rows)));
   std::sort(order.begin(), order.end());
   return order;
@@ -231,8 +251,9 @@ std::vector<std::int64_t> Summariser::most_attended(const BlockRows& b, const Re
 Summarised Summariser::summarise(const BlockRows& b, const std::vector<float>& counts, const ReferenceRows& r,
                                  const SummaryRules& rules) {
   attend(b, r, rules.scale);
-  const auto ranking = rank_rows(b, rules.score);
-  const auto exact_count = static_cast<std::size_t>(std::min(rules.exact, b.rows));
+  auto ranking = rank_rows(b, rules.score);
+  const std::int64_t pinned = rules.pinned == nullptr ? 0 : pinned_first(ranking, *rules.pinned);
+  const auto exact_count = static_cast<std::size_t>(std::min(rules.exact + pinned, b.rows));
   std::vector<std::int64_t> exact(ranking.begin(),
                                   ranking.begin() + static_cast<std::ptrdiff_t>(exact_count));
   std::vector<std::int64_t> rest(ranking.begin() + static_cast<std::ptrdiff_t>(exact_count), ranking.end());
@@ -241,6 +262,7 @@ Summarised Summariser::summarise(const BlockRows& b, const std::vector<float>& c
   const auto pivots = choose_pivots(b, rest, rules);
 
   Summarised result;
+  result.spread = spread(b);
   const auto losses = losses_of(b, exact);
   for (std::size_t i = 0; i < exact.size(); ++i)
     result.kept.push_back({exact[i], b.bias[static_cast<std::size_t>(exact[i])],

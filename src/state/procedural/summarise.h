@@ -34,8 +34,9 @@ struct SummaryRules {
   std::int64_t summaries = 0;  // rows that stand for the rest
   Summary summary = Summary::fit;
   RowScore score = RowScore::mixed;
-  float scale = 0.0f;   // of q.k
-  float weight = 1.0f;  // of the head, in the scores of rows
+  float scale = 0.0f;                         // of q.k
+  float weight = 1.0f;                        // of the head, in the scores of rows
+  const std::vector<bool>* pinned = nullptr;  // [rows] that stay as they are beside `exact`; nullptr: none
 };
 
 struct KeptRow {
@@ -51,6 +52,7 @@ struct Summarised {
   std::vector<float> values;    // [summaries][padded_dim]
   float log_mass_error = 0.0f;  // mean over references, weighted with the block's share, nats
   bool rejected = false;        // the fit was no better than ln n on held-out references
+  float spread = 0.0f;          // rows that share the block's attention: e^entropy, times its share
 };
 
 class Summariser {
@@ -66,9 +68,11 @@ class Summariser {
     attend(block, references, rules.scale);
     return rank_rows(block, rules.score);
   }
-  // The `count` rows with the largest share-weighted root mean square attention, ascending.
+  // The `count` rows with the largest share-weighted root mean square attention, and all pinned ones
+  // ([rows]; empty: none) beside them, ascending.
   std::vector<std::int64_t> most_attended(const BlockRows& block, const ReferenceRows& references,
-                                          float scale, std::int64_t count);
+                                          float scale, std::int64_t count,
+                                          const std::vector<bool>& pinned = {});
   // b_j |v_j - o| of every row: what comparing heads and shedding go by.
   std::vector<float> row_losses(const BlockRows& block, const ReferenceRows& references, float scale);
 
@@ -79,6 +83,7 @@ class Summariser {
                                           const SummaryRules& rules) const;
   std::vector<std::int64_t> assign(const BlockRows& block, const std::vector<std::int64_t>& rest,
                                    const std::vector<std::int64_t>& pivots, const SummaryRules& rules) const;
+  float spread(const BlockRows& block) const;
   std::vector<float> losses_of(const BlockRows& block, const std::vector<std::int64_t>& rows) const;
 
   const DenseRow& kernels_;

@@ -1,0 +1,53 @@
+// What a procedural memory holds, counted; and whether it adds up.
+#include "base/text.h"
+#include "kvtide/error.h"
+#include "state/procedural/memory.h"
+
+namespace kvtide {
+
+ProceduralCounts ProceduralMemory::counts() const {
+  ProceduralCounts counts = counts_;
+  for (const auto& [layer, h] : heads_where([](const HeadPlan&) { return true; })) {
+    const Head& source = head(layer, h);
+    if (plan(layer, h).full) {
+      counts.full_rows += source.rows->rows();
+      if (source.spilled == nullptr) continue;
+      counts.full_rows += source.spilled->rows();
+      counts.spilled_rows += source.spilled->rows();
+      counts.spilled_bytes += source.spilled->bytes();
+      continue;
+    }
+    std::int64_t row = 0;
+    for (std::size_t b = 0; b < source.block_rows.size(); ++b) {
+      const auto level = static_cast<std::size_t>(blocks_[b].level);
+      if (counts.summary_rows.size() < level) counts.summary_rows.resize(level, 0);
+      for (std::int64_t i = 0; i < source.block_rows[b]; ++i, ++row) {
+        const RowNote note = source.rows->note(row);
+        if (note.count > 1.0f)
+          ++counts.summary_rows[level - 1];
+        else
+          ++counts.outlier_rows;
+        counts.pinned_rows += is_pinned(spec_, note.position);
+      }
+    }
+  }
+  counts.log_mass_error = mass_errors_ == 0 ? 0.0 : mass_error_sum_ / static_cast<double>(mass_errors_);
+  return counts;
+}
+
+void ProceduralMemory::audit() const {
+  const auto sealed = static_cast<double>(std::max<Pos>(0, sealed_ - spec_.sinks));
+  for (const auto& [layer, h] : heads_where([](const HeadPlan&) { return true; })) {
+    const Head& source = head(layer, h);
+    double tokens = source.lost;
+    for (std::int64_t row = 0; row < source.rows->rows(); ++row)
+      tokens += static_cast<double>(source.rows->note(row).count);
+    if (source.spilled != nullptr) tokens += static_cast<double>(source.spilled->rows());
+    if (tokens != sealed)
+      throw Error(ErrorCode::numeric,
+                  cat("procedural memory: layer ", layer, ", head ", h, " stands for ", tokens,
+                      " tokens, lost ", source.lost, " of them, where ", sealed, " were sealed"));
+  }
+}
+
+}  // namespace kvtide

@@ -1,0 +1,119 @@
+// What queries see of the past, and from how far away.
+#include "state/procedural/memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "state/procedural/far.h"
+
+namespace kvtide {
+
+// How far every block is seen from now until the next seal.
+void ProceduralMemory::move_blocks(Pos position) {
+  if (spec_.far_from == 0) return;
+  const auto shift_of = [&](Pos first) {
+    const Pos distance = position - first;
+    return distance - seen_distance(spec_.far, distance, position, spec_.far_from);
+  };
+  turns_.clear();
+  for (Block& block : blocks_) turns_.push_back(block.shift = shift_of(block.first));
+  for (auto* list : {&full_, &whole_})
+    for (FullBlock& block : *list) turns_.push_back(block.shift = shift_of(block.first));
+  sink_shift_ = std::max<Pos>(0, position - spec_.far_from);
+  turns_.push_back(sink_shift_);
+  std::sort(turns_.begin(), turns_.end());
+  turns_.erase(std::unique(turns_.begin(), turns_.end()), turns_.end());
+  for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+    const auto& frequencies = spec_.frequencies[layer];
+    angles_[layer].clear();
+    if (spec_.heads[layer].empty()) continue;
+    // Layers that turn alike share the numbers of the first.
+    if (layer > 0 && !angles_[0].empty() && frequencies == spec_.frequencies[0]) continue;
+    for (const Pos shift : turns_) {
+      for (const double f : frequencies)
+        angles_[layer].push_back(static_cast<float>(std::cos(static_cast<double>(shift) * f)));
+      for (const double f : frequencies)
+        angles_[layer].push_back(static_cast<float>(std::sin(static_cast<double>(shift) * f)));
+    }
+  }
+}
+
+const float* ProceduralMemory::rotation(int layer, Pos shift) const {
+  if (shift == 0) return nullptr;
+  const auto index = static_cast<std::size_t>(layer);
+  const auto& angles = angles_[index].empty() ? angles_[0] : angles_[index];
+  const auto turn = std::lower_bound(turns_.begin(), turns_.end(), shift) - turns_.begin();
+  return angles.data() + turn * 2 * rotation_pairs(layer);
+}
+
+const float* ProceduralMemory::sink_rotation(int layer) const { return rotation(layer, sink_shift_); }
+
+std::vector<ProceduralMemory::SealedBlock> ProceduralMemory::sealed_blocks(int layer) const {
+  std::vector<SealedBlock> blocks;
+  for (std::size_t b = 0; b < whole_.size(); ++b)
+    blocks.push_back({whole_[b].first, b + 1 < whole_.size() ? whole_[b + 1].first : sealed_,
+                      rotation(layer, whole_[b].shift)});
+  return blocks;
+}
+
+Pos ProceduralMemory::position_of(int layer, int h, const std::byte* key) const {
+  const Head& source = head(layer, h);
+  const HeadRows& rows = *source.rows;
+  // Addresses of different arrays compare as numbers.
+  const auto offset = reinterpret_cast<std::intptr_t>(key) - reinterpret_cast<std::intptr_t>(rows.key(0));
+  if (offset >= 0 && offset < rows.rows() * rows.key_bytes()) return rows.position(offset / rows.key_bytes());
+  return spec_.sinks + (key - source.spilled->key(0)) / rows.key_bytes();
+}
+
+void ProceduralMemory::append_spans(int layer, int h, std::optional<std::int64_t> newest, Pos reader,
+                                    std::vector<Span>& spans) const {
+  const Head& source = head(layer, h);
+  const HeadPlan& p = plan(layer, h);
+  const std::size_t begin_spans = spans.size();
+  const auto add = [&](std::size_t b, const std::byte* keys, const std::byte* values, const float* bias,
+                       std::int64_t rows) {
+    const Pos first = p.whole ? whole_[b].first : p.full ? full_[b].first : blocks_[b].first;
+    const Pos shift = p.whole ? whole_[b].shift : p.full ? full_[b].shift : blocks_[b].shift;
+    std::optional<Pos> last_reader;
+    if (newest) last_reader = first + *newest - 1;
+    const float* turn = rotation(layer, shift);
+    if (rows == 0 || (last_reader && reader > *last_reader)) return;
+    if (spans.size() > begin_spans) {
+      Span& back = spans.back();
+      if (back.rotation == turn && back.last_reader == last_reader &&
+          back.keys + back.rows * back.key_stride == keys) {
+        back.rows += rows;
+        return;
+      }
+    }
+    Span span;
+    span.keys = keys;
+    span.values = values;
+    span.key_type = span.value_type = spec_.row_type;
+    span.key_stride = source.rows->key_bytes();
+    span.value_stride = source.rows->value_bytes();
+    span.rows = rows;
+    span.log_mass = bias;
+    span.rotation = turn;
+    span.rotation_pairs = turn == nullptr ? 0 : rotation_pairs(layer);
+    span.last_reader = last_reader;
+    spans.push_back(span);
+  };
+  std::size_t b = 0;
+  std::int64_t row = 0;
+  // Blocks of a whole head have the size of their part of the text.
+  if (source.spilled != nullptr)
+    for (; b < static_cast<std::size_t>(source.spilled->blocks()); ++b) {
+      const std::int64_t rows = whole_[b + 1].first - whole_[b].first;
+      add(b, source.spilled->key(row), source.spilled->value(row), nullptr, rows);
+      row += rows;
+    }
+  row = 0;
+  for (const std::int64_t rows : source.block_rows) {
+    const float* bias = source.rows->bias();
+    add(b++, source.rows->key(row), source.rows->value(row), bias == nullptr ? nullptr : bias + row, rows);
+    row += rows;
+  }
+}
+
+}  // namespace kvtide

@@ -1,0 +1,57 @@
+// shadow.h: what attention over everything would have said: the measure of a procedural memory, while it
+// runs.
+//
+// Rows are copied as they leave the window, in the types of the window, and never compressed. For sampled
+// tokens attention is computed once more, over the copies and the window, and compared with what the memory
+// answered. Far rows are seen from where the memory sees them: beyond the trained length there is no other
+// truth. Queries, keys and values are those of the run, which has seen the memory in the layers below: errors
+// are those of one layer's attention, not their sum. Ownership: owns its copies, which are no part of a
+// budget. Thread rules: one caller at a time; work is spread over the pool. Reads the state, never writes it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "kernels/attend.h"
+#include "kernels/kernels.h"
+#include "state/procedural/drift_meter.h"
+#include "state/state.h"
+
+namespace kvtide {
+
+class Shadow {
+ public:
+  // Throws Error(invalid_argument) when the state is not procedural or the layers are none of its compressed
+  // ones.
+  Shadow(const ShadowOptions& options, const KvState& state);
+
+  // Right before a state seals a block: copies its rows.
+  void keep(const KvState& state);
+  void clear();
+
+  // Whether a layer is looked at in a step that holds a sampled token.
+  bool looks_at(int layer, Pos first, std::int64_t tokens) const;
+  // One layer of a step. As attend() was called with for the whole step, and what came out: [tokens][heads *
+  // head_dim] and [tokens][heads].
+  void compare(ThreadPool& pool, const Kernels& kernels, const KvState& state, int layer,
+               const AttendShape& shape, std::span<const ViewPoint> views, std::span<const float* const> q,
+               std::span<const std::vector<Span>> spans, const float* out, const float* log_mass);
+
+  Drift drift() const;
+
+ private:
+  std::vector<std::vector<Span>> everything(const KvState& state, int layer,
+                                            std::span<const std::vector<Span>> spans) const;
+
+  ShadowOptions options_;
+  std::vector<LayerRows> rows_;  // of every layer; empty for those that are not looked at
+  DriftMeter meter_;
+  std::int64_t tokens_ = 0;
+  int first_compared_ = -1;  // layer: counts tokens
+  double seconds_ = 0.0;
+};
+
+}  // namespace kvtide
