@@ -10,6 +10,7 @@ ProceduralCounts ProceduralMemory::counts() const {
   for (const auto& [layer, h] : heads_where([](const HeadPlan&) { return true; })) {
     const Head& source = head(layer, h);
     if (plan(layer, h).full) {
+      ++counts.full_heads;
       counts.full_rows += source.rows->rows();
       if (source.spilled == nullptr) continue;
       counts.full_rows += source.spilled->rows();
