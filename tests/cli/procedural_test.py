@@ -256,6 +256,7 @@ class ShadowMode(ProceduralTest):
 
 class Spilling(ProceduralTest):
     def test_rows_in_the_file_are_read_as_if_they_were_in_memory(self):
+        # Beyond the trained length every block is summed by itself, wherever it lies: the bits are the same.
         heads, path = self.heads_file((0, 0), (1, 2)), self.folder / "spill"
         kept = self.run_report(heads=heads)
         spilled = self.run_report("--kv-full-rows", 256, "--kv-spill", path, heads=heads)
