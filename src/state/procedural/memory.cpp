@@ -107,6 +107,9 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
     target.block_rows.push_back(static_cast<std::int64_t>(item.sealed.notes.size()));
     if (plan(item.layer, item.head).full) continue;
     counts_.fits_rejected += item.sealed.rejected;
+    double left = 0.0;  // without summaries the rows that go are lost
+    for (const RowNote& note : item.sealed.notes) left += static_cast<double>(note.count);
+    counts_.shed_mass += static_cast<double>(last - first) - left;
     mass_error_sum_ += static_cast<double>(item.sealed.log_mass_error);
     ++mass_errors_;
   }
