@@ -59,6 +59,18 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
     shape.layers.push_back(plain);
   }
   bytes.references = References::bytes_for(shape);
+  if (p.far_from > 0) {
+    // The turns by which blocks and sinks are seen nearer: layers that turn as the first does share its own.
+    std::int64_t turns = 1 + blocks;
+    if (bytes.full > 0)
+      turns += p.full_rows > 0 ? std::min(blocks_read, full / kLeastFullRows + 1) : blocks_read;
+    bool shared = false;
+    for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+      if (p.heads[i].empty() || (shared && p.frequencies[i] == p.frequencies[0])) continue;
+      shared = shared || i == 0;
+      bytes.compact += turns * 2 * static_cast<std::int64_t>(p.frequencies[i].size() * sizeof(float));
+    }
+  }
   return bytes;
 }
 

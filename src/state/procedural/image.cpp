@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/text.h"
 #include "kvtide/error.h"
+#include "state/procedural/budget.h"
 #include "state/procedural/head_rows.h"
 #include "state/procedural/memory.h"
 #include "state/procedural/references.h"
@@ -41,12 +43,18 @@ void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos positio
   if (static_cast<std::int64_t>(image.blocks.size()) > kMostBlocks ||
       static_cast<std::int64_t>(image.full.size()) > kMostBlocks)
     refuse("has too many blocks");
+  std::int64_t of_level[9] = {};
   Pos before = 0;
+  int level = std::max(1, spec.levels);
   for (const auto& block : image.blocks) {
     if (block.first < before || block.first >= block.last || block.last > image.sealed)
       refuse(cat("the block ", block.first, " to ", block.last, " overlaps the one before or is not sealed"));
-    if (block.level < 1 || block.level > std::max(1, spec.levels))
-      refuse(cat("a block of level ", block.level, " of ", spec.levels));
+    if (block.level < 1 || block.level > level)
+      refuse(cat("a block of level ", block.level, " after one of level ", level));
+    level = block.level;
+    if (const std::int64_t most = level == 1 ? kFirstLevelBlocks : kLevelBlocks;
+        ++of_level[level] >= most && spec.levels > 0)
+      refuse(cat("has ", most, " blocks of level ", level, ", which would have merged"));
     before = block.last;
   }
   before = -1;
@@ -55,15 +63,25 @@ void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos positio
     before = first;
   }
   if (image.rows.size() != spec.heads.size()) refuse(cat("needs the rows of ", spec.heads.size(), " layers"));
+  const std::vector<std::int64_t>* thinned = nullptr;  // the rows of full heads, which are thinned alike
   for (std::size_t layer = 0; layer < spec.heads.size(); ++layer) {
     if (image.rows[layer].size() != spec.heads[layer].size())
       refuse(cat("layer ", layer, " needs the rows of ", spec.heads[layer].size(), " heads"));
     for (std::size_t h = 0; h < spec.heads[layer].size(); ++h) {
       const HeadPlan& plan = spec.heads[layer][h];
-      check_head(image.rows[layer][h], plan, spec, plan.full ? image.full.size() : image.blocks.size(),
+      const auto& rows = image.rows[layer][h];
+      check_head(rows, plan, spec, plan.full ? image.full.size() : image.blocks.size(),
                  cat("layer ", layer, ", head ", h));
+      if (!plan.full) continue;
+      if (thinned != nullptr && *thinned != rows)
+        refuse(cat("layer ", layer, ", head ", h, " has other rows than the full heads before it"));
+      thinned = &rows;
+      const std::int64_t sum = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+      if (spec.full_rows > 0 && sum > spec.full_rows)
+        refuse(cat("layer ", layer, ", head ", h, " has ", sum, " rows of ", spec.full_rows));
     }
   }
+  if (thinned == nullptr && !image.full.empty()) refuse("has blocks of full heads, but no full head");
   if (image.retain_stride < 1 || image.retain_stride > kMostBlocks || image.blocks_seen < 0)
     refuse("the references' strides are out of range");
   if (static_cast<std::int64_t>(image.retained.size()) > References::kMostRetained)

@@ -56,6 +56,8 @@ ProceduralMemory::ProceduralMemory(const ProceduralSpec& spec, const std::vector
           {std::make_shared<HeadRows>(rows_kind(spec_, spec_.heads[layer][h]), bytes, bytes, kMostHeadRows),
            {}});
   }
+  for (const auto& plans : spec_.heads)
+    for (const HeadPlan& plan : plans) has_full_heads_ = has_full_heads_ || plan.full;
   angles_.resize(layers_.size());
 }
 
@@ -114,7 +116,7 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
     ++mass_errors_;
   }
   blocks_.push_back({first, last, 1, 0});
-  full_.push_back({first, 0});
+  if (has_full_heads_) full_.push_back({first, 0});
   references_->retain(first, last);
   sealed_ = last;
   ++counts_.blocks_sealed;
@@ -262,6 +264,7 @@ void ProceduralMemory::move_blocks(Pos position) {
     if (spec_.heads[layer].empty()) continue;
     // Layers that turn alike share the numbers of the first.
     if (layer > 0 && !angles_[0].empty() && frequencies == spec_.frequencies[0]) continue;
+    angles_[layer].reserve(turns_.size() * 2 * frequencies.size());  // doubling would overrun a budget
     for (const Pos shift : turns_) {
       for (const double f : frequencies)
         angles_[layer].push_back(static_cast<float>(std::cos(static_cast<double>(shift) * f)));
@@ -365,6 +368,7 @@ void ProceduralMemory::clear() {
   blocks_.clear();
   full_.clear();
   turns_.clear();
+  for (auto& angles : angles_) std::vector<float>().swap(angles);
   sealed_ = 0;
   sink_shift_ = 0;
   make_references_writable();

@@ -120,6 +120,7 @@ class ProceduralMemory {
 
   ProceduralSpec spec_;
   std::vector<LayerShape> layers_;
+  bool has_full_heads_ = false;
   Pos sealed_ = 0;               // positions below, sinks apart, are in blocks
   std::vector<Block> blocks_;    // of plain heads, oldest first
   std::vector<FullBlock> full_;  // of full heads, oldest first
