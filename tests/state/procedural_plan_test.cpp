@@ -39,7 +39,7 @@ TEST(SeenDistance, OfLogFollowsTheFormula) {
 
 TEST(SeenDistance, KeepsTheOrderAndNeverLeavesTheTrainedLength) {
   for (const FarRule rule : {FarRule::log, FarRule::clamp})
-    for (const Pos most : {64, 448, 7168, 28672})
+    for (const Pos most : {1, 2, 64, 448, 7168, 28672})
       for (const Pos position : {most + 1, 2 * most, 50 * most, Pos{1} << 30}) {
         Pos before = -1;
         const Pos step = std::max<Pos>(1, position / 3001);

@@ -77,6 +77,25 @@ TEST(ProceduralBudget, WithoutAnEndIsNeverExceededEither_ByForksOrStatesThatWere
   EXPECT_GT(state.past()->counts().consolidations, 5);
 }
 
+TEST(ProceduralBudget, CountsTheTurnsOfEveryBlockThatIsSeenNearer) {
+  // One full head that keeps everything: a turn of 2 x 4 x 16 bytes for each of 373 blocks outgrows what
+  // pages leave over.
+  ThreadPool pool(1);
+  KvSpec spec = procedural_spec();
+  spec.layers = {{1, testing::kFedDim, std::nullopt, spec.layers[0].frequencies}};
+  ProceduralSpec& p = *spec.procedural;
+  p.frequencies.resize(1);
+  p.block = p.window = 16;
+  p.full_rows = 0;
+  p.heads = {{{true, 0, 1.0f}}};
+  const std::int64_t most = most_bytes(spec, 6000).total();
+  KvState state(spec);
+  feed(state, pool, 6000);
+  EXPECT_LE(state.bytes_peak(), most);
+  p.far_from = 0;
+  EXPECT_GT(state.bytes_peak(), most_bytes(spec, 6000).total()) << "the turns prove nothing";
+}
+
 TEST(ProceduralBudget, GrowsWithWhatIsKeptAndNamesWhatFor) {
   const KvSpec spec = procedural_spec();
   const ProceduralBytes base = most_bytes(spec, 5000);

@@ -59,7 +59,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
     shape.layers.push_back(plain);
   }
   bytes.references = References::bytes_for(shape);
-  if (p.far_from > 0) {
+  if (p.far_from > 0 && blocks_read > 0) {
     // The turns by which blocks and sinks are seen nearer: layers that turn as the first does share its own.
     std::int64_t turns = 1 + blocks;
     if (bytes.full > 0)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/text.h"
@@ -15,6 +16,7 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kMostBlocks = std::int64_t{1} << 26;
+constexpr Pos kMostSealed = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMostReferenceBytes = std::int64_t{1} << 40;
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -40,6 +42,7 @@ void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos positio
       image.sealed > std::max<Pos>(0, position - spec.window) ||
       position - image.sealed >= spec.window + spec.block)
     refuse(cat("blocks up to position ", image.sealed, " do not belong to a text of ", position));
+  if (image.sealed > kMostSealed) refuse(cat("position ", image.sealed, " does not fit a row's note"));
   if (static_cast<std::int64_t>(image.blocks.size()) > kMostBlocks ||
       static_cast<std::int64_t>(image.full.size()) > kMostBlocks)
     refuse("has too many blocks");
