@@ -14,6 +14,7 @@
 #include "state/snapshot.h"
 #include "tests/base/memory_files.h"
 #include "tests/state/filled_state.h"
+#include "tests/state/procedural_state.h"
 #include "tests/state/snapshot_bytes.h"
 #include "tests/state/snapshot_walk.h"
 
@@ -23,8 +24,37 @@ namespace {
 
 using namespace kvtide;
 
+std::vector<std::byte> input_of(const KvState& state, const SnapshotExtras& extras) {
+  testing::MemoryFiles files;
+  save_snapshot(files, "a", state, extras);
+  const testing::SnapshotParts parts = testing::take_apart(files.get("a"));
+  const auto header = std::as_bytes(std::span(parts.header));
+  std::vector<std::byte> input(header.begin(), header.end());
+  input.push_back(std::byte{0});
+  input.insert(input.end(), parts.payload.begin(), parts.payload.end());
+  return input;
+}
+
+// A procedural memory after any number of seals, with full heads or without, thinned and seen nearer or not.
+std::vector<std::byte> procedural_input(unsigned seed) {
+  KvSpec spec = testing::tiny_procedural_spec();
+  ProceduralSpec& p = *spec.procedural;
+  spec.slack = seed % 2;
+  p.levels = static_cast<int>(seed / 2 % 3);
+  p.heads[0][1].full = seed / 6 % 2 == 0;
+  p.heads[0][1].rows = 5;
+  p.full_rows = seed / 12 % 2 == 0 ? 24 : 0;
+  p.far_from = seed / 24 % 2 == 0 ? 80 : 0;
+  KvState state(spec);
+  ThreadPool pool(1);
+  testing::feed(state, pool, 20 + seed / 48 % 16 * 16);
+  return input_of(state, {});
+}
+
 // States of every policy and type, as the fuzzer's first inputs.
 std::vector<std::byte> seed_input(unsigned seed) {
+  if (seed % 3 == 0) return procedural_input(seed / 3);
+  seed /= 3;
   const DType types[] = {DType::f32, DType::f16, DType::q8_0};
   KvSpec spec = testing::small_spec(40, 16);
   spec.key_type = types[seed % 3];
@@ -39,14 +69,7 @@ std::vector<std::byte> seed_input(unsigned seed) {
   extras.identity = {{"model", "a"}};
   extras.tokens = {1, 2, 3};
   if (seed / 432 % 2 == 0) extras.logits = {1.0f, 2.0f};
-  testing::MemoryFiles files;
-  save_snapshot(files, "a", state, extras);
-  const testing::SnapshotParts parts = testing::take_apart(files.get("a"));
-  const auto header = std::as_bytes(std::span(parts.header));
-  std::vector<std::byte> input(header.begin(), header.end());
-  input.push_back(std::byte{0});
-  input.insert(input.end(), parts.payload.begin(), parts.payload.end());
-  return input;
+  return input_of(state, extras);
 }
 
 void load(const std::vector<std::byte>& file) {

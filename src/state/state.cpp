@@ -188,6 +188,7 @@ void KvState::seal_if_due(ThreadPool& pool, const Kernels& kernels) {
     layers_[i].drop(std::max(released_[i], past_->spec().sinks), past_->exact_from());
     released_[i] = past_->exact_from();
   }
+  bytes_peak_ = std::max(bytes_peak_, held_bytes());  // where sinks and window part, a page may count twice
   ++generation_;
 }
 

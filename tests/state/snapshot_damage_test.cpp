@@ -10,6 +10,7 @@
 #include "tests/base/memory_files.h"
 #include "tests/kernels/samples.h"
 #include "tests/state/filled_state.h"
+#include "tests/state/procedural_state.h"
 #include "tests/state/snapshot_bytes.h"
 #include "tests/state/snapshot_walk.h"
 
@@ -39,6 +40,16 @@ Bytes small_file() {
   extras.tokens = {5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
   extras.logits = {1.0f, 2.0f, 3.0f};
   save_snapshot(files, "a", state, extras);
+  return files.get("a");
+}
+
+// A procedural memory whose next seal merges old blocks and thins those of its full head.
+Bytes procedural_file() {
+  KvState state(testing::tiny_procedural_spec());
+  ThreadPool pool(1);
+  testing::feed(state, pool, 16 + 16 * 8 + 5);
+  MemoryFiles files;
+  save_snapshot(files, "a", state, {});
   return files.get("a");
 }
 
@@ -97,9 +108,9 @@ std::vector<std::pair<std::size_t, std::size_t>> values_in(const std::string& js
   return values;
 }
 
-TEST(SnapshotDamage, AnyValueOfTheHeaderReplacedAndSealedAgain_IsRefusedOrLoadsSoundly) {
-  const SnapshotParts sound = testing::take_apart(small_file());
-  int refused = 0, loaded = 0;
+// Counts what was refused and what loaded.
+void replace_any_value(const Bytes& file, int& refused, int& loaded) {
+  const SnapshotParts sound = testing::take_apart(file);
   for (const auto& [first, last] : values_in(sound.header)) {
     const std::string old = sound.header.substr(first, last - first);
     std::vector<std::string> others{"0",
@@ -141,8 +152,21 @@ TEST(SnapshotDamage, AnyValueOfTheHeaderReplacedAndSealedAgain_IsRefusedOrLoadsS
       ++(found.empty() ? refused : loaded);
     }
   }
+}
+
+TEST(SnapshotDamage, AnyValueOfTheHeaderReplacedAndSealedAgain_IsRefusedOrLoadsSoundly) {
+  int refused = 0, loaded = 0;
+  replace_any_value(small_file(), refused, loaded);
   EXPECT_GT(refused, 1000);
   EXPECT_GT(loaded, 10) << "some values may be others: token ids, the capacity";
+}
+
+TEST(SnapshotDamage, AnyValueOfAProceduralHeaderReplacedAndSealedAgain_IsRefusedOrGoesOnSoundly) {
+  ASSERT_EQ(outcome(procedural_file()), "loaded");
+  int refused = 0, loaded = 0;
+  replace_any_value(procedural_file(), refused, loaded);
+  EXPECT_GT(refused, 1000);
+  EXPECT_GT(loaded, 10) << "counts may be others";
 }
 
 TEST(SnapshotDamage, RandomChangesSealedAgain_AreRefusedOrLoadSoundly) {

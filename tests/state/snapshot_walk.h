@@ -8,6 +8,7 @@
 #include "kvtide/error.h"
 #include "state/snapshot.h"
 #include "tests/base/memory_files.h"
+#include "tests/state/procedural_state.h"
 
 namespace kvtide::testing {
 
@@ -16,6 +17,18 @@ inline std::uint64_t sum_of(const std::byte* bytes, std::int64_t size) {
   std::uint64_t sum = 0;
   for (std::int64_t i = 0; i < size; ++i) sum += static_cast<std::uint64_t>(bytes[i]);
   return sum;
+}
+
+// Reads on until a few more blocks are sealed, merged and thinned, where that takes moments.
+inline void seal_some(KvState& state) {
+  const KvSpec& spec = state.spec();
+  if (!spec.procedural || !spec.recurrent.empty() || spec.layers.size() > 4) return;
+  const ProceduralSpec& p = *spec.procedural;
+  if (p.block > 64 || p.window + spec.slack > 256 || p.query_heads > 16) return;
+  for (const LayerSpec& layer : spec.layers)
+    if (layer.kv_heads > 8 || layer.head_dim > 64) return;
+  ThreadPool pool(1);
+  feed(state, pool, 3 * p.block);
 }
 
 // "" or what is wrong.
@@ -61,6 +74,13 @@ inline std::string walk(Snapshot& snapshot) {
     }
   };
   read_step();
+  KvState later = state.fork();
+  try {
+    seal_some(later);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::context_full && error.code() != ErrorCode::out_of_memory) throw;
+  }
+  if (const ProceduralMemory* past = later.past()) past->check_payload();
   const Pos end = state.position();
   for (const Transition& transition :
        {Transition(Drop{{end / 2, end / 2 + 1}, true}), Transition(Truncate{end - 1}),

@@ -37,6 +37,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   const std::int64_t pinned = std::min(all, pinned_within(p, p.sinks, end));
 
   ProceduralBytes bytes;
+  bool whole = false;  // is any head one that never thins out
   References::Shape shape{
       {}, p.query_heads, spec.layers.front().head_dim, reference_stride(p), p.window + spec.slack + p.block};
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
@@ -55,6 +56,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
     }
     for (const HeadPlan& plan : p.heads[i]) {
       const std::int64_t row = dtype_bytes(p.row_type, layer.head_dim);
+      whole = whole || plan.whole;
       judged = judged || rows_kind(p, plan) != HeadRows::Kind::exact;
       if (plan.full) {
         // Rows in a spill file count as little as pages of a mapped model do.
@@ -72,6 +74,20 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
     shape.layers.push_back(judged);
   }
   bytes.references = References::bytes_for(shape);
+  if (p.far_from > 0 && blocks_read > 0) {
+    // The turns by which blocks and sinks are seen nearer: layers that turn as the first does share its own.
+    std::int64_t turns = 1 + blocks;
+    if (bytes.full > 0)
+      turns += p.full_rows > 0 && !whole
+                   ? std::min(blocks_read, (p.full_rows + p.block + pinned) / kLeastFullRows + 1)
+                   : blocks_read;
+    bool shared = false;
+    for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+      if (p.heads[i].empty() || (shared && p.frequencies[i] == p.frequencies[0])) continue;
+      shared = shared || i == 0;
+      bytes.compact += turns * 2 * static_cast<std::int64_t>(p.frequencies[i].size() * sizeof(float));
+    }
+  }
   return bytes;
 }
 

@@ -2,12 +2,14 @@
 //
 // With S_ip the score of reference i and pivot p without the pivot's bias, n_p the mass assigned to p, lb_i
 // the block's log mass and w_i its share in the whole softmax:
-//   biases  u >= 0 minimises |A u - t|^2 + mu |u - 1|^2, A_ip = w_i e^(S_ip + ln n_p - lb_i), t_i = w_i x
-//   (share
-//           of the rows that are not kept); bias = ln n_p + ln u, in [-3, 7]
+//   biases  ln n_p + ln u, where u minimises |A u - t|^2 + mu |u - 1|^2, A_ip = w_i e^(S_ip + ln n_p - lb_i),
+//           t_i = w_i x (share of the rows that are not kept), among the u whose biases lie in [-3, 7]; where
+//           ln n_p itself lies outside, as far as that
 //   values  C = mean + (X^T X + lambda)^-1 X^T (O - X_all [V_exact; mean]), X the softmax over kept rows,
 //           rows weighted with w
-// Both are kept together, and only if they beat ln n_p and the mean on references that the fit did not see.
+// Every fifth reference takes no part in the fit and judges it: biases and values are kept together, and only
+// if what they add to the whole output, |share' x output' - w_i x output|^2, is nearer than with ln n_p and
+// the mean.
 #pragma once
 
 #include <cstdint>

@@ -58,7 +58,8 @@ std::int64_t HeadRows::append(const RowNote& note) {
     throw Error(ErrorCode::out_of_memory,
                 cat("procedural memory: a head holds ", most_, " rows and one more does not fit"));
   const auto put = [](auto& list, auto value) {
-    if (list.size() == list.capacity()) list.reserve(list.size() + kNoteStep);
+    // To whole steps: the list of a clone may end anywhere.
+    if (list.size() == list.capacity()) list.reserve((list.size() / kNoteStep + 1) * kNoteStep);
     list.push_back(value);
   };
   if (kind_ != Kind::exact) put(scores_, note.score);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 #include "base/text.h"
 #include "kvtide/error.h"
@@ -14,18 +16,21 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kMostBlocks = std::int64_t{1} << 26;
+constexpr Pos kMostSealed = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMostReferenceBytes = std::int64_t{1} << 40;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw Error(ErrorCode::invalid_argument, "procedural memory: " + why);
 }
 
-void check_head(const std::vector<std::int64_t>& rows, std::size_t blocks, const std::string& name) {
-  if (rows.size() != blocks) refuse(cat(name, " has ", rows.size(), " blocks of ", blocks));
+// most: rows of a block of the head's list.
+void check_head(const std::vector<std::int64_t>& rows, const std::vector<std::int64_t>& most,
+                const std::string& name) {
+  if (rows.size() != most.size()) refuse(cat(name, " has ", rows.size(), " blocks of ", most.size()));
   std::int64_t sum = 0;
-  for (const std::int64_t count : rows) {
-    if (count < 0 || count > kMostHeadRows) refuse(cat(name, " has a block of ", count, " rows"));
-    sum += count;
+  for (std::size_t b = 0; b < rows.size(); ++b) {
+    if (rows[b] < 0 || rows[b] > most[b]) refuse(cat(name, " has a block of ", rows[b], " rows"));
+    sum += rows[b];
   }
   if (sum > kMostHeadRows) refuse(cat(name, " has ", sum, " rows; ", kMostHeadRows, " fit"));
 }
@@ -37,15 +42,22 @@ void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos positio
       image.sealed > std::max<Pos>(0, position - spec.window) ||
       position - image.sealed >= spec.window + spec.block)
     refuse(cat("blocks up to position ", image.sealed, " do not belong to a text of ", position));
+  if (image.sealed > kMostSealed) refuse(cat("position ", image.sealed, " does not fit a row's note"));
   if (static_cast<std::int64_t>(image.blocks.size()) > kMostBlocks ||
       static_cast<std::int64_t>(image.full.size()) > kMostBlocks)
     refuse("has too many blocks");
+  std::int64_t of_level[9] = {};
   Pos before = 0;
+  int level = std::max(1, spec.levels);
   for (const auto& block : image.blocks) {
     if (block.first < before || block.first >= block.last || block.last > image.sealed)
       refuse(cat("the block ", block.first, " to ", block.last, " overlaps the one before or is not sealed"));
-    if (block.level < 1 || block.level > std::max(1, spec.levels))
-      refuse(cat("a block of level ", block.level, " of ", spec.levels));
+    if (block.level < 1 || block.level > level)
+      refuse(cat("a block of level ", block.level, " after one of level ", level));
+    level = block.level;
+    if (const std::int64_t most = level == 1 ? kFirstLevelBlocks : kLevelBlocks;
+        ++of_level[level] >= most && spec.levels > 0)
+      refuse(cat("has ", most, " blocks of level ", level, ", which would have merged"));
     before = block.last;
   }
   for (const auto* list : {&image.full, &image.whole}) {
@@ -61,20 +73,36 @@ void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos positio
     for (const auto* numbers : {&image.lost[layer], &image.strain[layer]}) {
       if (numbers->size() != spec.heads[layer].size()) refuse("needs the losses and strains of every head");
       for (const double number : *numbers)
-        if (!std::isfinite(number) || number < 0.0) refuse("a loss or strain is no number that it can be");
+        if (!(number >= 0.0 && number <= static_cast<double>(std::numeric_limits<float>::max())))
+          refuse("a loss or strain is no number that it can be");
     }
   if (image.rows.size() != spec.heads.size()) refuse(cat("needs the rows of ", spec.heads.size(), " layers"));
+  // The rows of full heads, which are thinned alike, and of those that never thin out.
+  const std::vector<std::int64_t>*thinned = nullptr, *whole = nullptr;
   for (std::size_t layer = 0; layer < spec.heads.size(); ++layer) {
     if (image.rows[layer].size() != spec.heads[layer].size())
       refuse(cat("layer ", layer, " needs the rows of ", spec.heads[layer].size(), " heads"));
     for (std::size_t h = 0; h < spec.heads[layer].size(); ++h) {
       const HeadPlan& plan = spec.heads[layer][h];
-      const std::size_t blocks = !plan.full   ? image.blocks.size()
-                                 : plan.whole ? image.whole.size()
-                                              : image.full.size();
-      check_head(image.rows[layer][h], blocks, cat("layer ", layer, ", head ", h));
+      const auto& rows = image.rows[layer][h];
+      std::vector<std::int64_t> most(plan.whole ? image.whole.size() : image.full.size(), spec.block);
+      if (!plan.full) most.clear();
+      for (std::size_t b = 0; !plan.full && b < image.blocks.size(); ++b)
+        most.push_back((spec.adapt == Adapt::off ? plan.rows : spec.block) +
+                       pinned_within(spec, image.blocks[b].first, image.blocks[b].last));
+      check_head(rows, most, cat("layer ", layer, ", head ", h));
+      if (!plan.full) continue;
+      const std::vector<std::int64_t>*& alike = plan.whole ? whole : thinned;
+      if (alike != nullptr && *alike != rows)
+        refuse(cat("layer ", layer, ", head ", h, " has other rows than the full heads before it"));
+      alike = &rows;
+      const std::int64_t sum = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+      if (!plan.whole && spec.full_rows > 0 && sum > spec.full_rows + pinned_within(spec, 0, image.sealed))
+        refuse(cat("layer ", layer, ", head ", h, " has ", sum, " rows of ", spec.full_rows));
     }
   }
+  if ((thinned == nullptr && !image.full.empty()) || (whole == nullptr && !image.whole.empty()))
+    refuse("has blocks of full heads, but no full head");
   if (image.retain_stride < 1 || image.retain_stride > kMostBlocks || image.blocks_seen < 0)
     refuse("the references' strides are out of range");
   if (static_cast<std::int64_t>(image.retained.size()) > References::kMostRetained)

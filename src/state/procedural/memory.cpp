@@ -53,6 +53,8 @@ ProceduralMemory::ProceduralMemory(const ProceduralSpec& spec, const std::vector
            0.0,
            0.0f});
   }
+  for (const auto& plans : spec_.heads)
+    for (const HeadPlan& plan : plans) (plan.whole ? has_whole_heads_ : has_full_heads_) |= plan.full;
   angles_.resize(layers_.size());
   if (!spec_.spill.empty()) spill_ = std::make_shared<SpillFile>(spec_.spill);
 }
@@ -128,8 +130,8 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
     ++mass_errors_;
   }
   blocks_.push_back({first, last, 1, 0, counts_.consolidations});
-  full_.push_back({first, 0});
-  whole_.push_back({first, 0});
+  if (has_full_heads_) full_.push_back({first, 0});
+  if (has_whole_heads_) whole_.push_back({first, 0});
   references_->retain(first, last);
   sealed_ = last;
   ++counts_.blocks_sealed;
@@ -178,6 +180,7 @@ void ProceduralMemory::clear() {
   whole_.clear();
   newest_seal_.clear();
   turns_.clear();
+  for (auto& angles : angles_) std::vector<float>().swap(angles);
   sealed_ = 0;
   sink_shift_ = 0;
   make_references_writable();

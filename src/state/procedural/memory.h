@@ -162,10 +162,11 @@ class ProceduralMemory {
 
   ProceduralSpec spec_;
   std::vector<LayerShape> layers_;
-  Pos sealed_ = 0;                // positions below, sinks apart, are in blocks
-  std::vector<Block> blocks_;     // of plain heads, oldest first
-  std::vector<FullBlock> full_;   // of full heads, oldest first
-  std::vector<FullBlock> whole_;  // of heads that never thin out, likewise
+  bool has_full_heads_ = false, has_whole_heads_ = false;  // that thin out; that never do
+  Pos sealed_ = 0;                                         // positions below, sinks apart, are in blocks
+  std::vector<Block> blocks_;                              // of plain heads, oldest first
+  std::vector<FullBlock> full_;                            // of full heads, oldest first
+  std::vector<FullBlock> whole_;                           // of heads that never thin out, likewise
   Pos sink_shift_ = 0;
   std::vector<std::vector<Head>> heads_;  // [layer][kv_head]
   std::shared_ptr<References> references_;

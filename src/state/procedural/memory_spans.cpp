@@ -29,6 +29,7 @@ void ProceduralMemory::move_blocks(Pos position) {
     if (spec_.heads[layer].empty()) continue;
     // Layers that turn alike share the numbers of the first.
     if (layer > 0 && !angles_[0].empty() && frequencies == spec_.frequencies[0]) continue;
+    angles_[layer].reserve(turns_.size() * 2 * frequencies.size());  // doubling would overrun a budget
     for (const Pos shift : turns_) {
       for (const double f : frequencies)
         angles_[layer].push_back(static_cast<float>(std::cos(static_cast<double>(shift) * f)));

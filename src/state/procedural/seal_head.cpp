@@ -112,6 +112,7 @@ std::vector<std::int64_t> merge_head(const MergeRequest& request, const Kernels&
   const auto pairs = static_cast<std::int64_t>(spec.frequencies[static_cast<std::size_t>(layer)].size());
   std::int64_t count = 0;
   for (const MergeBlock& block : blocks) count += block.rows;
+  if (count == 0) return {};  // the head keeps no rows, or lost them
   BlockRows all = padded_block(count, head_dim);
   std::vector<std::int64_t> numbers;
   for (const MergeBlock& block : blocks)

@@ -231,6 +231,22 @@ float Summariser::spread(const BlockRows& b) const {
   return static_cast<float>(std::exp(entropy) * mass);
 }
 
+// Of the block's log mass when only `rows` stay, mean over references, weighted with the block's share. A
+// block of which nothing is left would miss an infinity: what its smallest number is away from 1 stands for
+// that.
+float Summariser::mass_lost(const std::vector<std::int64_t>& rows) const {
+  double sum = 0.0, weights = 1e-30;
+  for (std::int64_t i = 0; i < count_; ++i) {
+    const float* share = shares_.data() + i * stride_;
+    double left = 0.0;
+    for (const std::int64_t j : rows) left += static_cast<double>(share[j]);
+    const auto w = static_cast<double>(weight_[static_cast<std::size_t>(i)]);
+    sum -= w * std::log(std::clamp(left, static_cast<double>(std::numeric_limits<float>::min()), 1.0));
+    weights += w;
+  }
+  return static_cast<float>(sum / weights);
+}
+
 std::vector<float> Summariser::row_losses(const BlockRows& b, const ReferenceRows& r, float scale) {
   attend(b, r, scale);
   std::vector<std::int64_t> all(static_cast<std::size_t>(b.rows));
@@ -291,6 +307,8 @@ Summarised Summariser::summarise(const BlockRows& b, const std::vector<float>& c
     result.values = std::move(fitted.values);
     result.log_mass_error = fitted.log_mass_error;
     result.rejected = fitted.rejected;
+  } else {
+    result.log_mass_error = mass_lost(exact);
   }
   std::sort(result.kept.begin(), result.kept.end(),
             [](const KeptRow& x, const KeptRow& y) { return x.row < y.row; });

@@ -86,6 +86,8 @@ class Summariser {
   float spread(const BlockRows& block) const;
   std::vector<float> losses_of(const BlockRows& block, const std::vector<std::int64_t>& rows) const;
 
+  float mass_lost(const std::vector<std::int64_t>& rows) const;
+
   const DenseRow& kernels_;
   // Of the block at hand, [references][padded_rows] unless said otherwise.
   std::int64_t count_ = 0, stride_ = 0;
