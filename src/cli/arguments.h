@@ -44,6 +44,7 @@ struct Arguments {
   std::int64_t chunks = 0;  // 0: all
   bool stream = false;
   std::int64_t bucket = 1024;
+  bool against_full = false;
   // bench
   std::int64_t bench_prompt = 512;
   std::int64_t bench_tokens = 64;

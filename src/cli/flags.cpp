@@ -3,7 +3,9 @@
 #include <random>
 #include <vector>
 
+#include "base/text.h"
 #include "cli/flag_values.h"
+#include "kvtide/error.h"
 
 namespace kvtide {
 namespace {
@@ -85,6 +87,13 @@ constexpr Flag kFlags[] = {
      [](A& a, const G&) { a.stream = true; }},
     {"", "--bucket", "N", "positions per line of --stream [1024]", kPpl,
      [](A& a, const G& g) { a.bucket = whole(g, "the size of a bucket", 1, kMany); }},
+    {"", "--against", "full", "with --stream: PPL, KL and agreement against the full cache, by depth", kPpl,
+     [](A& a, const G& g) {
+       if (g.value != "full")
+         throw Error(ErrorCode::invalid_argument,
+                     cat(g.flag, ": what to compare with must be full, not ", quoted(g.value)));
+       a.against_full = true;
+     }},
     {"-p", "--n-prompt", "N", "tokens to read at once [512]; 0: do not measure reading", kBench,
      [](A& a, const G& g) { a.bench_prompt = whole(g, "the number of tokens to read", 0, kMany); }},
     {"-n", "--n-gen", "N", "tokens to write one by one [64]; 0: do not measure writing", kBench,
