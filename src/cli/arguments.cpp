@@ -123,6 +123,14 @@ class Parser {
   bool only_names_ = false;
 };
 
+// Defaults that differ from command to command.
+void fill_in(Arguments& a) {
+  if (a.lengths.empty()) a.lengths = {4096};
+  if (!a.depth_list.empty()) return;
+  if (a.command == Command::copytest) a.depth_list = {7, 35, 63};
+  if (a.command == Command::recall) a.depth_list = {10, 50, 90};
+}
+
 void check(const Arguments& a) {
   const auto need = [&](bool fine, std::string_view what) {
     if (!fine)
@@ -169,6 +177,7 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
   arguments.command = find_command(words[0]).command;
   arguments.has_command = true;
   Parser(words, arguments).parse();
+  fill_in(arguments);
   if (!arguments.help) check(arguments);
   return arguments;
 }

@@ -50,6 +50,10 @@ struct Arguments {
   std::int64_t bench_tokens = 64;
   std::vector<std::int64_t> depths = {0};
   int repetitions = 3;
+  // copytest, recall
+  std::vector<std::int64_t> lengths;     // --ctx
+  std::vector<std::int64_t> depth_list;  // --at, --depth: percent
+  std::int64_t needles = 8;
   // logits
   std::string out;
   bool all_positions = false;

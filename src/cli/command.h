@@ -5,7 +5,19 @@
 
 namespace kvtide {
 
-enum class Command : unsigned { run, chat, ppl, bench, inspect, tokenize, logits, state, heads };
+enum class Command : unsigned {
+  run,
+  chat,
+  ppl,
+  bench,
+  inspect,
+  tokenize,
+  logits,
+  state,
+  heads,
+  copytest,
+  recall
+};
 
 struct CommandInfo {
   Command command;
@@ -34,6 +46,11 @@ inline constexpr CommandInfo kCommands[] = {
      "info|diff|truncate|compact|expand|export|import FILE [flags]", "info book.kv"},
     {Command::heads, "heads", "which heads copy from the past: the table of a procedural memory",
      "-m MODEL [--out FILE]", "-m model.gguf --out heads.tsv"},
+    {Command::copytest, "copytest", "how well random strings far back are continued",
+     "-m MODEL [-f FILE] [--ctx N] [flags]", "-m model.gguf -f book.txt --ctx 8192 --kv-preset balanced"},
+    {Command::recall, "recall", "a pass key and random pairs: what is found again, by depth and length",
+     "-m MODEL [-f FILE] [--ctx LIST] [--depth LIST] [flags]",
+     "-m model.gguf --ctx 4096,8192 --depth 10,50,90 --kv-preset balanced"},
 };
 
 constexpr const CommandInfo& command_info(Command command) {

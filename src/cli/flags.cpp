@@ -18,7 +18,8 @@ constexpr unsigned kRun = in(Command::run), kChat = in(Command::chat), kPpl = in
                    kTokenize = in(Command::tokenize), kHeads = in(Command::heads),
                    kLogits = in(Command::logits);
 constexpr unsigned kAnswers = kRun | kChat;
-constexpr unsigned kComputes = kAnswers | kPpl | kBench | kLogits;
+constexpr unsigned kJudges = in(Command::copytest) | in(Command::recall);
+constexpr unsigned kComputes = kAnswers | kPpl | kBench | kLogits | kJudges;
 constexpr unsigned kEncodes = kRun | kTokenize | kLogits;
 constexpr unsigned kAny = kComputes | kInspect | kTokenize | kHeads;
 
@@ -35,14 +36,15 @@ constexpr Flag kFlags[] = {
     {"-p", "--prompt", "TEXT", "the prompt; with -f the question about that document", kEncodes,
      [](A& a, const G& g) { a.prompt = g.value; }},
     {"-f", "--file", "FILE", "read the text from a file; - is stdin, also used without -p and -f",
-     kEncodes | kPpl | kBench, [](A& a, const G& g) { a.file = g.value; }},
+     kEncodes | kPpl | kBench | kJudges, [](A& a, const G& g) { a.file = g.value; }},
     {"-p", "--system", "TEXT", "the system message", kChat, [](A& a, const G& g) { a.system = g.value; }},
     {"", "--system", "TEXT", "the system message, with --chat", kRun,
      [](A& a, const G& g) { a.system = g.value; }},
     {"-n", "--predict", "N", "tokens to write at most [run 256, chat -1]; -1: until the end of the text",
      kAnswers, [](A& a, const G& g) { a.max_tokens = whole(g, "the number of tokens to write", -1, kMany); }},
     {"-c", "--ctx-size", "N", "tokens of context [as the model was trained]; for ppl: of a chunk [512]",
-     kComputes & ~kBench, [](A& a, const G& g) { a.session.context = whole(g, "the context", 1, kMany); }},
+     kComputes & ~kBench & ~kJudges,
+     [](A& a, const G& g) { a.session.context = whole(g, "the context", 1, kMany); }},
     {"", "--chat", "", "put the prompt into the model's chat template, as one user turn", kRun,
      [](A& a, const G&) { a.chat = true; }},
     {"", "--chat-template", "NAME", "chatml, llama-3, gemma or mistral-instruct [as the model says]",
@@ -110,7 +112,7 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { a.out = g.value; }},
     {"-o", "--out", "FILE", "the file to write [state: the snapshot itself]", kLogits | kState | kHeads,
      [](A& a, const G& g) { a.out = g.value; }},
-    {"", "--json", "", "print JSON", kPpl | kBench | kInspect | kTokenize | kState,
+    {"", "--json", "", "print JSON", kPpl | kBench | kInspect | kTokenize | kState | kJudges,
      [](A& a, const G&) { a.json = true; }},
     {"", "--report", "FILE", "write the figures of the run as JSON", kAnswers,
      [](A& a, const G& g) { a.report = g.value; }},
@@ -137,6 +139,8 @@ std::span<const Flag> all_flags() {
     const std::span<const Flag> memory = memory_flags();
     const std::span<const Flag> procedural = procedural_flags();
     all.insert(all.end() - 1, memory.begin(), memory.end());  // --help stays the last
+    const std::span<const Flag> eval = eval_flags();
+    all.insert(all.begin() + 1, eval.begin(), eval.end());
     all.insert(all.end() - 1, procedural.begin(), procedural.end());
     return all;
   }();

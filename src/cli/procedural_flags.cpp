@@ -19,8 +19,9 @@ namespace {
 using A = Arguments;
 using G = Given;
 
-constexpr unsigned kProcedural =
-    in(Command::run) | in(Command::chat) | in(Command::ppl) | in(Command::bench) | in(Command::logits);
+constexpr unsigned kProcedural = in(Command::run) | in(Command::chat) | in(Command::ppl) |
+                                 in(Command::bench) | in(Command::logits) | in(Command::copytest) |
+                                 in(Command::recall);
 constexpr std::int64_t kMany = std::int64_t{1} << 31;
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }

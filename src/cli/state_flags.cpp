@@ -13,7 +13,8 @@ using G = Given;
 
 constexpr unsigned kRun = in(Command::run), kChat = in(Command::chat), kState = in(Command::state);
 constexpr unsigned kAnswers = kRun | kChat;
-constexpr unsigned kComputes = kAnswers | in(Command::ppl) | in(Command::bench) | in(Command::logits);
+constexpr unsigned kComputes = kAnswers | in(Command::ppl) | in(Command::bench) | in(Command::logits) |
+                               in(Command::copytest) | in(Command::recall);
 constexpr std::int64_t kMany = std::int64_t{1} << 31;
 
 Overflow overflow_of(const Given& given) {
