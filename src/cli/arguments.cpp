@@ -126,6 +126,7 @@ class Parser {
 // Defaults that differ from command to command.
 void fill_in(Arguments& a) {
   if (a.lengths.empty()) a.lengths = {4096};
+  if (a.presets.empty() && a.budgets.empty()) a.presets = {"balanced"};
   if (!a.depth_list.empty()) return;
   if (a.command == Command::copytest) a.depth_list = {7, 35, 63};
   if (a.command == Command::recall) a.depth_list = {10, 50, 90};
@@ -141,6 +142,8 @@ void check(const Arguments& a) {
   if (a.command == Command::state) return check_state_request(a);
   need(!a.model.empty(), a.command == Command::inspect ? "FILE" : "-m MODEL");
   need(a.command != Command::ppl || a.file, "-f FILE");
+  need(a.command != Command::table || a.file, "-f FILE");
+  need(a.command != Command::table || !a.out.empty(), "--out FOLDER");
   need(a.command != Command::logits || !a.out.empty(), "--out F.npy");
   if (a.prompt && a.file && a.command != Command::run)
     refuse("-p and -f: one text at a time; only run takes a document and a question");

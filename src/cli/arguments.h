@@ -50,10 +50,13 @@ struct Arguments {
   std::int64_t bench_tokens = 64;
   std::vector<std::int64_t> depths = {0};
   int repetitions = 3;
-  // copytest, recall
+  // copytest, recall, table
   std::vector<std::int64_t> lengths;     // --ctx
   std::vector<std::int64_t> depth_list;  // --at, --depth: percent
   std::int64_t needles = 8;
+  std::vector<std::string> models;   // every -m
+  std::vector<std::string> presets;  // --presets
+  std::vector<std::int64_t> budgets;
   // logits
   std::string out;
   bool all_positions = false;

@@ -16,7 +16,8 @@ enum class Command : unsigned {
   state,
   heads,
   copytest,
-  recall
+  recall,
+  table
 };
 
 struct CommandInfo {
@@ -51,6 +52,9 @@ inline constexpr CommandInfo kCommands[] = {
     {Command::recall, "recall", "a pass key and random pairs: what is found again, by depth and length",
      "-m MODEL [-f FILE] [--ctx LIST] [--depth LIST] [flags]",
      "-m model.gguf --ctx 4096,8192 --depth 10,50,90 --kv-preset balanced"},
+    {Command::table, "table", "models x lengths x memories: bytes, speed, loss, recall; can be interrupted",
+     "-m MODEL [-m MODEL ...] -f FILE --out FOLDER [flags]",
+     "-m model.gguf -f book.txt --ctx 8192 --presets minimal,balanced --budgets 48M --out figures"},
 };
 
 constexpr const CommandInfo& command_info(Command command) {

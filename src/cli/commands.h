@@ -17,5 +17,6 @@ int state_command(const Arguments& arguments);
 int heads_command(const Arguments& arguments);
 int copytest_command(const Arguments& arguments);
 int recall_command(const Arguments& arguments);
+int table_command(const Arguments& arguments);
 
 }  // namespace kvtide

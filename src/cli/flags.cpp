@@ -19,9 +19,10 @@ constexpr unsigned kRun = in(Command::run), kChat = in(Command::chat), kPpl = in
                    kLogits = in(Command::logits);
 constexpr unsigned kAnswers = kRun | kChat;
 constexpr unsigned kJudges = in(Command::copytest) | in(Command::recall);
+constexpr unsigned kTable = in(Command::table);
 constexpr unsigned kComputes = kAnswers | kPpl | kBench | kLogits | kJudges;
 constexpr unsigned kEncodes = kRun | kTokenize | kLogits;
-constexpr unsigned kAny = kComputes | kInspect | kTokenize | kHeads;
+constexpr unsigned kAny = kComputes | kTable | kInspect | kTokenize | kHeads;
 
 constexpr std::int64_t kMany = std::int64_t{1} << 31;
 
@@ -32,11 +33,14 @@ std::uint64_t seed_of(const Given& given) {
 
 constexpr Flag kFlags[] = {
     {"-m", "--model", "FILE", "the model, a GGUF file; of a split model the first part", kAny,
-     [](A& a, const G& g) { a.model = g.value; }},
+     [](A& a, const G& g) {
+       a.model = g.value;
+       a.models.push_back(g.value);
+     }},
     {"-p", "--prompt", "TEXT", "the prompt; with -f the question about that document", kEncodes,
      [](A& a, const G& g) { a.prompt = g.value; }},
     {"-f", "--file", "FILE", "read the text from a file; - is stdin, also used without -p and -f",
-     kEncodes | kPpl | kBench | kJudges, [](A& a, const G& g) { a.file = g.value; }},
+     kEncodes | kPpl | kBench | kJudges | kTable, [](A& a, const G& g) { a.file = g.value; }},
     {"-p", "--system", "TEXT", "the system message", kChat, [](A& a, const G& g) { a.system = g.value; }},
     {"", "--system", "TEXT", "the system message, with --chat", kRun,
      [](A& a, const G& g) { a.system = g.value; }},
@@ -67,8 +71,8 @@ constexpr Flag kFlags[] = {
      }},
     {"-s", "--seed", "N", "of the random choices [0]; -1: another one each time", kAnswers,
      [](A& a, const G& g) { a.sampler.seed = seed_of(g); }},
-    {"", "--exact", "", "f32 activations instead of 8-bit ones: slower, nearer to the ideal", kComputes,
-     [](A& a, const G&) { a.session.exact = true; }},
+    {"", "--exact", "", "f32 activations instead of 8-bit ones: slower, nearer to the ideal",
+     kComputes | kTable, [](A& a, const G&) { a.session.exact = true; }},
     {"-ctk", "--cache-type-k", "TYPE", "keys of the KV memory: f32, f16 or q8_0 [f16]", kComputes,
      [](A& a, const G& g) {
        a.session.key_type = kv_type(g);
@@ -112,20 +116,21 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { a.out = g.value; }},
     {"-o", "--out", "FILE", "the file to write [state: the snapshot itself]", kLogits | kState | kHeads,
      [](A& a, const G& g) { a.out = g.value; }},
-    {"", "--json", "", "print JSON", kPpl | kBench | kInspect | kTokenize | kState | kJudges,
+    {"", "--json", "", "print JSON", kPpl | kBench | kInspect | kTokenize | kState | kJudges | kTable,
      [](A& a, const G&) { a.json = true; }},
     {"", "--report", "FILE", "write the figures of the run as JSON", kAnswers,
      [](A& a, const G& g) { a.report = g.value; }},
     {"", "--logits-hash", "", "print a hash of all logits used, to compare runs bit for bit", kRun,
      [](A& a, const G&) { a.logits_hash = true; }},
-    {"-t", "--threads", "N", "changes speed only [as many as the machine has]", kComputes | kHeads,
+    {"-t", "--threads", "N", "changes speed only [as many as the machine has]", kComputes | kTable | kHeads,
      [](A& a, const G& g) {
        a.session.threads = a.loading.threads = static_cast<int>(whole(g, "the number of threads", 1, 256));
      }},
-    {"", "--prefill-chunk", "N", "tokens per forward pass while reading, changes speed only [512]", kComputes,
+    {"", "--prefill-chunk", "N", "tokens per forward pass while reading, changes speed only [512]",
+     kComputes | kTable,
      [](A& a, const G& g) { a.session.prefill_chunk = whole(g, "the prefill chunk", 1, 65536); }},
-    {"", "--kernels", "NAME", "avx512, avx2 or scalar [the best there is], changes speed only", kComputes,
-     [](A& a, const G& g) { a.session.kernels = g.value; }},
+    {"", "--kernels", "NAME", "avx512, avx2 or scalar [the best there is], changes speed only",
+     kComputes | kTable, [](A& a, const G& g) { a.session.kernels = g.value; }},
     {"", "--no-mmap", "", "copy the file into memory instead of mapping it", kAny,
      [](A& a, const G&) { a.loading.map_file = false; }},
     {"-h", "--help", "", "show this", kAny | kState, [](A& a, const G&) { a.help = true; }},

@@ -44,7 +44,7 @@ struct Cell {
   Answers full, policy;
   // The control shows nothing: what it cannot answer with everything at hand says nothing about a memory.
   bool key_control_fails() const { return !full.key_right; }
-  bool pairs_control_fails() const { return full.pairs >= pair_chance(needles); }
+  bool pairs_control_fails() const { return 2 * full.pairs_right < needles; }
 };
 
 std::string key_text(const Answers& a) {
@@ -147,15 +147,12 @@ int recall_command(const Arguments& arguments) {
   }
   if (!arguments.json) {
     write_result(cat(columns_text(table),
-                     "-ln p per token of the answer; right: greedy decoding writes it. Chance for a pair: ",
-                     number_text(pair_chance(arguments.needles), 2), "\n"));
+                     "-ln p per token of the answer; right: greedy decoding writes it. The control "
+                     "fails when it misses the key, or more than half of the pairs.\n"));
     return kExitFine;
   }
   Json json = Json::object();
-  json.set("model", model.name())
-      .set("pair_chance", pair_chance(arguments.needles))
-      .set("memories", std::move(policies))
-      .set("cells", std::move(cells));
+  json.set("model", model.name()).set("memories", std::move(policies)).set("cells", std::move(cells));
   write_result(json.text() + "\n");
   return kExitFine;
 }

@@ -21,12 +21,6 @@ SessionOptions plain(const SessionOptions& like) {
   return o;
 }
 
-KvType type_of_old_rows(const Model& model, const SessionOptions& like) {
-  if (!like.procedural) return like.key_type;
-  return like.procedural->half_precision || model.internals().config.head_dim % 32 != 0 ? KvType::f16
-                                                                                        : KvType::q8_0;
-}
-
 // Rows that a plain memory of this spec holds after `tokens` tokens, in bytes.
 std::int64_t rows_bytes(const KvSpec& spec, std::int64_t tokens) {
   std::int64_t bytes = 0;
@@ -43,6 +37,12 @@ std::int64_t rows_bytes(const KvSpec& spec, std::int64_t tokens) {
 }
 
 }  // namespace
+
+KvType old_rows_type(const Model& model, const SessionOptions& like) {
+  if (!like.procedural) return like.key_type;
+  return like.procedural->half_precision || model.internals().config.head_dim % 32 != 0 ? KvType::f16
+                                                                                        : KvType::q8_0;
+}
 
 SessionOptions full_cache(const Model& model, const SessionOptions& like, std::int64_t tokens) {
   SessionOptions o = plain(like);
@@ -62,7 +62,7 @@ SessionOptions window_of_bytes(const Model& model, const SessionOptions& like, s
                                std::int64_t tokens) {
   const ModelConfig& config = model.internals().config;
   SessionOptions o = plain(like);
-  o.key_type = o.value_type = type_of_old_rows(model, like);
+  o.key_type = o.value_type = old_rows_type(model, like);
   const std::int64_t longest = std::max(kLeastWindow, std::min(tokens, model.context_length()) - kSinks);
   std::int64_t low = kLeastWindow, high = longest;
   const auto bytes_of = [&](std::int64_t window) {

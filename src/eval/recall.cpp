@@ -87,10 +87,6 @@ RecallText plant_recall(const Tokenizer& tokenizer, std::span<const TokenId> fil
   return text;
 }
 
-double pair_chance(std::int64_t pairs) {
-  return std::log(static_cast<double>(std::max<std::int64_t>(2, pairs)));
-}
-
 double word_chance(const Tokenizer& tokenizer) {
   return std::log(static_cast<double>(std::max<std::size_t>(2, plain_words(tokenizer).size())));
 }

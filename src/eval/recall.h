@@ -35,9 +35,7 @@ struct RecallText {
 RecallText plant_recall(const Tokenizer& tokenizer, std::span<const TokenId> filler,
                         const RecallOptions& options);
 
-// -ln p at which nothing was remembered: of a value, the guess between two values or among all of the list;
-// of a random word, the guess among the vocabulary's plain words.
-double pair_chance(std::int64_t pairs);
+// -ln p of a random word that nobody remembers: a guess among the vocabulary's plain words.
 double word_chance(const Tokenizer& tokenizer);
 
 }  // namespace kvtide
