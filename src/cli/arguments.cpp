@@ -125,7 +125,8 @@ class Parser {
 
 // Defaults that differ from command to command.
 void fill_in(Arguments& a) {
-  if (a.lengths.empty()) a.lengths = {4096};
+  if (a.lengths.empty()) a.lengths = {a.command == Command::plan ? 100000 : 4096};
+  if (a.command == Command::plan && !a.memory.procedural.on) a.memory.procedural.on = true;
   if (a.presets.empty() && a.budgets.empty()) a.presets = {"balanced"};
   if (!a.depth_list.empty()) return;
   if (a.command == Command::copytest) a.depth_list = {7, 35, 63};
@@ -140,6 +141,16 @@ void check(const Arguments& a) {
   };
   check_memory_flags(a);
   if (a.command == Command::state) return check_state_request(a);
+  if (a.command == Command::plan) {
+    const bool shape = a.plan.layers && a.plan.kv_heads && a.plan.head_dim;
+    need(!a.model.empty() || !a.plan.like.empty() || shape,
+         "-m, --like, or --layers with --kv-heads and --head-dim");
+    if (!a.model.empty() && (!a.plan.like.empty() || a.plan.layers))
+      refuse("-m: the model says its shape itself; leave out --like and --layers");
+    if (!*a.memory.procedural.on)
+      refuse("--kv-proc off: there is nothing to plan; kvtide inspect tells what a full cache takes");
+    return;
+  }
   need(!a.model.empty(), a.command == Command::inspect ? "FILE" : "-m MODEL");
   need(a.command != Command::ppl || a.file, "-f FILE");
   need(a.command != Command::table || a.file, "-f FILE");

@@ -62,6 +62,7 @@ struct Arguments {
   bool all_positions = false;
   MemoryFlags memory;
   StateRequest state;
+  PlanRequest plan;
 };
 
 // Throws Error(invalid_argument) that names the flag, what is wrong and what would be right.

@@ -17,7 +17,8 @@ enum class Command : unsigned {
   heads,
   copytest,
   recall,
-  table
+  table,
+  plan
 };
 
 struct CommandInfo {
@@ -55,6 +56,9 @@ inline constexpr CommandInfo kCommands[] = {
     {Command::table, "table", "models x lengths x memories: bytes, speed, loss, recall; can be interrupted",
      "-m MODEL [-m MODEL ...] -f FILE --out FOLDER [flags]",
      "-m model.gguf -f book.txt --ctx 8192 --presets minimal,balanced --budgets 48M --out figures"},
+    {Command::plan, "plan", "what a procedural memory would take and how fast it could be, for any model",
+     "-m MODEL | --like NAME | --layers N --kv-heads N --head-dim N  --ctx N [flags]",
+     "--like mistral-7b --ctx 100000 --budget 1G"},
 };
 
 constexpr const CommandInfo& command_info(Command command) {

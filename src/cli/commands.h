@@ -18,5 +18,6 @@ int heads_command(const Arguments& arguments);
 int copytest_command(const Arguments& arguments);
 int recall_command(const Arguments& arguments);
 int table_command(const Arguments& arguments);
+int plan_command(const Arguments& arguments);
 
 }  // namespace kvtide

@@ -43,6 +43,8 @@ int dispatch(const Arguments& arguments) {
       return recall_command(arguments);
     case Command::table:
       return table_command(arguments);
+    case Command::plan:
+      return plan_command(arguments);
   }
   return kExitBug;
 }
