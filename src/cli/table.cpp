@@ -58,6 +58,9 @@ std::string sha256(std::string_view text) {
   return hex(hash.finish());
 }
 
+// A table is read elsewhere: folders of this machine do not belong into it.
+std::string file_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
+
 void make_folder(const std::string& path) {
   if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
     throw Error(ErrorCode::io, cat(quoted(path), ": the folder cannot be made: ", std::strerror(errno)));
@@ -132,8 +135,8 @@ class Table {
   }
 
   std::string markdown_text() const {
-    return cat(kvtide::markdown_text(table_rows(cells_)), "\nText: ", input_.name, ". Gates: ", gate_limits(),
-               "\n");
+    return cat(kvtide::markdown_text(table_rows(cells_)), "\nText: ", file_name(input_.name),
+               ". Gates: ", gate_limits(), "\n");
   }
   std::string json_text() const {
     Json list = Json::array();
@@ -154,7 +157,7 @@ class Table {
       list.push(std::move(item));
     }
     Json all = Json::object();
-    all.set("text", input_.name).set("limits", gate_limits()).set("cells", std::move(list));
+    all.set("text", file_name(input_.name)).set("limits", gate_limits()).set("cells", std::move(list));
     return all.text() + "\n";
   }
 
@@ -227,6 +230,7 @@ class Table {
       return !interrupted();
     };
     {
+      give_back_heap();
       Session session(model, policy.options);
       TrialOptions options;
       options.continuation = kContinuation;

@@ -97,7 +97,7 @@ std::string gate_limits() {
       "at most ",
       number_text(kMostDistinctLost, 2), " below the full cache's. B: dPPL at most ",
       percent_text(kMostLoss, 1),
-      ". C, of memories that stop growing: from the token at which nine tenths of the most KV are held, the "
+      ". C, of memories that stop growing: from the token at which 95% of the most KV is held, the "
       "resident set moves by at most ",
       number_text(kMostSwing / (1 << 20), 0), " MiB. D: dPPL of the last quarter at most ",
       number_text(100.0 * kMostDrift, 1), " points above that of the second.");

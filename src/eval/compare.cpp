@@ -166,7 +166,8 @@ Comparison compare(std::span<Session* const> sessions, std::span<const TokenId> 
 
   const std::int64_t vocabulary = sessions.front()->model().vocabulary();
   const std::int64_t most = std::clamp<std::int64_t>(kMostLogits / vocabulary, 1, kMostChunk);
-  std::vector<std::vector<float>> logits_of(static_cast<std::size_t>(most));  // the reference's, this chunk
+  const auto width = static_cast<std::size_t>(vocabulary);
+  std::vector<float> reference_logits(static_cast<std::size_t>(most) * width);  // of this chunk
   Distribution reference, own;
   for (Pos done = 0; done < count; done += most) {
     const std::int64_t chunk = std::min(most, count - done);
@@ -186,8 +187,9 @@ Comparison compare(std::span<Session* const> sessions, std::span<const TokenId> 
           result.nll_[s][target] = own.log_sum - logits[static_cast<std::size_t>(tokens[target])];
           result.foreseen_[s][target] = own.likeliest == tokens[target];
           if (static_cast<std::int64_t>(target) % options.kl_every != 0) return;
-          auto& theirs = logits_of[static_cast<std::size_t>(position - done)];
-          if (s == 0) theirs.assign(logits.begin(), logits.end());
+          const std::span theirs(reference_logits.data() + static_cast<std::size_t>(position - done) * width,
+                                 width);
+          if (s == 0) std::copy(logits.begin(), logits.end(), theirs.begin());
           reference.set(theirs);
           result.kl_[s][target] = static_cast<float>(divergence(reference, theirs, own, logits));
           result.same_[s][target] = reference.likeliest == own.likeliest;

@@ -76,7 +76,7 @@ Trial try_memory(Session& session, std::span<const TokenId> text, const TrialOpt
 
   for (const Sample& s : samples) trial.kv_peak = std::max(trial.kv_peak, s.kv);
   const auto filled = std::find_if(samples.begin(), samples.end(),
-                                   [&](const Sample& s) { return s.kv * 10 >= trial.kv_peak * 9; });
+                                   [&](const Sample& s) { return s.kv * 20 >= trial.kv_peak * 19; });
   const auto [low, high] = std::minmax_element(
       filled, samples.end(), [](const Sample& a, const Sample& b) { return a.rss < b.rss; });
   trial.filled_at = filled->tokens;
