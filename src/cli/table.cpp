@@ -42,8 +42,7 @@ namespace {
 
 constexpr int kVersion = 1;  // of what a cell holds and how it is measured
 constexpr std::int64_t kContinuation = 256;
-constexpr std::int64_t kPlanted = 48 * 3 + 64;  // three strings and a pass key, at most
-constexpr double kTrialShare = 0.4;             // of a cell's time
+constexpr double kTrialShare = 0.4;  // of a cell's time
 
 struct Policy {
   std::string name;
@@ -94,10 +93,12 @@ class Table {
     const Model model(path, arguments_.loading);
     const std::string hash = model_identity(model, cache_folder(own)).at("model");
     const std::vector<TokenId> text = encode_text(model.tokenizer(), input_, own);
+    // As many tokens as the strings and the pass key take, whatever the filler.
+    planted_ = static_cast<std::int64_t>(plant(model.tokenizer(), {}, {}).tokens.size());
     for (const std::int64_t context : arguments_.lengths) {
-      if (context <= kPlanted + 2 * kContinuation)
+      if (context <= planted_ + 2 * kContinuation)
         throw Error(ErrorCode::invalid_argument, cat("--ctx: a cell needs more than ",
-                                                     kPlanted + 2 * kContinuation, " tokens, not ", context));
+                                                     planted_ + 2 * kContinuation, " tokens, not ", context));
       if (static_cast<std::int64_t>(text.size()) < context)
         throw Error(ErrorCode::invalid_argument, cat(input_.name, ": has ", text.size(), " tokens; --ctx ",
                                                      context, " needs a longer text"));
@@ -256,7 +257,7 @@ class Table {
   void set_quality(TableCell& cell, const Model& model, std::span<const TokenId> text, std::int64_t context,
                    const Policy& policy, const std::function<bool(double)>& show) const {
     const PlantedText planted =
-        plant(model.tokenizer(), text.first(static_cast<std::size_t>(context - kPlanted)), {});
+        plant(model.tokenizer(), text.first(static_cast<std::size_t>(context - planted_)), {});
     Session full(model, full_cache(model, arguments_.session, context)), session(model, policy.options);
     CompareOptions options;
     options.probes = planted.outside();
@@ -305,6 +306,7 @@ class Table {
 
   const Arguments& arguments_;
   const InputText& input_;
+  std::int64_t planted_ = 0;  // tokens that are no filler, of the current model
   std::vector<TableCell> cells_;
 };
 
