@@ -10,16 +10,13 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
-#include "base/checksum.h"
 #include "base/text.h"
 #include "cli/cache_folder.h"
 #include "cli/columns.h"
 #include "cli/commands.h"
 #include "cli/contenders.h"
 #include "cli/exit_status.h"
-#include "cli/heads_file.h"
 #include "cli/input_text.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
@@ -28,6 +25,7 @@
 #include "cli/procedural_flags.h"
 #include "cli/progress.h"
 #include "cli/table_cell.h"
+#include "cli/table_policies.h"
 #include "cli/terminal.h"
 #include "eval/compare.h"
 #include "eval/control.h"
@@ -44,39 +42,12 @@ constexpr int kVersion = 1;  // of what a cell holds and how it is measured
 constexpr std::int64_t kContinuation = 256;
 constexpr double kTrialShare = 0.4;  // of a cell's time
 
-struct Policy {
-  std::string name;
-  SessionOptions options;
-  bool bounded = false;
-  std::string note;  // why it is not measured
-};
-
-std::string sha256(std::string_view text) {
-  Sha256 hash;
-  hash.add(std::as_bytes(std::span(text)));
-  return hex(hash.finish());
-}
-
 // A table is read elsewhere: folders of this machine do not belong into it.
 std::string file_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
 
 void make_folder(const std::string& path) {
   if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
     throw Error(ErrorCode::io, cat(quoted(path), ": the folder cannot be made: ", std::strerror(errno)));
-}
-
-// Everything of the options that figures depend on.
-std::string options_key(const SessionOptions& o) {
-  std::string key =
-      cat("exact ", o.exact, " types ", static_cast<int>(o.key_type), " ", static_cast<int>(o.value_type),
-          " context ", o.context, " threads ", o.threads, " chunk ", o.prefill_chunk, " kernels ", o.kernels);
-  if (o.rolling) key += cat(" rolling ", o.rolling->sinks, " ", o.rolling->window);
-  if (const auto& p = o.procedural)
-    key += cat(" procedural ", p->budget, " ", p->budget_for, " ", p->sinks, " ", p->window, " ", p->block,
-               " ", p->rows, " ", p->summaries, " ", p->levels, " ", p->full_rows, " ",
-               static_cast<int>(p->summary), " ", static_cast<int>(p->score), " ", p->full_from, " ",
-               p->half_precision, " ", static_cast<int>(p->far), " ", sha256(heads_text(p->heads)));
-  return key;
 }
 
 class Table {
@@ -105,13 +76,13 @@ class Table {
     }
     const HeadTable heads = choose_heads(own, model);
     for (const std::int64_t context : arguments_.lengths) {
-      const auto policies = policies_of(model, heads, context);
+      const auto policies = policies_of(arguments_, model, heads, context);
       for (std::size_t i = 0; i < policies.size(); ++i) {
         stop_if_interrupted(
             "table: stopped; finished cells are kept, and the same command goes on from there");
-        const Policy& policy = policies[i];
-        const std::string key = sha256(cat(kVersion, " ", hash, " ", sha256(input_.text), " ", context, " ",
-                                           policy.name, " ", options_key(policy.options)));
+        const TablePolicy& policy = policies[i];
+        const std::string key = text_hash(cat(kVersion, " ", hash, " ", text_hash(input_.text), " ", context,
+                                              " ", policy.name, " ", options_key(policy.options)));
         const std::string file = cat(arguments_.out, "/cells/", key.substr(0, 24), ".json");
         if (auto known = read_cell(file)) {
           cells_.push_back(std::move(*known));
@@ -163,61 +134,8 @@ class Table {
   }
 
  private:
-  std::vector<Policy> policies_of(const Model& model, const HeadTable& heads, std::int64_t context) const {
-    SessionOptions base = arguments_.session;
-    const SessionOptions full = full_cache(model, base, context);
-    std::vector<Policy> all = {
-        {full.rolling ? cat("full f16, newest ", count_text(full.context)) : "full f16", full,
-         full.rolling.has_value(), ""}};
-    Policy q8{"full q8_0", full, false, ""};
-    q8.options.key_type = q8.options.value_type = KvType::q8_0;
-    if (full.rolling)
-      q8.note = cat("does not fit: trained for ", count_text(model.context_length()), " tokens");
-    if (type_of_rows(model) != KvType::q8_0) q8.note = "heads are no multiple of 32 elements";
-    all.push_back(q8);
-    const auto add = [&](const std::string& name, ProceduralOptions options) {
-      options.budget_for = context;
-      options.half_precision = type_of_rows(model) != KvType::q8_0;
-      SessionOptions session = base;
-      session.context = 0;
-      session.procedural = options;
-      session.procedural->heads = heads;
-      const bool bounded = options.budget > 0;
-      try {
-        const SessionOptions window =
-            window_of_bytes(model, session, most_kv_bytes(model, session, context), context);
-        all.push_back({name, session, bounded, ""});
-        all.push_back({cat("window of ", count_text(window.rolling->window), " (bytes of ", name, ")"),
-                       window, true, ""});
-        session.procedural->heads = {};
-        session.procedural->summary = Summary::cluster;
-        session.procedural->score = RowScore::novelty;
-        all.push_back({cat("plain recipe, ", name), session, bounded, ""});
-      } catch (const Error& error) {
-        // A budget that this model cannot live in is a line of the table, too.
-        if (error.code() != ErrorCode::invalid_argument) throw;
-        all.push_back({name, full, bounded, error.message()});
-      }
-    };
-    for (const std::string& name : arguments_.presets)
-      for (const ProceduralPreset& preset : kProceduralPresets)
-        if (name == preset.name) {
-          ProceduralOptions options;
-          options.window = preset.window;
-          options.block = preset.block;
-          options.rows = preset.rows;
-          add(name, options);
-        }
-    for (const std::int64_t budget : arguments_.budgets) {
-      ProceduralOptions options;
-      options.budget = budget;
-      add(cat("budget ", bytes_text(budget)), options);
-    }
-    return all;
-  }
-
   TableCell measure(const Model& model, std::span<const TokenId> text, std::int64_t context,
-                    const Policy& policy, const std::string& label) const {
+                    const TablePolicy& policy, const std::string& label) const {
     TableCell cell;
     cell.model = model.name();
     cell.policy = policy.name;
@@ -255,7 +173,7 @@ class Table {
   }
 
   void set_quality(TableCell& cell, const Model& model, std::span<const TokenId> text, std::int64_t context,
-                   const Policy& policy, const std::function<bool(double)>& show) const {
+                   const TablePolicy& policy, const std::function<bool(double)>& show) const {
     const PlantedText planted =
         plant(model.tokenizer(), text.first(static_cast<std::size_t>(context - planted_)), {});
     Session full(model, full_cache(model, arguments_.session, context)), session(model, policy.options);
@@ -295,13 +213,6 @@ class Table {
     }
     f["copy_nll"] /= copies;
     f["copy_chance"] = word_chance(model.tokenizer());
-  }
-
-  static KvType type_of_rows(const Model& model) {
-    ProceduralOptions options;
-    SessionOptions session;
-    session.procedural = options;
-    return old_rows_type(model, session);
   }
 
   const Arguments& arguments_;
