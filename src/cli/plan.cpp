@@ -105,7 +105,6 @@ int plan_command(const Arguments& arguments) {
   SessionOptions options = arguments.session;
   options.procedural = procedural_options(arguments);
   options.procedural->heads = subject.heads;
-  options.procedural->half_precision = subject.config.head_dim % 32 != 0;
   const MemoryPlan plan = plan_memory(subject.config, options, tokens);
   const MachineLimits limits = measure_limits(plan.options);
   const PredictedRates rates = predict(subject.config, plan, limits, subject.weights_bytes);

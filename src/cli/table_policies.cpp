@@ -56,7 +56,6 @@ std::vector<TablePolicy> policies_of(const Arguments& arguments, const Model& mo
   all.push_back(q8);
   const auto add = [&](const std::string& name, ProceduralOptions options) {
     options.budget_for = context;
-    options.half_precision = type_of_rows(model) != KvType::q8_0;
     SessionOptions session = base;
     session.context = 0;
     session.procedural = options;
