@@ -25,7 +25,7 @@ struct Trial {
   std::int64_t kv_peak = 0;    // the most that was seen or, of a procedural memory, that there was
   std::int64_t rss_bytes = 0;  // at the end
   Pos filled_at = 0;           // tokens read when the memory first held 95% of its peak
-  std::int64_t rss_swing = 0;  // largest less smallest resident set from then on
+  std::int64_t rss_swing = 0;  // largest less smallest resident set from then on, while reading
   double distinct_1 = 0.0, distinct_3 = 0.0;  // of the continuation
 };
 
