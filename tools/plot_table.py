@@ -48,6 +48,7 @@ def short_name(policy):
 
 
 def draw_loss(axes, cells):
+    labels = 0
     for cell in cells:
         if not measured(cell, "kv_bytes", "dppl", "dppl_low", "dppl_high"):
             continue
@@ -57,7 +58,9 @@ def draw_loss(axes, cells):
                       marker=marker, markersize=5, elinewidth=1, capsize=2)  # fmt: skip
         if kind_of(cell["policy"]) == "":
             axes.annotate(short_name(cell["policy"]), (cell["kv_bytes"] / MIB, change), textcoords="offset points",
-                          xytext=(6, -11), fontsize=7, color=colour)  # fmt: skip
+                          xytext=(4, -11) if labels % 2 else (-4, 8), fontsize=7, color=colour,
+                          ha="left" if labels % 2 else "right")  # fmt: skip
+            labels += 1  # by turns on either side: neighbours hold about as much
     axes.axhline(0, color="#bbbbbb", linewidth=0.8, zorder=0)
     axes.set_ylabel("dPPL, %")
     axes.set_xlabel("KV memory, MiB")
