@@ -23,7 +23,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 SANITIZED := base tensor formats hostile kernels text state capi
 
 .PHONY: help install build bench-state demo test test-release test-python test-sanitized test-fuzz test-references \
-  bench-peers bench-attention bench-rolling bench-strategy check check-clang format clean
+  bench-peers bench-attention bench-rolling bench-strategy bench-table check check-clang format clean
 
 help:  ## show this list
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' Makefile | expand -t 26
@@ -111,6 +111,15 @@ bench-rolling: build $(BOOK)  ## 100,000 tokens through a rolling memory: consta
 	$(PYTHON) tools/measure_rolling.py --kvtide build/kvtide -m $(SMOLLM2) -m $(GEMMA3) -f $(BOOK) --json build/rolling.json \
 	  --markdown build/rolling.md
 	build/venv-plots/bin/python tools/plot_rolling.py build/rolling.json build/rolling.svg
+
+# BOOK in lengths that a small model reads in minutes; more: make bench-table CONTEXTS=8192,32768,100000 BUDGETS=48M,128M
+CONTEXTS ?= 8192
+BUDGETS ?= 48M,128M
+bench-table: build $(BOOK)  ## what memories hold, lose and recall, cell by cell; draws it (hours; goes on where it stopped)
+	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
+	@tools/make_venv.sh build/venv-plots tools/requirements-plots.txt
+	build/kvtide table -m $(SMOLLM2) -m $(GEMMA3) -f $(BOOK) --ctx $(CONTEXTS) --presets minimal,balanced --budgets $(BUDGETS) --out build/table
+	build/venv-plots/bin/python tools/plot_table.py build/table/table.json build/table.svg
 
 bench-strategy: build $(BOOK)  ## resizing on the way (prefill, compact, attend, expand) against none, on both real models
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null

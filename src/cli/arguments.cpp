@@ -123,6 +123,16 @@ class Parser {
   bool only_names_ = false;
 };
 
+// Defaults that differ from command to command.
+void fill_in(Arguments& a) {
+  if (a.lengths.empty()) a.lengths = {a.command == Command::plan ? 100000 : 4096};
+  if (a.command == Command::plan && !a.memory.procedural.on) a.memory.procedural.on = true;
+  if (a.presets.empty() && a.budgets.empty()) a.presets = {"balanced"};
+  if (!a.depth_list.empty()) return;
+  if (a.command == Command::copytest) a.depth_list = {7, 35, 63};
+  if (a.command == Command::recall) a.depth_list = {10, 50, 90};
+}
+
 void check(const Arguments& a) {
   const auto need = [&](bool fine, std::string_view what) {
     if (!fine)
@@ -131,8 +141,20 @@ void check(const Arguments& a) {
   };
   check_memory_flags(a);
   if (a.command == Command::state) return check_state_request(a);
+  if (a.command == Command::plan) {
+    const bool shape = a.plan.layers && a.plan.kv_heads && a.plan.head_dim;
+    need(!a.model.empty() || !a.plan.like.empty() || shape,
+         "-m, --like, or --layers with --kv-heads and --head-dim");
+    if (!a.model.empty() && (!a.plan.like.empty() || a.plan.layers))
+      refuse("-m: the model says its shape itself; leave out --like and --layers");
+    if (!*a.memory.procedural.on)
+      refuse("--kv-proc off: there is nothing to plan; kvtide inspect tells what a full cache takes");
+    return;
+  }
   need(!a.model.empty(), a.command == Command::inspect ? "FILE" : "-m MODEL");
   need(a.command != Command::ppl || a.file, "-f FILE");
+  need(a.command != Command::table || a.file, "-f FILE");
+  need(a.command != Command::table || !a.out.empty(), "--out FOLDER");
   need(a.command != Command::logits || !a.out.empty(), "--out F.npy");
   if (a.prompt && a.file && a.command != Command::run)
     refuse("-p and -f: one text at a time; only run takes a document and a question");
@@ -142,6 +164,9 @@ void check(const Arguments& a) {
     refuse("-p 0 and -n 0: nothing is left to measure");
   if (a.command == Command::ppl && !a.out.empty() && !a.stream)
     refuse("--out: has a meaning only with --stream");
+  if (a.against_full && !a.stream) refuse("--against: has a meaning only with --stream");
+  if (a.against_full && !a.out.empty())
+    refuse("--against and --out: a comparison writes no tokens; use one of them");
   if (a.stream && a.chunks > 0)
     refuse("--chunks: --stream reads the text in one pass; use -c to read less of it");
   for (const std::string& stop : a.stop)
@@ -166,6 +191,7 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
   arguments.command = find_command(words[0]).command;
   arguments.has_command = true;
   Parser(words, arguments).parse();
+  fill_in(arguments);
   if (!arguments.help) check(arguments);
   return arguments;
 }

@@ -44,16 +44,25 @@ struct Arguments {
   std::int64_t chunks = 0;  // 0: all
   bool stream = false;
   std::int64_t bucket = 1024;
+  bool against_full = false;
   // bench
   std::int64_t bench_prompt = 512;
   std::int64_t bench_tokens = 64;
   std::vector<std::int64_t> depths = {0};
   int repetitions = 3;
+  // copytest, recall, table
+  std::vector<std::int64_t> lengths;     // --ctx
+  std::vector<std::int64_t> depth_list;  // --at, --depth: percent
+  std::int64_t needles = 8;
+  std::vector<std::string> models;   // every -m
+  std::vector<std::string> presets;  // --presets
+  std::vector<std::int64_t> budgets;
   // logits
   std::string out;
   bool all_positions = false;
   MemoryFlags memory;
   StateRequest state;
+  PlanRequest plan;
 };
 
 // Throws Error(invalid_argument) that names the flag, what is wrong and what would be right.

@@ -5,7 +5,21 @@
 
 namespace kvtide {
 
-enum class Command : unsigned { run, chat, ppl, bench, inspect, tokenize, logits, state, heads };
+enum class Command : unsigned {
+  run,
+  chat,
+  ppl,
+  bench,
+  inspect,
+  tokenize,
+  logits,
+  state,
+  heads,
+  copytest,
+  recall,
+  table,
+  plan
+};
 
 struct CommandInfo {
   Command command;
@@ -34,6 +48,17 @@ inline constexpr CommandInfo kCommands[] = {
      "info|diff|truncate|compact|expand|export|import FILE [flags]", "info book.kv"},
     {Command::heads, "heads", "which heads copy from the past: the table of a procedural memory",
      "-m MODEL [--out FILE]", "-m model.gguf --out heads.tsv"},
+    {Command::copytest, "copytest", "how well random strings far back are continued",
+     "-m MODEL [-f FILE] [--ctx N] [flags]", "-m model.gguf -f book.txt --ctx 8192 --kv-preset balanced"},
+    {Command::recall, "recall", "a pass key and random pairs: what is found again, by depth and length",
+     "-m MODEL [-f FILE] [--ctx LIST] [--depth LIST] [flags]",
+     "-m model.gguf --ctx 4096,8192 --depth 10,50,90 --kv-preset balanced"},
+    {Command::table, "table", "models x lengths x memories: bytes, speed, loss, recall; can be interrupted",
+     "-m MODEL [-m MODEL ...] -f FILE --out FOLDER [flags]",
+     "-m model.gguf -f book.txt --ctx 8192 --presets minimal,balanced --budgets 48M --out figures"},
+    {Command::plan, "plan", "what a procedural memory would take and how fast it could be, for any model",
+     "-m MODEL | --like NAME | --layers N --kv-heads N --head-dim N  --ctx N [flags]",
+     "--like mistral-7b --ctx 100000 --budget 1G"},
 };
 
 constexpr const CommandInfo& command_info(Command command) {

@@ -15,5 +15,9 @@ int tokenize_command(const Arguments& arguments);
 int logits_command(const Arguments& arguments);
 int state_command(const Arguments& arguments);
 int heads_command(const Arguments& arguments);
+int copytest_command(const Arguments& arguments);
+int recall_command(const Arguments& arguments);
+int table_command(const Arguments& arguments);
+int plan_command(const Arguments& arguments);
 
 }  // namespace kvtide

@@ -3,7 +3,9 @@
 #include <random>
 #include <vector>
 
+#include "base/text.h"
 #include "cli/flag_values.h"
+#include "kvtide/error.h"
 
 namespace kvtide {
 namespace {
@@ -16,9 +18,11 @@ constexpr unsigned kRun = in(Command::run), kChat = in(Command::chat), kPpl = in
                    kTokenize = in(Command::tokenize), kHeads = in(Command::heads),
                    kLogits = in(Command::logits);
 constexpr unsigned kAnswers = kRun | kChat;
-constexpr unsigned kComputes = kAnswers | kPpl | kBench | kLogits;
+constexpr unsigned kJudges = in(Command::copytest) | in(Command::recall);
+constexpr unsigned kTable = in(Command::table), kPlan = in(Command::plan);
+constexpr unsigned kComputes = kAnswers | kPpl | kBench | kLogits | kJudges;
 constexpr unsigned kEncodes = kRun | kTokenize | kLogits;
-constexpr unsigned kAny = kComputes | kInspect | kTokenize | kHeads;
+constexpr unsigned kAny = kComputes | kTable | kPlan | kInspect | kTokenize | kHeads;
 
 constexpr std::int64_t kMany = std::int64_t{1} << 31;
 
@@ -29,18 +33,22 @@ std::uint64_t seed_of(const Given& given) {
 
 constexpr Flag kFlags[] = {
     {"-m", "--model", "FILE", "the model, a GGUF file; of a split model the first part", kAny,
-     [](A& a, const G& g) { a.model = g.value; }},
+     [](A& a, const G& g) {
+       a.model = g.value;
+       a.models.push_back(g.value);
+     }},
     {"-p", "--prompt", "TEXT", "the prompt; with -f the question about that document", kEncodes,
      [](A& a, const G& g) { a.prompt = g.value; }},
     {"-f", "--file", "FILE", "read the text from a file; - is stdin, also used without -p and -f",
-     kEncodes | kPpl | kBench, [](A& a, const G& g) { a.file = g.value; }},
+     kEncodes | kPpl | kBench | kJudges | kTable, [](A& a, const G& g) { a.file = g.value; }},
     {"-p", "--system", "TEXT", "the system message", kChat, [](A& a, const G& g) { a.system = g.value; }},
     {"", "--system", "TEXT", "the system message, with --chat", kRun,
      [](A& a, const G& g) { a.system = g.value; }},
     {"-n", "--predict", "N", "tokens to write at most [run 256, chat -1]; -1: until the end of the text",
      kAnswers, [](A& a, const G& g) { a.max_tokens = whole(g, "the number of tokens to write", -1, kMany); }},
     {"-c", "--ctx-size", "N", "tokens of context [as the model was trained]; for ppl: of a chunk [512]",
-     kComputes & ~kBench, [](A& a, const G& g) { a.session.context = whole(g, "the context", 1, kMany); }},
+     kComputes & ~kBench & ~kJudges,
+     [](A& a, const G& g) { a.session.context = whole(g, "the context", 1, kMany); }},
     {"", "--chat", "", "put the prompt into the model's chat template, as one user turn", kRun,
      [](A& a, const G&) { a.chat = true; }},
     {"", "--chat-template", "NAME", "chatml, llama-3, gemma or mistral-instruct [as the model says]",
@@ -63,14 +71,14 @@ constexpr Flag kFlags[] = {
      }},
     {"-s", "--seed", "N", "of the random choices [0]; -1: another one each time", kAnswers,
      [](A& a, const G& g) { a.sampler.seed = seed_of(g); }},
-    {"", "--exact", "", "f32 activations instead of 8-bit ones: slower, nearer to the ideal", kComputes,
-     [](A& a, const G&) { a.session.exact = true; }},
-    {"-ctk", "--cache-type-k", "TYPE", "keys of the KV memory: f32, f16 or q8_0 [f16]", kComputes,
+    {"", "--exact", "", "f32 activations instead of 8-bit ones: slower, nearer to the ideal",
+     kComputes | kTable, [](A& a, const G&) { a.session.exact = true; }},
+    {"-ctk", "--cache-type-k", "TYPE", "keys of the KV memory: f32, f16 or q8_0 [f16]", kComputes | kPlan,
      [](A& a, const G& g) {
        a.session.key_type = kv_type(g);
        a.memory.key_type_given = true;
      }},
-    {"-ctv", "--cache-type-v", "TYPE", "values of the KV memory: f32, f16 or q8_0 [f16]", kComputes,
+    {"-ctv", "--cache-type-v", "TYPE", "values of the KV memory: f32, f16 or q8_0 [f16]", kComputes | kPlan,
      [](A& a, const G& g) {
        a.session.value_type = kv_type(g);
        a.memory.value_type_given = true;
@@ -85,6 +93,13 @@ constexpr Flag kFlags[] = {
      [](A& a, const G&) { a.stream = true; }},
     {"", "--bucket", "N", "positions per line of --stream [1024]", kPpl,
      [](A& a, const G& g) { a.bucket = whole(g, "the size of a bucket", 1, kMany); }},
+    {"", "--against", "full", "with --stream: PPL, KL and agreement against the full cache, by depth", kPpl,
+     [](A& a, const G& g) {
+       if (g.value != "full")
+         throw Error(ErrorCode::invalid_argument,
+                     cat(g.flag, ": what to compare with must be full, not ", quoted(g.value)));
+       a.against_full = true;
+     }},
     {"-p", "--n-prompt", "N", "tokens to read at once [512]; 0: do not measure reading", kBench,
      [](A& a, const G& g) { a.bench_prompt = whole(g, "the number of tokens to read", 0, kMany); }},
     {"-n", "--n-gen", "N", "tokens to write one by one [64]; 0: do not measure writing", kBench,
@@ -101,20 +116,22 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { a.out = g.value; }},
     {"-o", "--out", "FILE", "the file to write [state: the snapshot itself]", kLogits | kState | kHeads,
      [](A& a, const G& g) { a.out = g.value; }},
-    {"", "--json", "", "print JSON", kPpl | kBench | kInspect | kTokenize | kState,
+    {"", "--json", "", "print JSON", kPpl | kBench | kInspect | kTokenize | kState | kJudges | kTable | kPlan,
      [](A& a, const G&) { a.json = true; }},
     {"", "--report", "FILE", "write the figures of the run as JSON", kAnswers,
      [](A& a, const G& g) { a.report = g.value; }},
     {"", "--logits-hash", "", "print a hash of all logits used, to compare runs bit for bit", kRun,
      [](A& a, const G&) { a.logits_hash = true; }},
-    {"-t", "--threads", "N", "changes speed only [as many as the machine has]", kComputes | kHeads,
+    {"-t", "--threads", "N", "changes speed only [as many as the machine has]",
+     kComputes | kTable | kPlan | kHeads,
      [](A& a, const G& g) {
        a.session.threads = a.loading.threads = static_cast<int>(whole(g, "the number of threads", 1, 256));
      }},
-    {"", "--prefill-chunk", "N", "tokens per forward pass while reading, changes speed only [512]", kComputes,
+    {"", "--prefill-chunk", "N", "tokens per forward pass while reading, changes speed only [512]",
+     kComputes | kTable,
      [](A& a, const G& g) { a.session.prefill_chunk = whole(g, "the prefill chunk", 1, 65536); }},
-    {"", "--kernels", "NAME", "avx512, avx2 or scalar [the best there is], changes speed only", kComputes,
-     [](A& a, const G& g) { a.session.kernels = g.value; }},
+    {"", "--kernels", "NAME", "avx512, avx2 or scalar [the best there is], changes speed only",
+     kComputes | kTable, [](A& a, const G& g) { a.session.kernels = g.value; }},
     {"", "--no-mmap", "", "copy the file into memory instead of mapping it", kAny,
      [](A& a, const G&) { a.loading.map_file = false; }},
     {"-h", "--help", "", "show this", kAny | kState, [](A& a, const G&) { a.help = true; }},
@@ -128,6 +145,8 @@ std::span<const Flag> all_flags() {
     const std::span<const Flag> memory = memory_flags();
     const std::span<const Flag> procedural = procedural_flags();
     all.insert(all.end() - 1, memory.begin(), memory.end());  // --help stays the last
+    const std::span<const Flag> eval = eval_flags();
+    all.insert(all.begin() + 1, eval.begin(), eval.end());
     all.insert(all.end() - 1, procedural.begin(), procedural.end());
     return all;
   }();

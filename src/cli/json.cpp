@@ -3,6 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/text.h"
+#include "kvtide/error.h"
+
 namespace kvtide {
 
 struct Json::Tree {
@@ -38,6 +41,17 @@ Json& Json::push(Json value) {
 
 std::string Json::text(bool pretty) const {
   return tree_->value.dump(pretty ? 2 : -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+FlatJson parse_flat_json(std::string_view text, const std::string& name) {
+  const auto tree = nlohmann::json::parse(text, nullptr, false);
+  if (!tree.is_object()) throw Error(ErrorCode::bad_format, cat(name, ": is no JSON object"));
+  FlatJson flat;
+  for (const auto& [key, value] : tree.items()) {
+    if (value.is_number()) flat.numbers[key] = value.get<double>();
+    if (value.is_string()) flat.texts[key] = value.get<std::string>();
+  }
+  return flat;
 }
 
 }  // namespace kvtide

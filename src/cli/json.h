@@ -9,6 +9,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -54,5 +55,13 @@ class Json {
   static Json from_unsigned(std::uint64_t value);
   std::unique_ptr<Tree> tree_;
 };
+
+// A JSON object read back: its numbers and texts by key. null and everything nested is left out.
+struct FlatJson {
+  std::map<std::string, double> numbers;
+  std::map<std::string, std::string> texts;
+};
+// Throws Error(bad_format) that names `name` for anything but an object.
+FlatJson parse_flat_json(std::string_view text, const std::string& name);
 
 }  // namespace kvtide

@@ -37,6 +37,14 @@ int dispatch(const Arguments& arguments) {
       return state_command(arguments);
     case Command::heads:
       return heads_command(arguments);
+    case Command::copytest:
+      return copytest_command(arguments);
+    case Command::recall:
+      return recall_command(arguments);
+    case Command::table:
+      return table_command(arguments);
+    case Command::plan:
+      return plan_command(arguments);
   }
   return kExitBug;
 }

@@ -47,6 +47,13 @@ struct MemoryFlags {
   bool key_type_given = false, value_type_given = false;
 };
 
+// kvtide plan: the shape of a model that is not here.
+struct PlanRequest {
+  std::string like;  // a known shape; empty: the numbers below, which otherwise change it
+  std::optional<std::int64_t> layers, heads, kv_heads, head_dim, width, hidden, vocab, trained, full_heads;
+  double bits = 4.5;  // per weight
+};
+
 // kvtide state ACTION FILE ...
 struct StateRequest {
   std::string action;

@@ -4,6 +4,9 @@
 
 #include <fstream>
 #include <string>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 namespace kvtide {
 namespace {
@@ -34,6 +37,12 @@ std::int64_t quick_rss() {
   std::int64_t total = 0, resident = 0;
   if (!(file >> total >> resident)) return 0;
   return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+void give_back_heap() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
 }
 
 }  // namespace kvtide

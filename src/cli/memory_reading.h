@@ -22,4 +22,8 @@ MemoryReading read_memory();
 // The resident set alone, cheap enough for a progress line.
 std::int64_t quick_rss();
 
+// Gives pages that the heap keeps for later back to the system, where it can: what is measured next should
+// not carry what was measured before.
+void give_back_heap();
+
 }  // namespace kvtide

@@ -10,6 +10,7 @@
 #include "cli/memory_event.h"
 #include "cli/opening.h"
 #include "cli/output_file.h"
+#include "cli/ppl_against.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "eval/perplexity.h"
@@ -101,6 +102,11 @@ int ppl_command(const Arguments& arguments) {
       say(cat("scoring the first ", count_text(count), " of ", count_text(all), " tokens (-c)"));
   };
 
+  if (arguments.against_full) {
+    announce();
+    ppl_against_full(arguments, session, tokens);
+    return kExitFine;
+  }
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

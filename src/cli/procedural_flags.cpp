@@ -20,8 +20,9 @@ namespace {
 using A = Arguments;
 using G = Given;
 
-constexpr unsigned kProcedural =
-    in(Command::run) | in(Command::chat) | in(Command::ppl) | in(Command::bench) | in(Command::logits);
+constexpr unsigned kSessions = in(Command::run) | in(Command::chat) | in(Command::ppl) | in(Command::bench) |
+                               in(Command::logits) | in(Command::copytest) | in(Command::recall);
+constexpr unsigned kProcedural = kSessions | in(Command::plan);
 constexpr std::int64_t kMany = std::int64_t{1} << 31;
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
@@ -74,8 +75,8 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { given(a).levels = static_cast<int>(whole(g, "the number of levels", 0, 8)); }},
     {"", "--kv-full-rows", "N", "procedural: newest rows that copying heads keep; 0: all", kProcedural,
      [](A& a, const G& g) { given(a).full_rows = whole(g, "the number of rows", 0, kMany); }},
-    {"", "--kv-heads", "TABLE", "procedural: auto, even, or a file that kvtide heads wrote [auto]",
-     kProcedural, [](A& a, const G& g) { given(a).heads = g.value; }},
+    {"", "--kv-heads", "TABLE", "procedural: auto, even, or a file that kvtide heads wrote [auto]", kSessions,
+     [](A& a, const G& g) { given(a).heads = g.value; }},
     {"", "--kv-summary", "KIND", "procedural: fit, cluster or positional [fit]", kProcedural,
      [](A& a, const G& g) {
        given(a).chosen.summary = choice<Summary>(

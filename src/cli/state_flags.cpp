@@ -13,7 +13,8 @@ using G = Given;
 
 constexpr unsigned kRun = in(Command::run), kChat = in(Command::chat), kState = in(Command::state);
 constexpr unsigned kAnswers = kRun | kChat;
-constexpr unsigned kComputes = kAnswers | in(Command::ppl) | in(Command::bench) | in(Command::logits);
+constexpr unsigned kComputes = kAnswers | in(Command::ppl) | in(Command::bench) | in(Command::logits) |
+                               in(Command::copytest) | in(Command::recall);
 constexpr std::int64_t kMany = std::int64_t{1} << 31;
 
 Overflow overflow_of(const Given& given) {
@@ -71,9 +72,11 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { set_attention(a.session, g); }},
     {"", "--overflow", "POLICY", "a full context: stop, rolling, refill or procedural [stop]", kComputes,
      [](A& a, const G& g) { a.memory.overflow = overflow_of(g); }},
-    {"", "--kv-sinks", "N", "rolling, procedural: first tokens that always stay [4]", kComputes,
+    {"", "--kv-sinks", "N", "rolling, procedural: first tokens that always stay [4]",
+     kComputes | in(Command::plan),
      [](A& a, const G& g) { a.memory.sinks = whole(g, "the number of sinks", 0, kMany); }},
-    {"", "--kv-window", "N", "rolling, procedural: newest tokens that stay [1024; 512]", kComputes,
+    {"", "--kv-window", "N", "rolling, procedural: newest tokens that stay [1024; 512]",
+     kComputes | in(Command::plan),
      [](A& a, const G& g) { a.memory.window = whole(g, "the window", 1, kMany); }},
     {"", "--keep-prompt", "", "refill: the prompt stays, and of the rest the newest part", kAnswers,
      [](A& a, const G&) { a.memory.keep_prompt = true; }},

@@ -2,18 +2,17 @@
 
 #include <algorithm>
 #include <bit>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "engine/session_spec.h"
 #include "kernels/kernels.h"
 #include "kvtide/error.h"
 #include "model/decoder.h"
 #include "model/loaded_model.h"
 #include "model/procedural.h"
-#include "model/rope_table.h"
 #include "state/procedural/budget.h"
 #include "state/procedural/shadow.h"
 #include "state/snapshot.h"
@@ -23,50 +22,6 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kLogitRows = 16;  // rows of logits computed at a time
-
-KvSpec state_spec(const ModelConfig& config, const SessionOptions& o) {
-  KvSpec spec;
-  for (const auto& layer : config.layers)
-    spec.layers.push_back(
-        {config.kv_heads, config.head_dim, layer.window,
-         RopeTable(config.ropes[static_cast<std::size_t>(layer.rope)], config.rope_dims).frequencies()});
-  spec.key_type = kv_dtype(o.key_type);
-  spec.value_type = kv_dtype(o.value_type);
-  spec.capacity = o.context;
-  spec.max_append = o.prefill_chunk;
-  spec.slack = o.slack;
-  spec.rolling = o.rolling;
-  if (o.procedural) spec.procedural = procedural_spec(config, *o.procedural);
-  return spec;
-}
-
-SessionOptions completed(const Model& model, SessionOptions o) {
-  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::invalid_argument, why); };
-  if (o.threads == 0)
-    o.threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads);
-  if (o.context == 0) o.context = model.context_length();
-  if (o.rolling && o.rolling->sinks + o.rolling->window > o.context)
-    refuse(cat(o.rolling->sinks, " sinks and a window of ", o.rolling->window, " do not fit a context of ",
-               o.context));
-  if (o.context < 1 || o.context > (std::int64_t{1} << 31))
-    refuse(cat("the context must be between 1 and 2^31 tokens, not ", o.context));
-  if (o.prefill_chunk < 1 || o.prefill_chunk > 65536)
-    refuse(cat("the prefill chunk must be between 1 and 65536 tokens, not ", o.prefill_chunk));
-  o.prefill_chunk = std::min(o.prefill_chunk, o.context);
-  if (o.auto_attention && o.attention_size) refuse("an attention size is either given or adapts itself");
-  if (o.auto_attention && o.auto_attention->largest == 0)
-    o.auto_attention->largest = std::max(o.auto_attention->smallest, model.context_length());
-  if (o.auto_attention && o.rolling) o.auto_attention = within(*o.auto_attention, *o.rolling);
-  if (o.procedural) {
-    if (o.auto_attention)
-      refuse("a procedural memory and an attention size that adapts itself cannot be combined");
-    SessionOptions plain = o;
-    plain.procedural.reset();
-    o.procedural =
-        filled_in(model.internals().config, state_spec(model.internals().config, plain), *o.procedural);
-  }
-  return o;
-}
 
 }  // namespace
 
@@ -86,11 +41,11 @@ struct Session::Impl {
 
   Impl(const Model& m, const SessionOptions& o)
       : model(&m),
-        options(completed(m, o)),
+        options(completed(m.internals().config, o)),
         kernels(options.kernels.empty() ? best_kernels() : kernels_by_name(options.kernels)),
         pool(options.threads),
         memory(std::make_unique<State::Impl>(
-            State::Impl{KvState(state_spec(m.internals().config, options)), {{}, options.exact, {}, {}}})),
+            State::Impl{KvState(kv_spec(m.internals().config, options)), {{}, options.exact, {}, {}}})),
         state(memory.internals().kv),
         logits(memory.internals().extras.logits),
         read_tokens(memory.internals().extras.tokens),
@@ -162,7 +117,7 @@ struct Session::Impl {
       refuse(
           "shadow mode has to see a text from its start, which a memory that comes from elsewhere cannot "
           "show");
-    const KvSpec ours = state_spec(model->internals().config, options);
+    const KvSpec ours = kv_spec(model->internals().config, options);
     const auto same_layer = [](const LayerSpec& a, const LayerSpec& b) {
       return a.kv_heads == b.kv_heads && a.head_dim == b.head_dim && a.window == b.window;
     };

@@ -5,31 +5,43 @@
 #include <limits>
 #include <random>
 
+#include "base/text.h"
+#include "kernels/kernels.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kChunk = 256;  // tokens that all sessions read before the next chunk
+// Tokens that all sessions read before the next chunk: as many as fit this many logits.
+constexpr std::int64_t kMostChunk = 256, kMostLogits = std::int64_t{1} << 25;
 constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
 
-// ln of the softmax's denominator.
-double log_sum(std::span<const float> logits) {
-  const float highest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0.0;
-  for (const float x : logits) sum += static_cast<double>(std::exp(x - highest));
-  return static_cast<double>(highest) + std::log(sum);
-}
+// A row of logits as probabilities: what is needed of it more than once. Padded as the kernel wants it.
+struct Distribution {
+  std::vector<float> p;
+  float log_sum = 0.0f;  // ln of the softmax's denominator
+  std::int64_t likeliest = 0;
 
-double divergence(std::span<const float> p, double p_sum, std::span<const float> q, double q_sum) {
-  double sum = 0.0;
-  for (std::size_t i = 0; i < p.size(); ++i) {
-    const double log_p = static_cast<double>(p[i]) - p_sum;
-    if (log_p < -30.0) continue;
-    sum += static_cast<double>(std::exp(static_cast<float>(log_p))) *
-           (log_p - (static_cast<double>(q[i]) - q_sum));
+  void set(std::span<const float> logits) {
+    p.resize((logits.size() + 15) / 16 * 16);
+    std::copy(logits.begin(), logits.end(), p.begin());
+    std::fill(p.begin() + static_cast<std::ptrdiff_t>(logits.size()), p.end(),
+              -std::numeric_limits<float>::infinity());
+    log_sum = best_kernels().dense.soften(p.data(), static_cast<std::int64_t>(p.size()));
+    likeliest = std::max_element(logits.begin(), logits.end()) - logits.begin();
   }
-  return sum;
+};
+
+// KL(p || q) = sum p (P - Q) - ln-sum of P + ln-sum of Q, P and Q being logits.
+double divergence(const Distribution& p, std::span<const float> p_logits, const Distribution& q,
+                  std::span<const float> q_logits) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < p_logits.size(); ++i) {
+    if (p.p[i] == 0.0f) continue;  // also where both logits are minus infinity
+    sum +=
+        static_cast<double>(p.p[i]) * (static_cast<double>(p_logits[i]) - static_cast<double>(q_logits[i]));
+  }
+  return sum - static_cast<double>(p.log_sum) + static_cast<double>(q.log_sum);
 }
 
 }  // namespace
@@ -75,18 +87,21 @@ Comparison::Comparison(std::int64_t sessions, std::int64_t positions)
            std::vector<float>(static_cast<std::size_t>(positions), kNone)),
       kl_(nll_),
       same_(static_cast<std::size_t>(sessions), std::vector<char>(static_cast<std::size_t>(positions), 0)),
+      foreseen_(same_),
       in_text_(static_cast<std::size_t>(positions), 0) {}
 
 Score Comparison::score(std::int64_t session, Pos first, Pos last) const {
   const auto s = static_cast<std::size_t>(session);
   Score score;
-  double nll = 0.0, kl = 0.0;
+  double nll = 0.0, squares = 0.0, kl = 0.0;
   std::int64_t agreed = 0;
   std::vector<float> kls;
   for (Pos p = first; p < last; ++p) {
     const auto i = static_cast<std::size_t>(p);
     if (!in_text_[i]) continue;
-    nll += static_cast<double>(nll_[s][i]);
+    const double own = static_cast<double>(nll_[s][i]);
+    nll += own;
+    squares += own * own;
     ++score.tokens;
     if (std::isnan(kl_[s][i])) continue;
     kl += static_cast<double>(kl_[s][i]);
@@ -94,7 +109,10 @@ Score Comparison::score(std::int64_t session, Pos first, Pos last) const {
     agreed += same_[s][i];
   }
   if (score.tokens == 0) return score;
-  score.ppl = std::exp(nll / static_cast<double>(score.tokens));
+  const double n = static_cast<double>(score.tokens), mean = nll / n;
+  score.ppl = std::exp(mean);
+  if (score.tokens > 1)
+    score.ppl_se = score.ppl * std::sqrt(std::max(0.0, squares / n - mean * mean) / (n - 1.0));
   score.change = difference(session, 0, first, last);
   if (kls.empty()) return score;
   score.kl = kl / static_cast<double>(kls.size());
@@ -122,57 +140,67 @@ double Comparison::probe(std::int64_t session, const PosRange& range) const {
   return sum / static_cast<double>(range.last - range.first);
 }
 
+bool Comparison::foreseen(std::int64_t session, const PosRange& range) const {
+  const auto& hits = foreseen_[static_cast<std::size_t>(session)];
+  return std::all_of(hits.begin() + range.first, hits.begin() + range.last,
+                     [](char hit) { return hit != 0; });
+}
+
 Comparison compare(std::span<Session* const> sessions, std::span<const TokenId> tokens,
                    const CompareOptions& options) {
   const auto count = static_cast<std::int64_t>(tokens.size());
+  if (sessions.empty()) throw Error(ErrorCode::invalid_argument, "a comparison needs a session");
   Comparison result(static_cast<std::int64_t>(sessions.size()), count);
   for (Pos p = std::max<Pos>(1, options.score_from); p < count; ++p)
     result.in_text_[static_cast<std::size_t>(p)] = 1;
   std::vector<char> needed(result.in_text_);
-  for (const PosRange& probe : options.probes)
+  for (const PosRange& probe : options.probes) {
+    if (probe.first < 1 || probe.last > count || probe.first > probe.last)
+      throw Error(ErrorCode::invalid_argument, cat("a probe of positions ", probe.first, " to ", probe.last,
+                                                   " does not lie behind the first of ", count, " tokens"));
     for (Pos p = probe.first; p < probe.last; ++p) {
       result.in_text_[static_cast<std::size_t>(p)] = 0;
       needed[static_cast<std::size_t>(p)] = 1;
     }
+  }
 
-  const auto vocabulary = static_cast<std::size_t>(sessions.front()->model().vocabulary());
-  std::vector<float> reference(static_cast<std::size_t>(kChunk) * vocabulary);
-  std::vector<double> reference_sums(static_cast<std::size_t>(kChunk));
-  for (Pos done = 0; done < count; done += kChunk) {
-    const std::int64_t chunk = std::min(kChunk, count - done);
+  const std::int64_t vocabulary = sessions.front()->model().vocabulary();
+  const std::int64_t most = std::clamp<std::int64_t>(kMostLogits / vocabulary, 1, kMostChunk);
+  const auto width = static_cast<std::size_t>(vocabulary);
+  std::vector<float> reference_logits(static_cast<std::size_t>(most) * width);  // of this chunk
+  Distribution reference, own;
+  for (Pos done = 0; done < count; done += most) {
+    const std::int64_t chunk = std::min(most, count - done);
     // Logits are computed only for chunks in which somebody asks for them.
     bool any = false;
     for (Pos p = done + 1; p <= std::min(count - 1, done + chunk); ++p)
       any = any || needed[static_cast<std::size_t>(p)];
     for (std::size_t s = 0; s < sessions.size(); ++s) {
       ReadOptions read;
-      read.need_logits = any;
+      read.need_logits = false;
       if (any) {
         read.logits_from = done;
         read.on_logits = [&](Pos position, std::span<const float> logits) {
           const auto target = static_cast<std::size_t>(position + 1);
           if (static_cast<std::int64_t>(target) >= count || !needed[target]) return;
-          const double sum = log_sum(logits);
-          result.nll_[s][target] =
-              static_cast<float>(sum - static_cast<double>(logits[static_cast<std::size_t>(tokens[target])]));
+          own.set(logits);
+          result.nll_[s][target] = own.log_sum - logits[static_cast<std::size_t>(tokens[target])];
+          result.foreseen_[s][target] = own.likeliest == tokens[target];
           if (static_cast<std::int64_t>(target) % options.kl_every != 0) return;
-          float* own = reference.data() + static_cast<std::size_t>(position - done) * vocabulary;
-          if (s == 0) {
-            std::copy(logits.begin(), logits.end(), own);
-            reference_sums[static_cast<std::size_t>(position - done)] = sum;
-          }
-          const std::span<const float> ours(own, vocabulary);
-          result.kl_[s][target] = static_cast<float>(
-              divergence(ours, reference_sums[static_cast<std::size_t>(position - done)], logits, sum));
-          result.same_[s][target] = std::max_element(ours.begin(), ours.end()) - ours.begin() ==
-                                    std::max_element(logits.begin(), logits.end()) - logits.begin();
+          const std::span theirs(reference_logits.data() + static_cast<std::size_t>(position - done) * width,
+                                 width);
+          if (s == 0) std::copy(logits.begin(), logits.end(), theirs.begin());
+          reference.set(theirs);
+          result.kl_[s][target] = static_cast<float>(divergence(reference, theirs, own, logits));
+          result.same_[s][target] = reference.likeliest == own.likeliest;
         };
       }
       sessions[s]->read(tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(chunk)),
                         read);
     }
     if (options.progress && !options.progress(done + chunk, count))
-      throw Error(ErrorCode::cancelled, "the comparison was stopped");
+      throw Error(ErrorCode::cancelled,
+                  cat("the comparison was stopped after ", done + chunk, " of ", count, " tokens"));
   }
   return result;
 }

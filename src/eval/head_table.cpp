@@ -72,6 +72,7 @@ class Reading {
     options.block = kBlock;
     options.window = static_cast<std::int64_t>(tokens.size()) + kBlock;  // nothing is ever sealed
     options.rows = kBlock / 4;
+    options.levels = 0;
     options.half_precision = true;
     ProceduralSpec spec = procedural_spec(config, options);
     spec.reference_stride = stride;

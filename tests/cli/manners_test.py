@@ -11,7 +11,7 @@ import unittest
 
 from program import LLAMA, PROGRAM, TEXT, TIMEOUT_S, ProgramTest, environment, interrupt, kvtide, start
 
-COMMANDS = ("run", "chat", "ppl", "bench", "inspect", "tokenize", "logits", "state", "heads")
+COMMANDS = ("run", "chat", "ppl", "bench", "inspect", "tokenize", "logits", "state", "heads", "copytest", "recall", "table", "plan")
 CANCELLED = 130
 
 

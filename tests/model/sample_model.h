@@ -21,11 +21,12 @@ struct SampleModel {
   bool own_head = true;                                // an output matrix beside the embedding
   bool add_bos = true;
   float gain = 1.0f;  // of all matrices
+  int words = 0;      // more tokens: a space and five letters each, which nothing merges into
   std::uint64_t seed = 1;
 };
 
 // 64 tokens: <s>, </s>, letters, marks and a few words that only decoding uses.
-inline std::vector<std::string> sample_tokens() {
+inline std::vector<std::string> sample_tokens(int words = 0) {
   std::vector<std::string> tokens = {"<s>", "</s>"};
   for (char c = 'a'; c <= 'z'; ++c) tokens.emplace_back(1, c);
   for (char c = '0'; c <= '9'; ++c) tokens.emplace_back(1, c);
@@ -33,6 +34,12 @@ inline std::vector<std::string> sample_tokens() {
        {"\u0120", "\u010a", ".",  ",",  "th", "the", "\u0120the", "in", "an", "and", "\u0120a", "er", "on",
         "re",     "ed",     "nd", "ha", "at", "en",  "es",        "of", "or", "nt",  "ea",      "ti", "to"})
     tokens.emplace_back(text);
+  for (int i = 0; i < words; ++i) {
+    std::string word = "\u0120";
+    for (int rest = i, letter = 0; letter < 5; ++letter, rest /= 26)
+      word += static_cast<char>('a' + rest % 26);
+    tokens.push_back(word);
+  }
   return tokens;
 }
 
@@ -89,7 +96,7 @@ class SampleWriter {
     const std::uint64_t width = o_.width, hidden = o_.hidden;
     const std::uint64_t q = std::uint64_t{o_.heads} * o_.head_dim,
                         kv = std::uint64_t{o_.kv_heads} * o_.head_dim;
-    matrix("token_embd.weight", width, sample_tokens().size(), 1.0f);
+    matrix("token_embd.weight", width, sample_tokens(o_.words).size(), 1.0f);
     for (std::uint32_t layer = 0; layer < o_.layers; ++layer) {
       const std::string b = "blk." + std::to_string(layer) + ".";
       norm(b + "attn_norm.weight", width);
@@ -116,13 +123,13 @@ class SampleWriter {
       matrix(b + "ffn_down.weight", hidden, width);
     }
     norm("output_norm.weight", width);
-    if (o_.own_head) matrix("output.weight", width, sample_tokens().size());
+    if (o_.own_head) matrix("output.weight", width, sample_tokens(o_.words).size());
     return out_;
   }
 
  private:
   void vocabulary() {
-    const auto tokens = sample_tokens();
+    const auto tokens = sample_tokens(o_.words);
     std::vector<std::int32_t> types(tokens.size(), 1);
     types[0] = types[1] = 3;
     out_.set("tokenizer.ggml.model", std::string("gpt2"))

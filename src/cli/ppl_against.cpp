@@ -1,0 +1,98 @@
+#include "cli/ppl_against.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/text.h"
+#include "cli/columns.h"
+#include "cli/interrupt.h"
+#include "cli/json.h"
+#include "cli/progress.h"
+#include "cli/terminal.h"
+#include "eval/compare.h"
+#include "eval/control.h"
+
+namespace kvtide {
+namespace {
+
+double share(double change) { return std::exp(change) - 1.0; }  // of ln PPL: 0.01 is +1%
+
+void set_score(Json& json, const Score& ours, const Score& full) {
+  json.set("ppl", ours.ppl)
+      .set("ppl_se", ours.ppl_se)
+      .set("tokens_scored", ours.tokens)
+      .set("full_ppl", full.ppl)
+      .set("dppl", share(ours.change.mean))
+      .set("dppl_low", share(ours.change.low))
+      .set("dppl_high", share(ours.change.high))
+      .set("kl", ours.kl)
+      .set("kl_p99", ours.kl_p99)
+      .set("agreement", ours.agreement);
+}
+
+std::vector<std::string> row(const std::string& name, const Score& ours, const Score& full) {
+  return {name,
+          number_text(ours.ppl, 4),
+          number_text(full.ppl, 4),
+          percent_text(share(ours.change.mean)),
+          cat(percent_text(share(ours.change.low)), " to ", percent_text(share(ours.change.high))),
+          number_text(ours.kl, 4),
+          number_text(ours.kl_p99, 3),
+          cat(number_text(100.0 * ours.agreement, 1), "%")};
+}
+
+}  // namespace
+
+std::string control_words(const SessionOptions& control) {
+  if (!control.rolling) return "the full f16 cache";
+  return cat("a full f16 cache over the newest ",
+             count_text(control.rolling->sinks + control.rolling->window), " tokens (",
+             control.rolling->sinks,
+             " sinks among them): the model was trained for no more, so that a longer one is no measure");
+}
+
+void ppl_against_full(const Arguments& arguments, Session& session, std::span<const TokenId> tokens) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  const SessionOptions control = full_cache(session.model(), session.options(), count);
+  Session full(session.model(), control);
+  say(cat("against ", control_words(control)));
+  Progress progress("comparing", session);
+  CompareOptions options;
+  options.progress = [&](std::int64_t done, std::int64_t total) {
+    progress.update(done, total);
+    return !interrupted() || done == total;
+  };
+  Session* both[] = {&full, &session};
+  const Comparison comparison = compare(both, tokens, options);
+  const Score all = comparison.score(1, 0, count), all_full = comparison.score(0, 0, count);
+
+  Json buckets = Json::array(), chunks = Json::array();
+  std::vector<std::vector<std::string>> table = {
+      {"positions", "ppl", "full", "dPPL", "95% of it", "KL", "KL p99", "same top"}};
+  for (Pos first = 0; first < count; first += arguments.bucket) {
+    const Pos last = std::min<Pos>(count, first + arguments.bucket);
+    const Score ours = comparison.score(1, first, last), theirs = comparison.score(0, first, last);
+    if (ours.tokens == 0) continue;
+    Json item = Json::object();
+    item.set("first", first).set("last", last);
+    set_score(item, ours, theirs);
+    buckets.push(std::move(item));
+    chunks.push(Json(ours.ppl));
+    table.push_back(row(cat(count_text(first), " to ", count_text(last - 1)), ours, theirs));
+  }
+  table.push_back(row("all", all, all_full));
+  if (!arguments.json) return write_result(columns_text(table));
+  Json json = Json::object();
+  set_score(json, all, all_full);
+  json.set("control", control_words(control))
+      .set("kv_bytes", session.memory().kv)
+      .set("full_kv_bytes", full.memory().kv)
+      .set("chunks", std::move(chunks))
+      .set("seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count())
+      .set("buckets", std::move(buckets));
+  write_result(json.text() + "\n");
+}
+
+}  // namespace kvtide

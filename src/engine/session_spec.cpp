@@ -1,0 +1,58 @@
+#include "engine/session_spec.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "kvtide/error.h"
+#include "model/procedural.h"
+#include "model/rope_table.h"
+#include "state/state_object.h"
+
+namespace kvtide {
+
+KvSpec kv_spec(const ModelConfig& config, const SessionOptions& o) {
+  KvSpec spec;
+  for (const auto& layer : config.layers)
+    spec.layers.push_back(
+        {config.kv_heads, config.head_dim, layer.window,
+         RopeTable(config.ropes[static_cast<std::size_t>(layer.rope)], config.rope_dims).frequencies()});
+  spec.key_type = kv_dtype(o.key_type);
+  spec.value_type = kv_dtype(o.value_type);
+  spec.capacity = o.context;
+  spec.max_append = o.prefill_chunk;
+  spec.slack = o.slack;
+  spec.rolling = o.rolling;
+  if (o.procedural) spec.procedural = procedural_spec(config, *o.procedural);
+  return spec;
+}
+
+SessionOptions completed(const ModelConfig& config, SessionOptions o) {
+  const auto refuse = [](const std::string& why) { throw Error(ErrorCode::invalid_argument, why); };
+  if (o.threads == 0)
+    o.threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads);
+  if (o.context == 0) o.context = config.context_length;
+  if (o.rolling && o.rolling->sinks + o.rolling->window > o.context)
+    refuse(cat(o.rolling->sinks, " sinks and a window of ", o.rolling->window, " do not fit a context of ",
+               o.context));
+  if (o.context < 1 || o.context > (std::int64_t{1} << 31))
+    refuse(cat("the context must be between 1 and 2^31 tokens, not ", o.context));
+  if (o.prefill_chunk < 1 || o.prefill_chunk > 65536)
+    refuse(cat("the prefill chunk must be between 1 and 65536 tokens, not ", o.prefill_chunk));
+  o.prefill_chunk = std::min(o.prefill_chunk, o.context);
+  if (o.auto_attention && o.attention_size) refuse("an attention size is either given or adapts itself");
+  if (o.auto_attention && o.auto_attention->largest == 0)
+    o.auto_attention->largest = std::max(o.auto_attention->smallest, config.context_length);
+  if (o.auto_attention && o.rolling) o.auto_attention = within(*o.auto_attention, *o.rolling);
+  if (o.procedural) {
+    if (o.auto_attention)
+      refuse("a procedural memory and an attention size that adapts itself cannot be combined");
+    SessionOptions plain = o;
+    plain.procedural.reset();
+    o.procedural = filled_in(config, kv_spec(config, plain), *o.procedural);
+  }
+  return o;
+}
+
+}  // namespace kvtide

@@ -1,0 +1,128 @@
+#include "eval/plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "engine/session_spec.h"
+#include "kvtide/error.h"
+#include "state/procedural/budget.h"
+
+namespace kvtide {
+namespace {
+
+// From the configurations that the models' makers publish.
+constexpr ModelShape kKnown[] = {
+    {"smollm2-135m", 30, 9, 3, 64, 576, 1536, 49152, 8192},
+    {"gemma-3-270m", 18, 4, 1, 256, 640, 2048, 262144, 32768, 512, 6},
+    {"llama-3.2-1b", 16, 32, 8, 64, 2048, 8192, 128256, 131072},
+    {"gemma-3-4b", 34, 8, 4, 256, 2560, 10240, 262208, 131072, 1024, 6},
+    {"qwen3-4b", 36, 32, 8, 128, 2560, 9728, 151936, 40960},
+    {"mistral-7b", 32, 32, 8, 128, 4096, 14336, 32768, 32768},
+    {"llama-3.1-8b", 32, 32, 8, 128, 4096, 14336, 128256, 131072},
+};
+
+double row_bytes(const KvSpec& spec, DType key, DType value) {
+  const std::int64_t dim = spec.layers.front().head_dim;
+  return static_cast<double>(dtype_bytes(key, dim) + dtype_bytes(value, dim));
+}
+
+}  // namespace
+
+std::span<const ModelShape> known_shapes() { return kKnown; }
+
+ModelConfig config_of(const ModelShape& shape) {
+  const auto refuse = [](const std::string& why) {
+    throw Error(ErrorCode::invalid_argument, "plan: " + why);
+  };
+  if (shape.layers < 1 || shape.kv_heads < 1 || shape.head_dim < 1 || shape.heads < 1)
+    refuse(cat("a model has at least one layer and one head of one element, not ", shape.layers, " layers, ",
+               shape.kv_heads, " KV heads of ", shape.head_dim));
+  if (shape.heads % shape.kv_heads != 0)
+    refuse(cat(shape.heads, " query heads cannot share ", shape.kv_heads, " KV heads"));
+  if (shape.head_dim % 2 != 0)
+    refuse(cat("heads of ", shape.head_dim, " elements cannot be rotated in pairs"));
+  ModelConfig config;
+  config.architecture = "llama";
+  config.context_length = shape.trained;
+  config.vocab = shape.vocab;
+  config.width = shape.width;
+  config.hidden = shape.hidden;
+  config.heads = shape.heads;
+  config.kv_heads = shape.kv_heads;
+  config.head_dim = config.rope_dims = shape.head_dim;
+  config.attention_scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
+  config.ropes.emplace_back();
+  for (int i = 0; i < shape.layers; ++i) {
+    LayerConfig layer;
+    if (shape.window > 0 && (i + 1) % shape.global_every != 0) layer.window = shape.window;
+    config.layers.push_back(layer);
+  }
+  return config;
+}
+
+HeadTable assumed_heads(const ModelConfig& config, std::int64_t full) {
+  HeadTable table;
+  table.kv_heads = config.kv_heads;
+  table.needs.resize(config.layers.size() * static_cast<std::size_t>(config.kv_heads));
+  std::vector<std::size_t> global;
+  for (std::size_t layer = 0; layer < config.layers.size(); ++layer)
+    for (int head = 0; head < config.kv_heads && !config.layers[layer].window; ++head)
+      global.push_back(layer * static_cast<std::size_t>(config.kv_heads) + static_cast<std::size_t>(head));
+  const auto count = std::min<std::int64_t>(full, static_cast<std::int64_t>(global.size()));
+  for (std::int64_t i = 0; i < count; ++i)
+    table
+        .needs[global[static_cast<std::size_t>((2 * i + 1) * static_cast<std::int64_t>(global.size()) /
+                                               (2 * count))]]
+        .induction = 1.0f;
+  return table;
+}
+
+MemoryPlan plan_memory(const ModelConfig& config, SessionOptions options, std::int64_t tokens) {
+  if (!options.procedural)
+    throw Error(ErrorCode::invalid_argument, "plan: the options name no procedural memory");
+  options.procedural->budget_for = tokens;
+  MemoryPlan plan;
+  plan.options = completed(config, options);
+  const KvSpec spec = kv_spec(config, plan.options);
+  plan.bytes = most_bytes(spec, tokens);
+  for (const auto& layer : spec.procedural->heads)
+    for (const HeadPlan& head : layer) ++(head.full ? plan.full_heads : plan.plain_heads);
+  KvSpec full = spec;
+  full.key_type = full.value_type = DType::f16;
+  for (const LayerSpec& layer : full.layers)
+    plan.full_cache += layer.kv_heads * std::min(tokens, layer.window.value_or(tokens)) * 2 *
+                       dtype_bytes(DType::f16, layer.head_dim);
+  return plan;
+}
+
+double matrix_elements(const ModelConfig& config) {
+  const double width = static_cast<double>(config.width), head = config.head_dim;
+  const double layer = width * head * (2.0 * config.heads + 2.0 * config.kv_heads) +
+                       3.0 * width * static_cast<double>(config.hidden);
+  return static_cast<double>(config.layers.size()) * layer + width * static_cast<double>(config.vocab);
+}
+
+PredictedRates predict(const ModelConfig& config, const MemoryPlan& plan, const MachineLimits& limits,
+                       double weights_bytes) {
+  const KvSpec spec = kv_spec(config, plan.options);
+  const ProceduralBytes& b = plan.bytes;
+  const double kv = static_cast<double>(b.total() - b.references);
+  const double exact = row_bytes(spec, spec.key_type, spec.value_type),
+               old = row_bytes(spec, spec.procedural->row_type, spec.procedural->row_type);
+  // Of one KV head each, over all layers; every query head of its group looks at them.
+  const double rows =
+      static_cast<double>(b.window + b.rings) / exact + static_cast<double>(b.compact + b.full) / old;
+  const double group = static_cast<double>(config.heads) / config.kv_heads;
+  // The output matrix is used for the last token of a text only.
+  const double products =
+      2.0 * (matrix_elements(config) - static_cast<double>(config.width) * static_cast<double>(config.vocab));
+  const double attention = 4.0 * config.head_dim * group * rows;
+  PredictedRates rates;
+  rates.write_tok_s = limits.read_gb_s * 1e9 / (weights_bytes + kv);
+  rates.full_write_tok_s = limits.read_gb_s * 1e9 / (weights_bytes + static_cast<double>(plan.full_cache));
+  rates.read_tok_s = 1.0 / (products / (limits.int8_gop_s * 1e9) + attention / (limits.f32_gflop_s * 1e9));
+  return rates;
+}
+
+}  // namespace kvtide

@@ -1,0 +1,240 @@
+"""The commands that judge memories: ppl --against, copytest, recall, table and plan."""
+
+import json
+import math
+import time
+import unittest
+
+import word_model
+from program import LLAMA, TEXT, ProgramTest, interrupt, kvtide, start
+
+USAGE, NOT_FOUND, UNSUPPORTED, CANCELLED = 2, 3, 5, 130
+SMALL = ("--kv-window", 64, "--kv-block", 32, "--kv-salient", 6, "--kv-r", 2, "--kv-heads", "even")
+PROCEDURAL = ("--kv-proc", "on", *SMALL)
+
+
+class JudgingTest(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.model = word_model.write(self.folder / "words.gguf")
+
+    def prose(self, times=40):
+        return self.file("prose.txt", b"a sailor went to the market and came home when it was dark. " * times)
+
+
+class Against(JudgingTest):
+    def score(self, *words):
+        text = self.file("text.txt", TEXT.read_bytes() * 4)
+        return self.assert_fine(kvtide("ppl", "-m", LLAMA, "-f", text, "--stream", "-c", 256, "--bucket", 100, "--json",
+                                       "--against", "full", *words)).json  # fmt: skip
+
+    def test_buckets_hold_the_promised_keys_and_the_perplexities_of_separate_runs(self):
+        rolling = ("--overflow", "rolling", "--kv-window", 40)
+        score = self.score(*rolling)
+        text = self.folder / "text.txt"
+        words = ("ppl", "-m", LLAMA, "-f", text, "--stream", "-c", 256, "--bucket", 100, "--json")
+        full = self.assert_fine(kvtide(*words)).json
+        alone = self.assert_fine(kvtide(*words, "--overflow", "rolling", "--kv-window", 40, "-c", 320)).json
+        self.assertEqual([(b["first"], b["last"]) for b in score["buckets"]], [(0, 100), (100, 200), (200, 256)])
+        for bucket, kept, windowed in zip(score["buckets"], full["buckets"], alone["buckets"]):
+            self.assertAlmostEqual(bucket["full_ppl"], kept["ppl"], places=3)
+            if bucket["last"] <= 200:  # the last bucket of the other run is longer
+                self.assertAlmostEqual(bucket["ppl"], windowed["ppl"], places=3)
+                self.assertAlmostEqual(bucket["ppl_se"], windowed["ppl_se"], places=2)
+            self.assertAlmostEqual(bucket["dppl"], bucket["ppl"] / bucket["full_ppl"] - 1, places=5)
+            self.assertLessEqual(bucket["dppl_low"], bucket["dppl"])
+            self.assertLessEqual(bucket["dppl"], bucket["dppl_high"])
+            self.assertGreaterEqual(bucket["kl_p99"], bucket["kl"])
+        self.assertGreater(score["buckets"][2]["kl"], 0)
+        self.assertLess(score["buckets"][2]["agreement"], 1)
+        self.assertEqual(score["control"], "the full f16 cache")
+
+    def test_a_full_cache_loses_nothing_against_itself(self):
+        score = self.score()
+        self.assertEqual((score["dppl"], score["dppl_low"], score["dppl_high"], score["kl"]), (0, 0, 0, 0))
+        self.assertEqual(score["agreement"], 1)
+
+    def test_beyond_the_trained_context_the_control_is_named(self):
+        text = self.file("long.txt", TEXT.read_bytes() * 5)
+        outcome = self.assert_fine(kvtide("ppl", "-m", LLAMA, "-f", text, "--stream", "--against", "full", "--overflow",
+                                          "rolling", "--kv-window", 40))  # fmt: skip
+        self.assertIn("a full f16 cache over the newest 256 tokens", outcome.err)
+        self.assertRegex(outcome.text.splitlines()[0], r"^positions +ppl +full +dPPL")
+        self.assertTrue(outcome.text.splitlines()[-1].startswith("all "))
+
+    def test_what_makes_no_sense_is_refused(self):
+        self.assert_refused(kvtide("ppl", "-m", LLAMA, "-f", TEXT, "--against", "full"), USAGE, "--against", "--stream")
+        self.assert_refused(kvtide("ppl", "-m", LLAMA, "-f", TEXT, "--stream", "--against", "half"), USAGE, "must be full")
+        self.assert_refused(kvtide("ppl", "-m", LLAMA, "-f", TEXT, "--stream", "--against", "full", "--out", "x"), USAGE,
+                            "--out")  # fmt: skip
+
+
+class Copytest(JudgingTest):
+    def test_three_memories_stand_side_by_side(self):
+        answer = self.assert_fine(kvtide("copytest", "-m", self.model, "-f", self.prose(), "--ctx", 800, "--at", "10,80",
+                                         "--json", *PROCEDURAL)).json  # fmt: skip
+        self.assertEqual([s["string"] for s in answer["strings"]], ["copy 10%", "copy 80%"])
+        for string in answer["strings"]:
+            self.assertAlmostEqual(string["back"], (800 - 96) * (0.9 if "10" in string["string"] else 0.2) + 48, delta=40)
+            self.assertEqual(string["control_fails"], string["full_nll"] >= answer["chance"])
+        self.assertAlmostEqual(answer["chance"], math.log(word_model.WORDS))
+        self.assertAlmostEqual(answer["nll"], sum(s["nll"] for s in answer["strings"]) / 2)
+        self.assertLess(answer["kv_bytes"], answer["full_kv_bytes"])
+        # q8_0 rows of a layer and head: 2 x 34 bytes, in two layers.
+        self.assertRegex(answer["window"], r"^4 sinks and the newest \d+, q8_0$")
+
+    def test_without_a_policy_everything_is_kept_and_nothing_lost(self):
+        answer = self.assert_fine(kvtide("copytest", "-m", self.model, "--ctx", 600, "--json")).json
+        self.assertEqual([s["nll"] for s in answer["strings"]], [s["full_nll"] for s in answer["strings"]])
+        plain = self.assert_fine(kvtide("copytest", "-m", self.model, "--ctx", 600)).text.splitlines()
+        self.assertEqual([line.split("  ")[0] for line in plain[:5]], ["string", "copy 7%", "copy 35%", "copy 63%", "mean"])
+
+    def test_refusals(self):
+        self.assert_refused(kvtide("copytest", "-m", LLAMA, "--ctx", 200, "--at", 50), UNSUPPORTED, "too few plain words")
+        self.assert_refused(kvtide("copytest", "-m", self.model, "--ctx", 100), USAGE, "more than 144 tokens, not 100")
+        self.assert_refused(kvtide("copytest", "-m", self.model, "-f", self.prose(2), "--ctx", 900), USAGE,
+                            "prose.txt", "756 are needed")  # fmt: skip
+        self.assert_refused(kvtide("copytest", "-m", self.model, "--at", "10,101"), USAGE, "--at", "0 to 100")
+
+
+class Recall(JudgingTest):
+    def test_a_cell_for_every_length_and_depth_with_its_control(self):
+        answer = self.assert_fine(kvtide("recall", "-m", self.model, "--ctx", "700,900", "--depth", "10,90", "--needles", 3,
+                                         "--json", *PROCEDURAL)).json  # fmt: skip
+        self.assertEqual([(c["ctx"], c["depth"]) for c in answer["cells"]], [(700, 10), (700, 90), (900, 10), (900, 90)])
+        for cell in answer["cells"]:
+            self.assertEqual(cell["key_control_fails"], not cell["full"]["key_right"])
+            self.assertEqual(cell["pairs_control_fails"], cell["full"]["pairs_right"] < 1.5)
+            # A random model knows nothing: no better than a guess, and far from certain.
+            self.assertGreater(cell["full"]["key_nll"], 1)
+        self.assertLess(answer["cells"][0]["position"], answer["cells"][1]["position"])
+        self.assertEqual([m["ctx"] for m in answer["memories"]], [700, 900])
+        self.assertLess(answer["memories"][0]["kv_bytes"], answer["memories"][0]["full_kv_bytes"])
+
+    def test_the_same_text_gives_the_same_answers_whoever_keeps_everything(self):
+        answer = self.assert_fine(kvtide("recall", "-m", self.model, "-f", self.prose(), "--ctx", 600, "--json")).json
+        for cell in answer["cells"]:
+            self.assertEqual(cell["full"], cell["policy"])
+
+    def test_the_table_says_where_the_control_fails(self):
+        lines = self.assert_fine(kvtide("recall", "-m", self.model, "--ctx", 600, "--depth", 50)).text.splitlines()
+        self.assertRegex(lines[1], r"^600 +50% +wrong [\d.]+ +control fails +\d of 8 +[\d.]+ +control fails$")
+
+    def test_refusals(self):
+        self.assert_refused(kvtide("recall", "-m", LLAMA, "--ctx", 200), UNSUPPORTED, "the vocabulary has 0 plain words")
+        self.assert_refused(kvtide("recall", "-m", self.model, "--ctx", 70), USAGE, "no room", "or more are needed")
+        self.assert_refused(kvtide("recall", "-m", self.model, "--needles", 0), USAGE, "--needles")
+        self.assert_refused(kvtide("recall", "-m", self.model, "--overflow", "refill"), USAGE, "refill")
+
+
+class Table(JudgingTest):
+    def table(self, *words):
+        return kvtide("table", "-m", self.model, "-f", self.prose(), "--ctx", 900, "--out", self.folder / "out", *words)
+
+    def test_cells_gates_and_files(self):
+        outcome = self.assert_fine(self.table("--presets", "minimal", "--budgets", "1M", "--json"))
+        cells = outcome.json["cells"]
+        names = [cell["policy"] for cell in cells]
+        self.assertEqual(names[:3], ["full f16", "full q8_0", "minimal"])
+        self.assertTrue(names[3].startswith("window of ") and names[3].endswith("(bytes of minimal)"))
+        self.assertEqual(names[4:6], ["plain recipe, minimal", "budget 1.0 MiB"])
+        for cell in cells:
+            self.assertEqual((cell["model"], cell["ctx"], cell["note"]), ("words", 900, ""))
+            for name in ("prefill_tok_s", "decode_tok_s", "kv_bytes", "rss_bytes", "ppl", "copy_nll", "key_nll"):
+                self.assertGreater(cell[name], 0, (cell["policy"], name))
+            self.assertGreater(cell["distinct_3"], 0)
+            self.assertLessEqual(cell["distinct_3"], 1)
+        self.assertEqual((cells[0]["dppl"], cells[0]["kl"], cells[0]["gates"]), (0, 0, {}))
+        self.assertLess(cells[1]["kv_bytes"], cells[0]["kv_bytes"])
+        for cell in cells[1:]:
+            self.assertEqual(cell["gates"]["B"], cell["dppl"] <= 0.02)
+            self.assertEqual(cell["gates"]["A"], cells[0]["distinct_3"] - cell["distinct_3"] <= 0.2)
+            self.assertEqual(cell["gates"]["C"], cell["rss_swing"] <= 4 << 20 if cell["bounded"] else None)
+            self.assertEqual(cell["gates"]["D"], cell["dppl_q4"] - cell["dppl_q2"] <= 0.01)
+        self.assertEqual(json.loads((self.folder / "out" / "table.json").read_text("utf-8")), outcome.json)
+        markdown = (self.folder / "out" / "table.md").read_text("utf-8").splitlines()
+        self.assertEqual(len([line for line in markdown if line.startswith("| words | 900 |")]), len(cells))
+        self.assertIn("prose.txt", markdown[-1])
+        self.assertNotIn(str(self.folder), "\n".join(markdown))
+
+        # What is there is not measured again; what is damaged or gone is.
+        files = sorted((self.folder / "out" / "cells").iterdir())
+        self.assertEqual(len(files), len(cells))
+        files[0].write_text("{", "utf-8")
+        files[1].unlink()
+        stamps = {file: file.stat().st_mtime_ns for file in files[2:]}
+        again = self.assert_fine(self.table("--presets", "minimal", "--budgets", "1M", "--json")).json["cells"]
+        self.assertEqual({file: file.stat().st_mtime_ns for file in files[2:]}, stamps)
+        self.assertEqual([cell["ppl"] for cell in again], [cell["ppl"] for cell in cells])
+        self.assertEqual(sum(a["prefill_tok_s"] == b["prefill_tok_s"] for a, b in zip(again, cells)), len(cells) - 2)
+
+    def test_what_does_not_fit_is_said_in_its_line(self):
+        text = self.prose(80)
+        outcome = self.assert_fine(kvtide("table", "-m", self.model, "-f", text, "--ctx", 1200, "--presets", "minimal",
+                                          "--out", self.folder / "out"))  # fmt: skip
+        lines = outcome.text.splitlines()
+        self.assertIn("full f16, newest 1,024", lines[2])
+        self.assertIn("does not fit: trained for 1,024 tokens", lines[3])
+
+    def test_refusals(self):
+        out = self.folder / "out"
+        self.assert_refused(kvtide("table", "-m", self.model, "--out", out), USAGE, "-f FILE is missing")
+        self.assert_refused(kvtide("table", "-m", self.model, "-f", self.prose()), USAGE, "--out FOLDER is missing")
+        self.assert_refused(self.table("--presets", "large"), USAGE, "minimal, balanced and faithful", "large")
+        self.assert_refused(self.table("--ctx", 100), USAGE, "more than", "not 100")
+        self.assert_refused(self.table("--ctx", 100000), USAGE, "prose.txt", "--ctx 100000 needs a longer text")
+        self.assert_refused(kvtide("table", "-m", LLAMA, "-f", self.prose(), "--out", out, "--ctx", 900), UNSUPPORTED,
+                            "plain words")  # fmt: skip
+
+
+class Plan(JudgingTest):
+    def plan(self, *words):
+        return self.assert_fine(kvtide("plan", "--json", *words)).json
+
+    def test_a_plan_tells_what_a_run_of_the_model_states(self):
+        plan = self.plan("-m", self.model, "--ctx", 500, *SMALL)
+        run = self.assert_fine(kvtide("run", "-m", self.model, "-c", 500, "-f", self.prose(), "-n", 0, *PROCEDURAL))
+        stated = float(run.err.split("at most ")[1].split(" KiB")[0])
+        self.assertAlmostEqual(plan["total_bytes"] / 1024, stated, delta=0.06)
+        shape = self.plan("--layers", 2, "--heads", 2, "--kv-heads", 1, "--head-dim", 32, "--trained", 1024, "--kv-heads",
+                          "even", "--ctx", 500, *SMALL[:-2])  # fmt: skip
+        self.assertEqual(shape["bytes"], plan["bytes"])
+
+    def test_a_budget_is_kept_and_what_it_picks_is_said(self):
+        plan = self.plan("--like", "mistral-7b", "--ctx", 100000, "--budget", "1G")
+        self.assertLessEqual(plan["total_bytes"], 1 << 30)
+        self.assertEqual(plan["total_bytes"], sum(plan["bytes"].values()))
+        # 32 layers, 8 heads of 128, keys and values of two bytes.
+        self.assertEqual(plan["full_cache_bytes"], 100000 * 32 * 8 * 128 * 2 * 2)
+        self.assertEqual(plan["full_heads"] + plan["plain_heads"], 32 * 8)
+        self.assertEqual(plan["full_heads"], 23)
+        seen = plan["total_bytes"] - plan["bytes"]["references"]
+        self.assertAlmostEqual(plan["write_tok_s"] * (plan["weights_bytes"] + seen), plan["limits"]["read_gb_s"] * 1e9,
+                               delta=1e3)  # fmt: skip
+        text = self.assert_fine(kvtide("plan", "--like", "mistral-7b", "--ctx", 100000, "--budget", "1G")).text
+        for word in ("window and sinks", "heads that keep every row", "of 1.00 GiB", "picked:", "write = "):
+            self.assertIn(word, text)
+
+    def test_refusals(self):
+        self.assert_refused(kvtide("plan"), USAGE, "-m, --like")
+        self.assert_refused(kvtide("plan", "--like", "gpt-9"), USAGE, "mistral-7b, llama-3.1-8b")
+        self.assert_refused(kvtide("plan", "--like", "mistral-7b", "--budget", "2M"), USAGE, "too small", "need")
+        self.assert_refused(kvtide("plan", "-m", self.model, "--like", "mistral-7b"), USAGE, "leave out --like")
+        self.assert_refused(kvtide("plan", "--like", "mistral-7b", "--kv-proc", "off"), USAGE, "nothing to plan")
+        self.assert_refused(kvtide("plan", "-m", self.folder / "none.gguf"), NOT_FOUND, "none.gguf")
+
+
+class Interrupted(JudgingTest):
+    def test_a_table_that_is_interrupted_keeps_its_finished_cells(self):
+        process = start("table", "-m", self.model, "-f", self.prose(400), "--ctx", 9000, "--presets", "minimal", "--out",
+                        self.folder / "out")  # fmt: skip
+        cells = self.folder / "out" / "cells"
+        while process.poll() is None and not (cells.is_dir() and any(cells.iterdir())):
+            time.sleep(0.01)
+        outcome = interrupt(process)
+        self.assertEqual(outcome.status, CANCELLED, outcome.err)
+        self.assertTrue(any(name.suffix == ".json" for name in cells.iterdir()))
+
+
+if __name__ == "__main__":
+    unittest.main()
