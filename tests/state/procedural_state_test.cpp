@@ -179,6 +179,34 @@ TEST(ProceduralState, ClearedOneReadsAsIfItWereNew) {
   EXPECT_TRUE(snapshot_of(state) == snapshot_of(fresh));
 }
 
+// The positions of the rows that a head keeps.
+std::vector<std::int32_t> positions_of(const KvState& state, const std::string& head) {
+  const auto tensors = procedural_tensors(memory_spec(state.spec()), state.past()->image(), testing::kFedDim);
+  const auto parts = state.past()->payload();
+  std::vector<std::int32_t> positions;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].name == "procedural." + head + ".position") {
+      positions.resize(parts[i].size() / 4);
+      std::memcpy(positions.data(), parts[i].data(), parts[i].size());
+    }
+  return positions;
+}
+
+TEST(ProceduralState, AFullHeadIsThinnedAlike_WhetherOrNotItsLayerHasPlainHeads) {
+  ThreadPool pool(1);
+  KvSpec spec = procedural_spec();
+  ASSERT_TRUE(spec.procedural->heads[0][1].full);
+  KvState beside_plain(spec);
+  spec.procedural->heads[0][0].full = true;
+  KvState alone(spec);
+  feed(beside_plain, pool, 700);
+  feed(alone, pool, 700);
+  ASSERT_GT(alone.past()->counts().thinned, 0);
+  const auto positions = positions_of(alone, "0.1");
+  EXPECT_GT(positions.size(), 64u);
+  EXPECT_EQ(positions, positions_of(beside_plain, "0.1"));
+}
+
 TEST(ProceduralState, RowsOfAHeadStandForEveryTokenButTheLostOnes) {
   ThreadPool pool(1);
   for (const std::int64_t summaries : {0, 2}) {

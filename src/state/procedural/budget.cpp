@@ -30,13 +30,10 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   if (p.full_rows > 0) full = std::min(full, p.full_rows + p.block);
 
   ProceduralBytes bytes;
-  References::Shape shape{
-      {}, p.query_heads, spec.layers.front().head_dim, reference_stride(p), p.window + spec.slack + p.block};
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& layer = spec.layers[i];
     const std::int64_t key = dtype_bytes(spec.key_type, layer.head_dim),
                        value = dtype_bytes(spec.value_type, layer.head_dim);
-    bool plain = false;
     if (layer.window) {
       const std::int64_t step = std::min<std::int64_t>(spec.max_append, p.window + spec.slack + p.block);
       const std::int64_t rows = std::min<std::int64_t>(end, *layer.window + spec.slack + step + kTile);
@@ -51,14 +48,12 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
       if (plan.full) {
         bytes.full += HeadRows::bytes_for(rows_kind(p, plan), row, row, full);
       } else {
-        plain = true;
         // While four blocks merge, both are there.
         bytes.compact += HeadRows::bytes_for(rows_kind(p, plan), row, row, blocks * plan.rows);
       }
     }
-    shape.layers.push_back(plain);
   }
-  bytes.references = References::bytes_for(shape);
+  bytes.references = References::bytes_for(reference_shape(memory_spec(spec), spec.layers.front().head_dim));
   if (p.far_from > 0 && blocks_read > 0) {
     // The turns by which blocks and sinks are seen nearer: layers that turn as the first does share its own.
     std::int64_t turns = 1 + blocks;

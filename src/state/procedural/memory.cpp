@@ -14,9 +14,10 @@ namespace kvtide {
 References::Shape reference_shape(const ProceduralSpec& spec, int head_dim) {
   References::Shape shape;
   for (const auto& heads : spec.heads) {
-    bool plain = false;
-    for (const HeadPlan& plan : heads) plain = plain || !plan.full;
-    shape.layers.push_back(plain);
+    // Heads that summarise ask them, and full heads that are thinned: for the worth of their rows.
+    bool asks = false;
+    for (const HeadPlan& plan : heads) asks = asks || !plan.full || spec.full_rows > 0;
+    shape.layers.push_back(asks);
   }
   shape.heads = spec.query_heads;
   shape.head_dim = head_dim;
