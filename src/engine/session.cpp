@@ -52,7 +52,10 @@ struct Session::Impl {
         workspace(m.internals().config, options.prefill_chunk) {
     if (options.attention_size || options.auto_attention)
       state.apply(SetAttention{options.attention_size, options.auto_attention});
-    if (options.shadow) shadow = std::make_unique<Shadow>(*options.shadow, state);
+    if (options.shadow) {
+      shadow = std::make_unique<Shadow>(*options.shadow, state);
+      state.past()->list_blocks();
+    }
   }
 
   void seal_if_due() {

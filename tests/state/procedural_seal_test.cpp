@@ -2,112 +2,22 @@
 // (tools/make_procedural_goldens.py): tests/goldens/procedural/seal.golden.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <iterator>
-#include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "kernels/kernels.h"
-#include "state/procedural/reference_rows.h"
 #include "state/procedural/summarise.h"
+#include "tests/state/seal_goldens.h"
 
 namespace kvtide {
 namespace {
 
-struct Golden {
-  std::string name;
-  std::int64_t rows = 0, dim = 0, references = 0, exact = 0, summaries = 0;
-  float scale = 0.0f;
-  std::map<std::string, std::vector<float>> floats;           // i1 and f4
-  std::map<std::string, std::vector<std::int64_t>> integers;  // i4
-
-  BlockRows block() const {
-    BlockRows out = padded_block(rows, dim);
-    for (std::int64_t row = 0; row < rows; ++row)
-      for (std::int64_t i = 0; i < dim; ++i) {
-        const auto to = static_cast<std::size_t>(row * out.padded_dim + i);
-        const auto from = static_cast<std::size_t>(row * dim + i);
-        out.keys[to] = floats.at("keys")[from] / 16.0f;
-        out.values[to] = floats.at("values")[from] / 16.0f;
-      }
-    out.bias = floats.at("bias");
-    return out;
-  }
-  ReferenceRows asked() const {
-    ReferenceRows out;
-    out.count = references;
-    for (const float x : floats.at("queries")) out.queries.push_back(x / 16.0f);
-    out.log_mass = floats.at("log_mass");
-    return out;
-  }
-  SummaryRules rules(RowScore score = RowScore::mixed) const {
-    return {exact, summaries, Summary::fit, score, scale, 0.75f};
-  }
-};
-
-std::vector<Golden> read_goldens() {
-  std::ifstream file(KVTIDE_GOLDENS "/procedural/seal.golden", std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const std::size_t end = bytes.find("\nend\n");
-  EXPECT_NE(end, std::string::npos) << "no golden file";
-  if (end == std::string::npos) return {};
-  std::istringstream header(bytes.substr(0, end));
-  std::size_t at = end + 5;
-  std::vector<Golden> out;
-  for (std::string line; std::getline(header, line);) {
-    std::istringstream words(line);
-    std::string word, name, kind;
-    words >> word;
-    if (word == "case") {
-      Golden& golden = out.emplace_back();
-      words >> golden.name;
-      std::map<std::string, std::int64_t*> wanted = {{"rows", &golden.rows},
-                                                     {"dim", &golden.dim},
-                                                     {"references", &golden.references},
-                                                     {"exact", &golden.exact},
-                                                     {"summaries", &golden.summaries}};
-      while (words >> word) {
-        const std::size_t sign = word.find('=');
-        const std::string key = word.substr(0, sign), value = word.substr(sign + 1);
-        if (key == "scale")
-          golden.scale = std::stof(value);
-        else
-          *wanted.at(key) = std::stoll(value);
-      }
-    } else if (word == "array") {
-      std::size_t count = 0;
-      words >> name >> kind >> count;
-      for (std::size_t i = 0; i < count; ++i) {
-        if (kind == "i1") {
-          out.back().floats[name].push_back(static_cast<signed char>(bytes.at(at)));
-        } else {
-          float real = 0.0f;
-          std::int32_t integer = 0;
-          if (at + 4 > bytes.size()) {
-            ADD_FAILURE() << "the golden file is too short";
-            return {};
-          }
-          std::memcpy(kind == "f4" ? static_cast<void*>(&real) : &integer, bytes.data() + at, 4);
-          if (kind == "f4")
-            out.back().floats[name].push_back(real);
-          else
-            out.back().integers[name].push_back(integer);
-        }
-        at += kind == "i1" ? 1 : 4;
-      }
-      out.back().floats[name], out.back().integers[name];  // empty ones exist, too
-    }
-  }
-  EXPECT_EQ(at, bytes.size()) << "the golden file's length is wrong";
-  return out;
-}
+using Golden = testing::SealGolden;
 
 const std::vector<Golden>& goldens() {
-  static const std::vector<Golden> all = read_goldens();
+  static const std::vector<Golden> all = testing::read_seal_goldens();
   return all;
 }
 
@@ -203,6 +113,64 @@ TEST(ProceduralSeal, WithoutAFitSummariesAreTheLogOfTheirMassAndTheirMean) {
     ++compared;
   }
   EXPECT_GE(compared, 1);
+}
+
+// How alike the keys of two rows are to a summary: the larger, the nearer.
+double likeness(const BlockRows& block, Summary summary, std::int64_t row, std::int64_t pivot) {
+  if (row == pivot) return 1e9;
+  if (summary == Summary::positional) return -static_cast<double>(std::abs(row - pivot));
+  double product = 0.0, size = 0.0, pivot_size = 0.0;
+  for (std::int64_t d = 0; d < block.dim; ++d) {
+    const auto x = static_cast<double>(block.keys[static_cast<std::size_t>(row * block.padded_dim + d)]);
+    const auto y = static_cast<double>(block.keys[static_cast<std::size_t>(pivot * block.padded_dim + d)]);
+    product += x * y, size += x * x, pivot_size += y * y;
+  }
+  return product / std::sqrt(size * pivot_size);
+}
+
+TEST(ProceduralSeal, PlainSummariesAreTheLogOfTheirNumberAndTheirMean) {
+  for (const Golden& golden : goldens())
+    for (const Summary summary : {Summary::cluster, Summary::positional}) {
+      const BlockRows block = golden.block();
+      if (std::any_of(block.bias.begin(), block.bias.end(), [](float bias) { return bias != 0.0f; }))
+        continue;
+      SCOPED_TRACE(golden.name);
+      SummaryRules rules = golden.rules();
+      rules.summary = summary;
+      Summariser summariser(best_kernels().dense);
+      const Summarised got = summariser.summarise(block, golden.floats.at("counts"), golden.asked(), rules);
+      std::vector<std::int64_t> pivots, exact;
+      for (const KeptRow& kept : got.kept) (kept.value < 0 ? exact : pivots).push_back(kept.row);
+      auto wanted_exact = golden.integers.at("rank_mixed");
+      wanted_exact.resize(static_cast<std::size_t>(golden.exact));
+      std::sort(wanted_exact.begin(), wanted_exact.end());
+      ASSERT_EQ(exact, wanted_exact);
+      ASSERT_EQ(static_cast<std::int64_t>(pivots.size()), golden.summaries);
+      EXPECT_FALSE(got.rejected);
+      std::vector<double> count(pivots.size(), 0.0),
+          mean(pivots.size() * static_cast<std::size_t>(golden.dim), 0.0);
+      for (std::int64_t row = 0; row < golden.rows && !pivots.empty(); ++row) {
+        if (std::binary_search(exact.begin(), exact.end(), row)) continue;
+        std::size_t nearest = 0;
+        for (std::size_t p = 1; p < pivots.size(); ++p)
+          if (likeness(block, summary, row, pivots[p]) > likeness(block, summary, row, pivots[nearest]))
+            nearest = p;
+        count[nearest] += 1.0;
+        for (std::int64_t d = 0; d < golden.dim; ++d)
+          mean[nearest * static_cast<std::size_t>(golden.dim) + static_cast<std::size_t>(d)] +=
+              static_cast<double>(block.values[static_cast<std::size_t>(row * block.padded_dim + d)]);
+      }
+      std::vector<float> bias, values;
+      for (const double n : count) bias.push_back(static_cast<float>(std::log(n)));
+      for (std::size_t i = 0; i < mean.size(); ++i)
+        values.push_back(static_cast<float>(mean[i] / count[i / static_cast<std::size_t>(golden.dim)]));
+      EXPECT_TRUE(near(summaries_of(got, block).bias, bias, 1e-6f));
+      EXPECT_TRUE(near(summaries_of(got, block).values, values, 1e-6f));
+      for (const KeptRow& kept : got.kept) {
+        if (kept.value < 0) continue;
+        EXPECT_EQ(static_cast<double>(kept.count), count[static_cast<std::size_t>(kept.value)]);
+      }
+    }
 }
 
 TEST(ProceduralSeal, OrdersRowsAsTheIndependentImplementationDoes) {

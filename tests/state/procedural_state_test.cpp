@@ -35,7 +35,8 @@ KvSpec random_spec(testing::Rng& rng) {
   p.far_from = rng.below(2) * (2 * (p.window + spec.slack + p.block) + rng.below(300));
   p.reference_stride = rng.below(3);
   for (auto& heads : p.heads)
-    for (HeadPlan& plan : heads) plan = {rng.below(4) == 0, false, rng.below(p.block + 1), rng.real(0.1f, 2.0f)};
+    for (HeadPlan& plan : heads)
+      plan = {rng.below(4) == 0, false, rng.below(p.block + 1), rng.real(0.1f, 2.0f)};
   return spec;
 }
 
@@ -177,6 +178,34 @@ TEST(ProceduralState, ClearedOneReadsAsIfItWereNew) {
   feed(state, pool, 500);
   feed(fresh, pool, 500);
   EXPECT_TRUE(snapshot_of(state) == snapshot_of(fresh));
+}
+
+// The positions of the rows that a head keeps.
+std::vector<std::int32_t> positions_of(const KvState& state, const std::string& head) {
+  const auto tensors = procedural_tensors(memory_spec(state.spec()), state.past()->image(), testing::kFedDim);
+  const auto parts = state.past()->payload();
+  std::vector<std::int32_t> positions;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].name == "procedural." + head + ".position") {
+      positions.resize(parts[i].size() / 4);
+      std::memcpy(positions.data(), parts[i].data(), parts[i].size());
+    }
+  return positions;
+}
+
+TEST(ProceduralState, AFullHeadIsThinnedAlike_WhetherOrNotItsLayerHasPlainHeads) {
+  ThreadPool pool(1);
+  KvSpec spec = procedural_spec();
+  ASSERT_TRUE(spec.procedural->heads[0][1].full);
+  KvState beside_plain(spec);
+  spec.procedural->heads[0][0].full = true;
+  KvState alone(spec);
+  feed(beside_plain, pool, 700);
+  feed(alone, pool, 700);
+  ASSERT_GT(alone.past()->counts().thinned, 0);
+  const auto positions = positions_of(alone, "0.1");
+  EXPECT_GT(positions.size(), 64u);
+  EXPECT_EQ(positions, positions_of(beside_plain, "0.1"));
 }
 
 TEST(ProceduralState, RowsOfAHeadStandForEveryTokenButTheLostOnes) {

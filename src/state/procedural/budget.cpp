@@ -38,13 +38,10 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
 
   ProceduralBytes bytes;
   bool whole = false;  // is any head one that never thins out
-  References::Shape shape{
-      {}, p.query_heads, spec.layers.front().head_dim, reference_stride(p), p.window + spec.slack + p.block};
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& layer = spec.layers[i];
     const std::int64_t key = dtype_bytes(spec.key_type, layer.head_dim),
                        value = dtype_bytes(spec.value_type, layer.head_dim);
-    bool judged = false;
     if (layer.window) {
       const std::int64_t step = std::min<std::int64_t>(spec.max_append, p.window + spec.slack + p.block);
       const std::int64_t rows = std::min<std::int64_t>(end, *layer.window + spec.slack + step + kTile);
@@ -57,7 +54,6 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
     for (const HeadPlan& plan : p.heads[i]) {
       const std::int64_t row = dtype_bytes(p.row_type, layer.head_dim);
       whole = whole || plan.whole;
-      judged = judged || rows_kind(p, plan) != HeadRows::Kind::exact;
       if (plan.full) {
         // Rows in a spill file count as little as pages of a mapped model do.
         std::int64_t rows = all;
@@ -71,9 +67,8 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
         if (p.adapt != Adapt::off) bytes.compact += kAdaptSlack;
       }
     }
-    shape.layers.push_back(judged);
   }
-  bytes.references = References::bytes_for(shape);
+  bytes.references = References::bytes_for(reference_shape(memory_spec(spec), spec.layers.front().head_dim));
   if (p.far_from > 0 && blocks_read > 0) {
     // The turns by which blocks and sinks are seen nearer: layers that turn as the first does share its own.
     std::int64_t turns = 1 + blocks;

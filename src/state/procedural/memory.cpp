@@ -13,9 +13,10 @@ namespace kvtide {
 References::Shape reference_shape(const ProceduralSpec& spec, int head_dim) {
   References::Shape shape;
   for (const auto& heads : spec.heads) {
-    bool judged = false;
-    for (const HeadPlan& plan : heads) judged = judged || rows_kind(spec, plan) != HeadRows::Kind::exact;
-    shape.layers.push_back(judged);
+    // Heads that summarise ask them, and full heads that are thinned: for the worth of their rows.
+    bool asks = false;
+    for (const HeadPlan& plan : heads) asks = asks || rows_kind(spec, plan) != HeadRows::Kind::exact;
+    shape.layers.push_back(asks);
   }
   shape.heads = spec.query_heads;
   shape.head_dim = head_dim;
@@ -131,7 +132,7 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
   }
   blocks_.push_back({first, last, 1, 0, counts_.consolidations});
   if (has_full_heads_) full_.push_back({first, 0});
-  if (has_whole_heads_) whole_.push_back({first, 0});
+  if (has_whole_heads_ || lists_blocks_) whole_.push_back({first, 0});
   references_->retain(first, last);
   sealed_ = last;
   ++counts_.blocks_sealed;

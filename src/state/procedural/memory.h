@@ -92,6 +92,8 @@ class ProceduralMemory {
     const float* rotation;  // nullptr: seen where they are
   };
   std::vector<SealedBlock> sealed_blocks(int layer) const;
+  // From now on; called before the first is sealed.
+  void list_blocks() { lists_blocks_ = true; }
   // The position of the row of a head whose key lies there.
   Pos position_of(int layer, int h, const std::byte* key) const;
   void clear();
@@ -163,6 +165,7 @@ class ProceduralMemory {
   ProceduralSpec spec_;
   std::vector<LayerShape> layers_;
   bool has_full_heads_ = false, has_whole_heads_ = false;  // that thin out; that never do
+  bool lists_blocks_ = false;                              // for sealed_blocks()
   Pos sealed_ = 0;                                         // positions below, sinks apart, are in blocks
   std::vector<Block> blocks_;                              // of plain heads, oldest first
   std::vector<FullBlock> full_;                            // of full heads, oldest first
