@@ -188,7 +188,7 @@ def choose(of: Attention, exact: int, summaries: int) -> Chosen:
 def least_squares_from_one(
     columns: np.ndarray, target: np.ndarray, low: np.ndarray, high: np.ndarray, sweeps: int
 ) -> np.ndarray:
-    """u in [low, high] of least |columns u - target|^2 + mu |u - 1|^2, one coordinate after the other, from u = 1 on."""
+    """u in [low, high] of least |columns u - target|^2 + mu |u - 1|^2: one coordinate after the other, from 1 on."""
     gram = columns.T @ columns
     mu = SHRINK * np.mean(np.diag(gram))
     right = columns.T @ target + mu
@@ -313,7 +313,9 @@ def certain(inputs: Inputs, case: Case) -> dict[str, int] | None:
             return None
         if any(not np.array_equal(a, b) for a, b in zip(other.chosen.members, wanted.chosen.members)):
             return None
-        if not np.allclose(other.bias, wanted.bias, atol=5e-5) or not np.allclose(other.values, wanted.values, atol=5e-5):
+        if not np.allclose(other.bias, wanted.bias, atol=5e-5):
+            return None
+        if not np.allclose(other.values, wanted.values, atol=5e-5):
             return None
     return same if min(same.values()) >= kept else None
 
