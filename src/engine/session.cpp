@@ -54,7 +54,6 @@ struct Session::Impl {
       state.apply(SetAttention{options.attention_size, options.auto_attention});
     if (options.shadow) {
       shadow = std::make_unique<Shadow>(*options.shadow, state);
-      state.past()->list_blocks();
     }
   }
 

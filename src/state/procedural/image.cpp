@@ -153,8 +153,7 @@ ProceduralImage ProceduralMemory::image() const {
   for (const Block& block : blocks_)
     image.blocks.push_back({block.first, block.last, block.level, block.tick});
   for (const FullBlock& block : full_) image.full.push_back(block.first);
-  if (has_whole_heads_)
-    for (const FullBlock& block : whole_) image.whole.push_back(block.first);
+  for (const FullBlock& block : whole_) image.whole.push_back(block.first);
   for (const auto& layer : heads_) {
     image.rows.emplace_back();
     image.lost.emplace_back();

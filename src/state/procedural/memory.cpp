@@ -132,7 +132,7 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
   }
   blocks_.push_back({first, last, 1, 0, counts_.consolidations});
   if (has_full_heads_) full_.push_back({first, 0});
-  if (has_whole_heads_ || lists_blocks_) whole_.push_back({first, 0});
+  if (has_whole_heads_) whole_.push_back({first, 0});
   references_->retain(first, last);
   sealed_ = last;
   ++counts_.blocks_sealed;

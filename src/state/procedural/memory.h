@@ -88,12 +88,10 @@ class ProceduralMemory {
   void audit() const;
   // The blocks that were sealed, as full heads see them in a layer.
   struct SealedBlock {
-    Pos first, last;
-    const float* rotation;  // nullptr: seen where they are
+    Pos first = 0, last = 0;
+    std::vector<float> rotation = {};  // [2][pairs]; empty: seen where they are
   };
   std::vector<SealedBlock> sealed_blocks(int layer) const;
-  // From now on; called before the first is sealed.
-  void list_blocks() { lists_blocks_ = true; }
   // The position of the row of a head whose key lies there.
   Pos position_of(int layer, int h, const std::byte* key) const;
   void clear();
@@ -159,13 +157,13 @@ class ProceduralMemory {
   void make_room_in_memory();
   void thin_full_heads();
   void thin(Head& head, std::size_t block, std::int64_t left);
+  Pos shift_of(Pos first, Pos position) const;
   void move_blocks(Pos position);
   const float* rotation(int layer, Pos shift) const;
 
   ProceduralSpec spec_;
   std::vector<LayerShape> layers_;
   bool has_full_heads_ = false, has_whole_heads_ = false;  // that thin out; that never do
-  bool lists_blocks_ = false;                              // for sealed_blocks()
   Pos sealed_ = 0;                                         // positions below, sinks apart, are in blocks
   std::vector<Block> blocks_;                              // of plain heads, oldest first
   std::vector<FullBlock> full_;                            // of full heads, oldest first

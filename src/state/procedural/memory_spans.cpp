@@ -7,18 +7,32 @@
 #include "state/procedural/far.h"
 
 namespace kvtide {
+namespace {
+
+// Cosines, then sines of a turn by `shift` positions.
+void add_turn(const std::vector<double>& frequencies, Pos shift, std::vector<float>& angles) {
+  for (const double f : frequencies)
+    angles.push_back(static_cast<float>(std::cos(static_cast<double>(shift) * f)));
+  for (const double f : frequencies)
+    angles.push_back(static_cast<float>(std::sin(static_cast<double>(shift) * f)));
+}
+
+}  // namespace
+
+// How much nearer the block at `first` is seen after a seal at `position`.
+Pos ProceduralMemory::shift_of(Pos first, Pos position) const {
+  if (spec_.far_from == 0) return 0;
+  const Pos distance = position - first;
+  return distance - seen_distance(spec_.far, distance, position, spec_.far_from);
+}
 
 // How far every block is seen from now until the next seal.
 void ProceduralMemory::move_blocks(Pos position) {
   if (spec_.far_from == 0) return;
-  const auto shift_of = [&](Pos first) {
-    const Pos distance = position - first;
-    return distance - seen_distance(spec_.far, distance, position, spec_.far_from);
-  };
   turns_.clear();
-  for (Block& block : blocks_) turns_.push_back(block.shift = shift_of(block.first));
+  for (Block& block : blocks_) turns_.push_back(block.shift = shift_of(block.first, position));
   for (auto* list : {&full_, &whole_})
-    for (FullBlock& block : *list) turns_.push_back(block.shift = shift_of(block.first));
+    for (FullBlock& block : *list) turns_.push_back(block.shift = shift_of(block.first, position));
   sink_shift_ = std::max<Pos>(0, position - spec_.far_from);
   turns_.push_back(sink_shift_);
   std::sort(turns_.begin(), turns_.end());
@@ -30,12 +44,7 @@ void ProceduralMemory::move_blocks(Pos position) {
     // Layers that turn alike share the numbers of the first.
     if (layer > 0 && !angles_[0].empty() && frequencies == spec_.frequencies[0]) continue;
     angles_[layer].reserve(turns_.size() * 2 * frequencies.size());  // doubling would overrun a budget
-    for (const Pos shift : turns_) {
-      for (const double f : frequencies)
-        angles_[layer].push_back(static_cast<float>(std::cos(static_cast<double>(shift) * f)));
-      for (const double f : frequencies)
-        angles_[layer].push_back(static_cast<float>(std::sin(static_cast<double>(shift) * f)));
-    }
+    for (const Pos shift : turns_) add_turn(frequencies, shift, angles_[layer]);
   }
 }
 
@@ -51,9 +60,13 @@ const float* ProceduralMemory::sink_rotation(int layer) const { return rotation(
 
 std::vector<ProceduralMemory::SealedBlock> ProceduralMemory::sealed_blocks(int layer) const {
   std::vector<SealedBlock> blocks;
-  for (std::size_t b = 0; b < whole_.size(); ++b)
-    blocks.push_back({whole_[b].first, b + 1 < whole_.size() ? whole_[b + 1].first : sealed_,
-                      rotation(layer, whole_[b].shift)});
+  for (Pos last = spec_.block; last <= sealed_; last += spec_.block) {
+    SealedBlock& block = blocks.emplace_back();
+    block.first = std::max(last - spec_.block, spec_.sinks);
+    block.last = last;
+    const Pos shift = shift_of(block.first, last_seal());
+    if (shift != 0) add_turn(spec_.frequencies[static_cast<std::size_t>(layer)], shift, block.rotation);
+  }
   return blocks;
 }
 

@@ -156,11 +156,11 @@ bool Shadow::looks_at(int layer, Pos first, std::int64_t tokens) const {
 }
 
 // The memory's own exact rows, and between sinks and window the copies instead of what stands for them.
-std::vector<std::vector<Span>> Shadow::everything(const KvState& state, int layer,
-                                                  std::span<const std::vector<Span>> spans) const {
+std::vector<std::vector<Span>> Shadow::everything(
+    const KvState& state, int layer, std::span<const std::vector<Span>> spans,
+    const std::vector<ProceduralMemory::SealedBlock>& blocks) const {
   const KvSpec& spec = state.spec();
   const LayerRows& copies = rows_[static_cast<std::size_t>(layer)];
-  const auto blocks = state.past()->sealed_blocks(layer);
   std::vector<std::vector<Span>> all(spans.size());
   for (std::size_t head = 0; head < spans.size(); ++head) {
     for (const Span& span : spans[head])
@@ -176,8 +176,8 @@ std::vector<std::vector<Span>> Shadow::everything(const KvState& state, int laye
         span.value_stride = copies.format().value_bytes;
         span.rows = run.last - run.first;
         span.first = run.first;
-        span.rotation = block.rotation;
-        if (block.rotation != nullptr) span.rotation_pairs = state.past()->rotation_pairs(layer);
+        if (!block.rotation.empty()) span.rotation = block.rotation.data();
+        if (!block.rotation.empty()) span.rotation_pairs = state.past()->rotation_pairs(layer);
         all[head].push_back(span);
       }
     for (const Span& span : spans[head])
@@ -194,7 +194,8 @@ void Shadow::compare(ThreadPool& pool, const Kernels& kernels, const KvState& st
   // Before the first seal, and in layers with a window of their own, there is nothing to compare.
   if (!past.holds(layer) || past.exact_from() == 0) return;
   const Timer timer(seconds_);
-  const auto all = everything(state, layer, spans);
+  const auto blocks = past.sealed_blocks(layer);
+  const auto all = everything(state, layer, spans, blocks);
   const auto all_views = view_points(all);
   const std::int64_t width = static_cast<std::int64_t>(shape.heads) * shape.head_dim;
   const int group = shape.heads / shape.kv_heads;

@@ -44,7 +44,8 @@ class Shadow {
 
  private:
   std::vector<std::vector<Span>> everything(const KvState& state, int layer,
-                                            std::span<const std::vector<Span>> spans) const;
+                                            std::span<const std::vector<Span>> spans,
+                                            const std::vector<ProceduralMemory::SealedBlock>& blocks) const;
 
   ShadowOptions options_;
   std::vector<LayerRows> rows_;  // of every layer; empty for those that are not looked at
