@@ -1,6 +1,7 @@
 #include "cli/procedural_flags.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 #include "cli/cache_folder.h"
@@ -13,6 +14,7 @@
 #include "eval/head_table.h"
 #include "kvtide/error.h"
 #include "model/identity.h"
+#include "model/loaded_model.h"
 
 namespace kvtide {
 namespace {
@@ -218,16 +220,38 @@ std::vector<PosRange> pinned_positions(const Arguments& a, const Model& model) {
   return {{0, same}};
 }
 
+namespace {
+
+// Where nearly all heads copy, keeping every row of all of them would compress nothing: at most two thirds of
+// the heads without a window of their own do, those that copy most.
+HeadTable within_two_thirds(HeadTable table, const Model& model) {
+  const auto& layers = model.internals().config.layers;
+  const float full_from = ProceduralOptions{}.full_from;
+  std::vector<float*> copying;
+  std::size_t heads = 0;
+  for (std::size_t i = 0; i < table.needs.size(); ++i) {
+    if (layers[i / static_cast<std::size_t>(table.kv_heads)].window) continue;
+    ++heads;
+    if (table.needs[i].induction >= full_from) copying.push_back(&table.needs[i].induction);
+  }
+  std::stable_sort(copying.begin(), copying.end(), [](const float* a, const float* b) { return *a > *b; });
+  for (std::size_t i = heads * 2 / 3; heads > 1 && i < copying.size(); ++i)
+    *copying[i] = std::nextafter(full_from, 0.0f);
+  return table;
+}
+
+}  // namespace
+
 HeadTable choose_heads(const Arguments& a, const Model& model) {
   const std::string& wanted = a.memory.procedural.heads;
   if (wanted == "even") return {};
   if (wanted != "auto") return read_heads(wanted);
   const std::string cache = cache_folder(a);
   const std::string hash = model_identity(model, cache).at("model");
-  if (const HeadTable* known = shipped_heads(hash)) return *known;
+  if (const HeadTable* known = shipped_heads(hash)) return within_two_thirds(*known, model);
   const std::string remembered = cache.empty() ? "" : cat(cache, "/heads-", hash, ".tsv");
   try {
-    if (!remembered.empty()) return read_heads(remembered);
+    if (!remembered.empty()) return within_two_thirds(read_heads(remembered), model);
   } catch (const Error&) {
     // Not there, or not what it should be: it is measured again.
   }
@@ -249,7 +273,7 @@ HeadTable choose_heads(const Arguments& a, const Model& model) {
   } catch (const Error&) {
     // A cache only saves time.
   }
-  return table;
+  return within_two_thirds(std::move(table), model);
 }
 
 }  // namespace kvtide

@@ -92,10 +92,12 @@ TEST(PlanHeads, HeadsFromTheThresholdOnAreFull_AndTheOthersPayForThem) {
   EXPECT_EQ(rows_of(plans), (Rows{7, 7, -1, 7, 7, 7, 7, 7}));
 }
 
-TEST(PlanHeads, WhereFullHeadsTakeEverythingTheOthersStillKeepAnOutlier) {
+TEST(PlanHeads, WhereFullHeadsTakeEverythingTheOthersStillKeepAnOutlier_OrTheirRowsWhereMostAreFull) {
   std::vector<HeadNeed> needs(4);
-  for (int head : {0, 1, 2}) needs[static_cast<std::size_t>(head)].induction = 0.9f;
-  EXPECT_EQ(rows_of(plan_heads(options_of(needs, 2), {true, true}, 2)), (Rows{-1, -1, -1, 5}));
+  for (int head : {0, 1}) needs[static_cast<std::size_t>(head)].induction = 0.9f;
+  EXPECT_EQ(rows_of(plan_heads(options_of(needs, 2), {true, true}, 2)), (Rows{-1, -1, 5, 5}));
+  needs[2].induction = 0.9f;
+  EXPECT_EQ(rows_of(plan_heads(options_of(needs, 2), {true, true}, 2)), (Rows{-1, -1, -1, 14}));
   needs[3].induction = 0.9f;
   EXPECT_EQ(rows_of(plan_heads(options_of(needs, 2), {true, true}, 2)), (Rows{-1, -1, -1, -1}));
 }

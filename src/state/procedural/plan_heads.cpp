@@ -76,10 +76,13 @@ std::vector<std::vector<HeadPlan>> plan_heads(const ProceduralOptions& o,
     }
   }
   if (sharing.empty()) return plans;
-  // What the full heads take beyond their share is missing elsewhere.
+  // What the full heads take beyond their share is missing elsewhere. Where they are most of the heads there
+  // is no such share: the others keep `rows` each.
   const double count = static_cast<double>(sharing.size());
-  const double outliers =
-      std::max(count, static_cast<double>((o.rows - o.summaries) * heads - full * (o.block - o.summaries)));
+  const std::int64_t left = 2 * full > heads
+                                ? (o.rows - o.summaries) * static_cast<std::int64_t>(sharing.size())
+                                : (o.rows - o.summaries) * heads - full * (o.block - o.summaries);
+  const double outliers = std::max(count, static_cast<double>(left));
   const double mean = outliers / count;
   const auto shares = share_out(need, outliers, kLeast * mean, kMost * mean);
   for (std::size_t i = 0; i < sharing.size(); ++i)

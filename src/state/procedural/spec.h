@@ -57,7 +57,7 @@ inline bool is_pinned(const ProceduralSpec& spec, Pos position) {
 }
 
 // The plan of every head: full from `full_from` on, the rest of `rows` x heads shared out by need, each head
-// between 0.2 and 3 times the mean.
+// between 0.2 and 3 times the mean; where most heads are full, the others keep `rows` each.
 std::vector<std::vector<HeadPlan>> plan_heads(const ProceduralOptions& options,
                                               const std::vector<bool>& compressed_layers, int kv_heads);
 
