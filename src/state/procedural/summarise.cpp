@@ -83,7 +83,13 @@ void Summariser::attend(const BlockRows& b, const ReferenceRows& r, float scale)
   stride_ = b.padded_rows;
   const auto cells = static_cast<std::size_t>(count_ * stride_);
   scores_.resize(cells);
-  kernels_.dots(r.queries.data(), count_, b.keys.data(), b.padded_rows, b.padded_dim, scale, scores_.data());
+  // Queries x transposed keys: rows of scores come out side by side, which needs no sums across a vector.
+  turned_.resize(static_cast<std::size_t>(b.padded_dim * stride_));
+  for (std::int64_t j = 0; j < stride_; ++j)
+    for (std::int64_t d = 0; d < b.padded_dim; ++d)
+      turned_[static_cast<std::size_t>(d * stride_ + j)] =
+          scale * b.keys[static_cast<std::size_t>(j * b.padded_dim + d)];
+  kernels_.mix(r.queries.data(), count_, b.padded_dim, turned_.data(), stride_, scores_.data());
   const bool biased = std::any_of(b.bias.begin(), b.bias.end(), [](float bias) { return bias != 0.0f; });
   if (biased || b.rows < stride_)
     for (std::int64_t i = 0; i < count_; ++i) {

@@ -91,6 +91,7 @@ class Summariser {
   const DenseRow& kernels_;
   // Of the block at hand, [references][padded_rows] unless said otherwise.
   std::int64_t count_ = 0, stride_ = 0;
+  std::vector<float> turned_;    // [padded_dim][padded_rows] scaled keys
   std::vector<float> scores_;    // with biases
   std::vector<float> shares_;    // softmax
   std::vector<float> log_mass_;  // [references] of the block alone
