@@ -48,12 +48,17 @@ class Session:
         rolling: tuple[int, int] | None = None,
         attention_size: int | None = None,
         slack: int = 0,
+        procedural: dict[str, Any] | None = None,
     ) -> None:
         """What changes results: ``context``, the tokens that fit (None: what the model was trained for); ``exact``, f32
         activations in every matrix product; ``key_type`` and ``value_type`` of the KV memory, "f16", "f32" or "q8_0";
         ``rolling=(sinks, window)``, to forget all but the first and the newest tokens and never fill up;
         ``attention_size``, newest positions that a query sees (None: all that are held). ``slack``: newest tokens that
-        can be taken back also where a window has moved on.
+        can be taken back also where a window has moved on. ``procedural``, to keep the past as summaries and exact
+        outliers inside a budget, for texts of any length: a dict of ``budget`` (bytes that are never exceeded),
+        ``budget_for`` (tokens that will be read), ``sinks``, ``window``, ``block``, ``rows`` (of a block, on average over
+        all heads), ``summaries``, ``levels``, ``full_rows``, ``summary``, ``score``, ``far``, ``adapt``, ``kv_heads`` and
+        ``heads`` (per layer and KV head: induction, share, output norm); what is left out is filled in.
 
         What changes speed only: ``threads`` (None: as many as the machine has), ``prefill_chunk`` in tokens, and
         ``kernels``, "avx512", "avx2" or "scalar" (None: the best that the processor has).
@@ -73,6 +78,7 @@ class Session:
             rolling=rolling_of(rolling),
             attention_size=None if attention_size is None else whole(attention_size, "attention_size", 1),
             slack=whole(slack, "slack"),
+            procedural=None if procedural is None else dict(procedural),
         )
         self._name = model.name
 
@@ -267,6 +273,17 @@ class Session:
     def nbytes(self) -> int:
         """Bytes of the KV memory."""
         return self.memory.kv
+
+    @property
+    def procedural(self) -> dict[str, Any] | None:
+        """What a procedural memory holds and has done: rows by kind, seals, consolidations, peak bytes; None for others."""
+        self._check_open()
+        return self._native.procedural()
+
+    def pin(self, first: int, last: int) -> None:
+        """Keeps positions [first, last) exact in every head for good. Of a procedural memory, and before they are sealed."""
+        self._check_open()
+        self._native.pin(whole(first, "first"), whole(last, "last", 1))
 
     @property
     def options(self) -> dict[str, Any]:

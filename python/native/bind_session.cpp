@@ -8,6 +8,7 @@
 
 #include "kinds.h"
 #include "kvtide/error.h"
+#include "procedural.h"
 #include "session.h"
 #include "state.h"
 
@@ -40,7 +41,8 @@ void bind_session(nb::module_& module) {
              const std::string& key_type, const std::string& value_type, int threads,
              std::int64_t prefill_chunk, const std::string& kernels,
              const std::optional<std::pair<std::int64_t, std::int64_t>>& rolling,
-             std::optional<std::int64_t> attention_size, std::int64_t slack) {
+             std::optional<std::int64_t> attention_size, std::int64_t slack,
+             const std::optional<nb::dict>& procedural) {
             SessionOptions options;
             options.exact = exact;
             options.key_type = kv_type("key_type", key_type);
@@ -52,11 +54,12 @@ void bind_session(nb::module_& module) {
             if (rolling) options.rolling = Rolling{rolling->first, rolling->second};
             options.attention_size = attention_size;
             options.slack = slack;
+            if (procedural) options.procedural = procedural_options(*procedural);
             new (self) PySession(model, options);
           },
           nb::arg("model"), nb::arg("context"), nb::arg("exact"), nb::arg("key_type"), nb::arg("value_type"),
           nb::arg("threads"), nb::arg("prefill_chunk"), nb::arg("kernels"), nb::arg("rolling").none(),
-          nb::arg("attention_size").none(), nb::arg("slack"))
+          nb::arg("attention_size").none(), nb::arg("slack"), nb::arg("procedural").none())
       .def("read", &PySession::read, nb::arg("ids").noconvert(), nb::arg("progress").none())
       .def("read_logits", &PySession::read_logits, nb::arg("ids").noconvert(), nb::arg("rows").noconvert(),
            nb::arg("progress").none())
@@ -116,6 +119,8 @@ void bind_session(nb::module_& module) {
       .def_prop_ro("room", [](const PySession& self) { return self.numbers().room; })
       .def_prop_ro("rows", [](const PySession& self) { return self.numbers().rows; })
       .def_prop_ro("attention_size", [](const PySession& self) { return self.numbers().attention_size; })
+      .def("procedural", &PySession::procedural, nb::sig("def procedural(self) -> dict | None"))
+      .def("pin", &PySession::pin, nb::arg("first"), nb::arg("last"))
       .def_prop_ro("slack", [](const PySession& self) { return self.options().slack; })
       .def_prop_ro("rolling",
                    [](const PySession& self) {

@@ -9,6 +9,7 @@
 
 #include "kvtide/error.h"
 #include "misuse.h"
+#include "procedural.h"
 #include "running.h"
 #include "state.h"
 
@@ -232,6 +233,16 @@ TransitionRecord PySession::apply(const Transition& transition) {
   if (std::holds_alternative<Truncate>(transition)) ++changes_;
   note_position();
   return record;
+}
+
+nb::object PySession::procedural() {
+  const Use use(*this);
+  return procedural_dict(session_->procedural_counts());
+}
+
+void PySession::pin(Pos first, Pos last) {
+  const Use use(*this);
+  session_->pin({first, last});
 }
 
 PySession* PySession::fork() {

@@ -68,6 +68,9 @@ class PySession {
   void restore(PyState& state);
   nanobind::object tokens();  // a copy, int32
 
+  nanobind::object procedural();  // what a procedural memory holds, a dict; None for others
+  void pin(Pos first, Pos last);
+
   void clear();
   void close();
   void cancel() { ++cancels_; }

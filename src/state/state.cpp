@@ -82,6 +82,7 @@ KvState::Step KvState::begin(std::int64_t tokens) {
     throw Error(ErrorCode::context_full, cat("the context is full: ", rows(), " of ", spec_.capacity,
                                              " rows are used and ", tokens, " more do not fit"));
   if (past_) past_->make_references_writable();
+  if (past_) release_sealed(position() + tokens);
   Step step(this, tokens);  // takes back what was opened when a later layer finds no memory
   for (auto& layer : layers_) layer.open(position(), position() + tokens);
   return step;
@@ -183,13 +184,20 @@ void KvState::seal_if_due(ThreadPool& pool, const Kernels& kernels) {
   if (!past_ || past_->next_seal() != position()) return;
   past_->seal(pool, kernels, layers_, spec_.key_type, spec_.value_type, position());
   bytes_peak_ = std::max(bytes_peak_, held_bytes());  // the block is there twice
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    if (!past_->holds(static_cast<int>(i))) continue;
-    layers_[i].drop(std::max(released_[i], past_->spec().sinks), past_->exact_from());
-    released_[i] = past_->exact_from();
-  }
-  bytes_peak_ = std::max(bytes_peak_, held_bytes());  // where sinks and window part, a page may count twice
   ++generation_;
+}
+
+// Rows of sealed blocks go when others need their room, not at the seal: the memory of a long text stays
+// level.
+void KvState::release_sealed(Pos end) {
+  const ProceduralSpec& p = past_->spec();
+  const Pos until = std::min(past_->exact_from(), (end - p.window - p.block) / kTile * kTile);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const Pos from = std::max(released_[i], p.sinks);
+    if (!past_->holds(static_cast<int>(i)) || from >= until) continue;
+    layers_[i].drop(from, until);
+    released_[i] = until;
+  }
 }
 
 // What of the state's own rows the queries of a step see, oldest first.

@@ -174,6 +174,7 @@ class KvState {
  private:
   KvState(const KvState&) = default;
   void release_unseen(std::size_t layer);
+  void release_sealed(Pos end);
   void note_level();
   std::vector<VisibleRun> runs_of_step(int layer, Pos first, std::int64_t tokens) const;
   Visibility visible(std::size_t layer, std::optional<std::int64_t> attention_size) const;

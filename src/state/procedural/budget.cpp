@@ -28,7 +28,8 @@ HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan) {
 ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   const ProceduralSpec& p = *spec.procedural;
   const Pos end = tokens == 0 ? kWithoutEnd : tokens;
-  const std::int64_t exact = std::min<std::int64_t>(end, p.window + spec.slack + p.block);
+  // Rows go tile by tile.
+  const std::int64_t exact = std::min<std::int64_t>(end, p.window + spec.slack + p.block + kTile);
   const std::int64_t blocks_read =
       end < p.window + spec.slack + p.block ? 0 : (end - p.window - spec.slack) / p.block;
   std::int64_t blocks = blocks_read;

@@ -1,0 +1,22 @@
+// procedural.h: the options of a procedural memory as a dict, and what it holds as another.
+//
+// Thread rules: under the GIL.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <optional>
+
+#include "kvtide/procedural.h"
+
+namespace kvtide::python {
+
+// Keys are the names of ProceduralOptions; heads: a list of [layers * kv_heads] (induction, share,
+// output_norm) with kv_heads beside it. Throws Error(invalid_argument) naming a key that there is not, or a
+// value that it cannot have.
+ProceduralOptions procedural_options(const nanobind::dict& wanted);
+
+// None without a procedural memory.
+nanobind::object procedural_dict(const std::optional<ProceduralCounts>& counts);
+
+}  // namespace kvtide::python

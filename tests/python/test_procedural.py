@@ -1,0 +1,68 @@
+"""A procedural memory from Python: budgets, what it holds, forks and files."""
+
+import numpy as np
+import pytest
+
+from kvtide import _native  # noqa: F401  needs the extension
+from kvtide import errors
+
+MEMORY = {"sinks": 2, "window": 48, "block": 16, "rows": 6, "summaries": 2, "levels": 1, "full_rows": 0}
+TEXT = [(7 * i * i + 3 * i) % 60 for i in range(300)]
+
+
+def test_it_reads_more_than_it_holds_and_says_what_it_did(model):
+    with model.session(procedural=MEMORY) as session:
+        session.read(TEXT)
+        found = session.procedural
+        assert session.position == 300
+        # Blocks of 16 leave whenever 48 + 16 positions are exact: (300 - 48) // 16.
+        assert found["seals"] == 15
+        assert found["rows"]["window"] > 0 and found["rows"]["summaries"]
+        assert session.nbytes <= found["kv_bytes_peak"]
+        assert session.state.rows < 300
+
+
+def test_chunks_and_forks_change_no_bit(model):
+    with model.session(procedural=MEMORY) as whole, model.session(procedural=MEMORY, prefill_chunk=7) as parts:
+        whole.read(TEXT)
+        parts.read(TEXT[:150])
+        with parts.fork() as fork:
+            fork.read(TEXT[150:])
+            assert np.array_equal(whole.logits, fork.logits)
+        parts.read(TEXT[150:])
+        assert np.array_equal(whole.logits, parts.logits)
+
+
+def test_a_file_brings_the_memory_with_it(model, tmp_path):
+    path = tmp_path / "text.kv"
+    with model.session(procedural=MEMORY) as first, model.session() as second:
+        first.read(TEXT[:200])
+        first.save(path)
+        second.load(path)
+        first.read(TEXT[200:])
+        second.read(TEXT[200:])
+        assert np.array_equal(first.logits, second.logits)
+        assert second.procedural["seals"] == first.procedural["seals"]
+
+
+def test_other_sessions_have_none_and_cannot_pin(model):
+    with model.session() as session:
+        assert session.procedural is None
+        with pytest.raises(errors.InvalidArgumentError, match="procedural"):
+            session.pin(0, 4)
+
+
+def test_pinned_positions_stay_and_are_refused_once_summarised(model):
+    with model.session(procedural=MEMORY) as session:
+        session.pin(5, 9)
+        session.read(TEXT)
+        with pytest.raises(errors.InvalidArgumentError, match="summarised"):
+            session.pin(20, 30)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"windows": 3}, {"window": "many"}, {"summary": "best"}, {"budget": 10}, {"heads": [(1.0, 2.0)]}, {"block": 16, "rows": 99}]
+)
+def test_options_that_make_no_sense_are_refused(model, wrong):
+    with pytest.raises(errors.InvalidArgumentError):
+        model.session(procedural=wrong)

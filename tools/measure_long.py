@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Reads a long text inside KV budgets and checks what they promise: the bytes, flat memory, speed that stays.
+
+    tools/measure_long.py --kvtide build/kvtide -f BOOK -m MODEL --budget 128M [--budget 48M] [--tokens 100000]
+      [--json F.json] [--markdown F.md]
+
+Each budget is one `kvtide run -n 64` over the first --tokens tokens of the text, while the resident set of the process is
+sampled and its progress lines are timed. Fails when more than the budget was held at any moment, or when the resident set
+moves by more than 2 MiB after the memory was full.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+MIB = 1 << 20
+MOST_SWING = 2 * MIB
+
+
+def resident(pid):
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Rss:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def bytes_of(text):
+    number, unit = re.fullmatch(r"(\d+)([KMG]?)", text).groups()
+    return int(number) << {"": 0, "K": 10, "M": 20, "G": 30}[unit]
+
+
+def tokens_of(kvtide, model, text):
+    done = subprocess.run([kvtide, "tokenize", "-m", model, "-f", "-", "--json"], input=text, capture_output=True, check=True)
+    return len(json.loads(done.stdout)["ids"])
+
+
+def first_tokens(kvtide, model, text, wanted):
+    """The beginning of the text that has about so many tokens."""
+    share = len(text) / max(1, tokens_of(kvtide, model, text[: 1 << 20].decode("utf-8", "ignore").encode())) * min(1.0, (1 << 20) / len(text))
+    cut = text[: int(wanted * share)]
+    for _ in range(4):
+        cut = cut.decode("utf-8", "ignore").encode()
+        have = tokens_of(kvtide, model, cut)
+        if abs(have - wanted) <= wanted // 200:
+            break
+        cut = text[: len(cut) * wanted // have]
+    return cut.decode("utf-8", "ignore").encode()
+
+
+def measure(arguments, model, budget, book):
+    report = Path(tempfile.mkdtemp()) / "report.json"
+    command = [arguments.kvtide, "run", "-m", model, "-f", book, "-n", "64", "--kv-budget", budget, "--report", str(report),
+               *arguments.more]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    times, samples = [], []
+
+    def listen():
+        for line in process.stderr:
+            if found := re.match(r"reading ([\d,]+)/", line):
+                times.append((time.monotonic(), int(found[1].replace(",", ""))))
+            elif line.startswith("kvtide: "):
+                sys.stderr.write(line)
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    while process.poll() is None:
+        if times and (rss := resident(process.pid)):
+            samples.append((times[-1][1], rss))
+        time.sleep(0.1)
+    listener.join()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")
+    figures = json.loads(report.read_text())
+
+    def speed(first, last):
+        inside = [(t, n) for t, n in times if first <= n <= last]
+        return (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0]) if len(inside) > 1 else None
+
+    read = figures["prefill_tokens"]
+    steady = figures["kv_steady_from"]
+    flat = [rss for position, rss in samples if position >= steady]
+    return {
+        "model": Path(model).name,
+        "budget": bytes_of(budget),
+        "tokens": read,
+        "kv_bytes_peak": figures["kv_bytes_peak"],
+        "steady_from": steady,
+        "rss_swing": max(flat) - min(flat) if flat else 0,
+        "rss": figures["rss_bytes"],
+        "early_tok_s": speed(8000, 16000),
+        "late_tok_s": speed(read - 10000, read),
+        "prefill_tok_s": figures["prefill_tok_s"],
+        "decode_tok_s": figures["decode_tok_s"],
+        "seal_ms": figures["seal_ms"],
+        "rows": figures["rows"],
+        "rss_by_position": samples[:: max(1, len(samples) // 400)],
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kvtide", required=True)
+    parser.add_argument("-m", "--model", action="append", required=True)
+    parser.add_argument("-f", "--file", required=True)
+    parser.add_argument("--budget", action="append", required=True)
+    parser.add_argument("--tokens", type=int, default=100_000)
+    parser.add_argument("--json")
+    parser.add_argument("--markdown")
+    parser.add_argument("more", nargs="*", help="flags for kvtide run, behind --")
+    arguments = parser.parse_args()
+
+    text = Path(arguments.file).read_bytes()
+    rows, failures = [], []
+    for model in arguments.model:
+        with tempfile.NamedTemporaryFile(suffix=".txt") as book:
+            book.write(first_tokens(arguments.kvtide, model, text, arguments.tokens))
+            book.flush()
+            for budget in arguments.budget:
+                row = measure(arguments, model, budget, book.name)
+                rows.append(row)
+                print(json.dumps({key: value for key, value in row.items() if key != "rss_by_position"}), flush=True)
+                if row["kv_bytes_peak"] > row["budget"]:
+                    failures.append(f"{row['model']}, {budget}: {row['kv_bytes_peak']} bytes were held")
+                if row["rss_swing"] > MOST_SWING:
+                    failures.append(f"{row['model']}, {budget}: the resident set moved by {row['rss_swing']} bytes")
+    table = "| model | budget | tokens | held at most | full since | RSS moves by | tok/s at 8k-16k | last 10k | decode |\n"
+    table += "|---|---:|---:|---:|---:|---:|---:|---:|---:|\n"
+    for row in rows:
+        ratio = row["late_tok_s"] / row["early_tok_s"] if row["early_tok_s"] and row["late_tok_s"] else float("nan")
+        table += (
+            f"| {row['model']} | {row['budget'] / MIB:.0f} MiB | {row['tokens']:,} | {row['kv_bytes_peak'] / MIB:.1f} MiB | "
+            f"{row['steady_from']:,} | {row['rss_swing'] / MIB:.2f} MiB | {row['early_tok_s'] or 0:.0f} | "
+            f"{row['late_tok_s'] or 0:.0f} ({ratio:.0%}) | {row['decode_tok_s']:.0f} |\n"
+        )
+    print(table)
+    if arguments.markdown:
+        Path(arguments.markdown).write_text(table)
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(rows, indent=1) + "\n")
+    for failure in failures:
+        print("FAILED " + failure)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
