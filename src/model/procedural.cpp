@@ -83,10 +83,10 @@ struct Step {
   std::int64_t window, block, rows;
   int levels;
 };
-constexpr Step kLadder[] = {{2048, 512, 128, 4}, {1024, 512, 96, 4}, {512, 256, 64, 4}, {512, 256, 32, 3},
-                            {256, 128, 24, 3},   {128, 64, 16, 2},   {64, 64, 16, 2},   {32, 32, 12, 1}};
+constexpr Step kLadder[] = {{1024, 512, 96, 4}, {512, 256, 64, 4}, {512, 256, 32, 3}, {256, 128, 24, 3},
+                            {128, 64, 16, 2},   {64, 64, 16, 2},   {32, 32, 12, 1}};
 // Reading full heads takes time with every token: more rows than this only when asked for.
-constexpr std::int64_t kMostFullRows = 36864;
+constexpr std::int64_t kMostFullRows = 24576;
 
 }  // namespace
 

@@ -12,7 +12,8 @@ namespace kvtide {
 // the same level.
 inline constexpr std::int64_t kFirstLevelBlocks = 8, kLevelBlocks = 6, kMergedBlocks = 4, kFadingBlocks = 2;
 // Of the rows of a full head so large a share is the newest text, whole; the rest thins out.
-inline constexpr std::int64_t kIntactEighths = 7;
+inline constexpr std::int64_t kIntactEighths = 2;
+inline constexpr Pos kPassage = 16;  // tokens that are kept or given up together
 // A block of a full head that would keep fewer rows than this goes.
 inline constexpr std::int64_t kLeastFullRows = 8;
 

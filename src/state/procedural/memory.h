@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -156,7 +157,9 @@ class ProceduralMemory {
   void note_event(bool merge, const Block& block, Pos position, double seconds);
   void make_room_in_memory();
   void thin_full_heads();
-  void thin(Head& head, std::size_t block, std::int64_t left);
+  std::map<Pos, double> worth_of_passages(const std::vector<std::pair<int, int>>& heads,
+                                          std::size_t block) const;
+  void thin(Head& head, std::size_t block, std::int64_t left, const std::map<Pos, double>& worth);
   Pos shift_of(Pos first, Pos position) const;
   void move_blocks(Pos position);
   const float* rotation(int layer, Pos shift) const;

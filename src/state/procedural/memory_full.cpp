@@ -31,7 +31,9 @@ void ProceduralMemory::thin_full_heads() {
     if (left == 0)
       fullest = std::find_if(sizes.begin(), sizes.end(), [](std::int64_t size) { return size > 0; });
     const auto block = fullest - sizes.begin();
-    for (const auto& [layer, h] : thinning) thin(head(layer, h), static_cast<std::size_t>(block), left);
+    const auto worth = worth_of_passages(thinning, static_cast<std::size_t>(block));
+    for (const auto& [layer, h] : thinning)
+      thin(head(layer, h), static_cast<std::size_t>(block), left, worth);
     rows -= *fullest - left;
     ++counts_.thinned;
     *fullest = left;
@@ -46,8 +48,25 @@ void ProceduralMemory::thin_full_heads() {
   }
 }
 
-// Keeps the `left` most telling rows of a block, and the pinned ones.
-void ProceduralMemory::thin(Head& target, std::size_t block, std::int64_t left) {
+// What the rows of a block's passages are worth to all heads that thin out: a passage is recalled as a whole,
+// by heads that hand on to one another, or not at all.
+std::map<Pos, double> ProceduralMemory::worth_of_passages(const std::vector<std::pair<int, int>>& heads,
+                                                          std::size_t block) const {
+  std::map<Pos, double> worth;
+  for (const auto& [layer, h] : heads) {
+    const Head& source = head(layer, h);
+    std::int64_t row =
+        std::accumulate(source.block_rows.begin(),
+                        source.block_rows.begin() + static_cast<std::ptrdiff_t>(block), std::int64_t{0});
+    for (std::int64_t i = 0; i < source.block_rows[block]; ++i, ++row)
+      worth[source.rows->position(row) / kPassage] += static_cast<double>(source.rows->note(row).score);
+  }
+  return worth;
+}
+
+// Keeps the `left` rows of a block that lie in its most telling passages, and the pinned ones.
+void ProceduralMemory::thin(Head& target, std::size_t block, std::int64_t left,
+                            const std::map<Pos, double>& worth) {
   const std::int64_t before =
       std::accumulate(target.block_rows.begin(),
                       target.block_rows.begin() + static_cast<std::ptrdiff_t>(block), std::int64_t{0});
@@ -58,6 +77,11 @@ void ProceduralMemory::thin(Head& target, std::size_t block, std::int64_t left) 
     return is_pinned(spec_, target.rows->position(row));
   });
   std::stable_sort(pinned_end, order.end(), [&](std::int64_t a, std::int64_t b) {
+    const Pos first = target.rows->position(a) / kPassage, second = target.rows->position(b) / kPassage;
+    if (first != second) {
+      const double x = worth.at(first), y = worth.at(second);
+      return x > y || (x == y && first < second);
+    }
     return target.rows->note(a).score > target.rows->note(b).score;
   });
   order.resize(static_cast<std::size_t>(pinned_end - order.begin() + left));
