@@ -15,7 +15,7 @@ inline constexpr std::int64_t kFirstLevelBlocks = 8, kLevelBlocks = 6, kMergedBl
 inline constexpr std::int64_t kIntactEighths = 2;
 inline constexpr Pos kPassage = 16;  // tokens that are kept or given up together
 // A block of a full head that would keep fewer rows than this goes.
-inline constexpr std::int64_t kLeastFullRows = 8;
+inline constexpr std::int64_t kLeastFullRows = kPassage;
 
 // What a head's rows are, by its plan.
 HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan);
