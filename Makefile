@@ -23,7 +23,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 SANITIZED := base tensor formats hostile kernels text state capi
 
 .PHONY: help install build bench-state demo test test-release test-python test-sanitized test-fuzz test-references \
-  bench-peers bench-long bench-attention bench-rolling bench-strategy bench-table check check-clang format clean
+  bench-peers bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table check check-clang format clean
 
 help:  ## show this list
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' Makefile | expand -t 26
@@ -128,6 +128,11 @@ bench-strategy: build $(BOOK)  ## resizing on the way (prefill, compact, attend,
 	  build/cmake/bench_strategy $$model $(BOOK) 200 250 512 256 128 512 5 ; \
 	  build/cmake/bench_strategy $$model $(BOOK) 4000 250 8192 4096 512 8192 3 ; \
 	done
+
+bench-compression: build $(BOOK)  ## what compression loses at 4,096 tokens against the full cache and windows (an hour)
+	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
+	$(PYTHON) tools/measure_compression.py --kvtide build/kvtide -m $(SMOLLM2) -f $(BOOK):12,24,36,48,60,78 \
+	  --json build/compression.json --markdown build/compression.md
 
 bench-long: build $(BOOK)  ## 100,000 tokens inside KV budgets: bytes, flat memory, speed that stays
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
