@@ -103,6 +103,16 @@ void check_identity(const std::string& path, const SnapshotExtras& extras,
   }
 }
 
+// Numbers that can be, and rows that stand for every token that was sealed.
+void check_past(const ProceduralMemory& past) {
+  past.check_payload();
+  try {
+    past.audit();
+  } catch (const Error& error) {
+    throw Error(ErrorCode::bad_format, error.message());
+  }
+}
+
 }  // namespace
 
 Snapshot load_snapshot(FileSystem& files, const std::string& path,
@@ -189,7 +199,7 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
       damaged(path, "its digest does not match");
     if (get<std::uint64_t>(trailer + 32) != file.size() || std::memcmp(trailer + 40, kEnd, 8) != 0)
       damaged(path, "its end is damaged");
-    if (snapshot.state.past() != nullptr) snapshot.state.past()->check_payload();
+    if (snapshot.state.past() != nullptr) check_past(*snapshot.state.past());
     return snapshot;
   } catch (const Error& error) {
     // Contradictions inside the header are the file's fault, and every message names the file.

@@ -140,6 +140,9 @@ TEST(ProceduralImage, WithBlocksOfWhichNothingIsLeftGoesOn) {
   StateImage image = sound_image();
   for (auto& layer : image.past->rows)
     for (auto& head : layer) std::fill(head.begin(), head.end(), 0);
+  const Pos sinks = image.spec.procedural->sinks;
+  for (auto& layer : image.past->lost)
+    std::fill(layer.begin(), layer.end(), static_cast<double>(image.past->sealed - sinks));
   KvState state(image);
   feed(state, pool, 800);
   EXPECT_EQ(state.position(), 1400);
