@@ -61,7 +61,9 @@ def main():
     parser.add_argument("--json")
     parser.add_argument("--markdown")
     arguments = parser.parse_args()
-    policies = dict(p.split("=", 1) for p in arguments.policy) if arguments.policy else USUAL
+    # Names may hold an equals sign; flags begin with dashes.
+    split = [p.partition("=--") for p in arguments.policy or []]
+    policies = {name: "--" + flags for name, _, flags in split} or USUAL
 
     found = {name: [] for name in policies}
     for given in arguments.file:
