@@ -19,18 +19,10 @@ import threading
 import time
 from pathlib import Path
 
+from resident import resident
+
 MIB = 1 << 20
 MOST_SWING = 2 * MIB
-
-
-def resident(pid):
-    try:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Rss:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    return None
 
 
 def bytes_of(text):

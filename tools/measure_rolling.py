@@ -19,19 +19,11 @@ import threading
 import time
 from pathlib import Path
 
+from resident import resident
+
 MIB = 1 << 20
 MOST_RSS_SWING = 1 * MIB
 MOST_DRIFT = 0.02
-
-
-def resident(pid):
-    try:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Rss:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    return None
 
 
 def stream(arguments, model):

@@ -1,8 +1,8 @@
 #include "cli/live_memory.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "cli/cache_folder.h"
 #include "cli/memory_options.h"
@@ -13,16 +13,6 @@
 
 namespace kvtide {
 namespace {
-
-class Stopwatch {
- public:
-  double ms() const {
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 // A file says what kind of memory it holds; flags that say something else were meant for another one.
 void check_kind(const MemoryFlags& flags, const SessionOptions& wanted, const Session& loaded,

@@ -52,17 +52,7 @@ Plan plan_tiles(std::span<const Span> spans, std::span<const ViewPoint> views, P
       const int end = static_cast<int>(std::min<std::int64_t>(kTileRows, begin + span.rows - row));
       const std::int64_t next = row + end - begin;
       if (!span.first || span.sink || start + next + span.shift > lowest_visible) {
-        ref.tile = {span.keys + row * span.key_stride,
-                    span.values + row * span.value_stride,
-                    span.key_type,
-                    span.value_type,
-                    span.key_stride,
-                    span.value_stride,
-                    begin,
-                    end,
-                    span.log_mass != nullptr ? span.log_mass + row : nullptr,
-                    span.rotation,
-                    static_cast<int>(span.rotation_pairs)};
+        ref.tile = tile_of(span, row, begin, end);
         if (span.first) ref.base = tile * kTileRows + span.shift;
         const std::int64_t group = (span.first ? tile : loose_tiles++) / kGroupTiles;
         if (group != open_group) plan.groups.push_back({plan.tiles.size(), plan.tiles.size()});
@@ -155,6 +145,20 @@ struct Block {
 };
 
 }  // namespace
+
+AttendTile tile_of(const Span& span, std::int64_t row, int begin, int end) {
+  return {span.keys + row * span.key_stride,
+          span.values + row * span.value_stride,
+          span.key_type,
+          span.value_type,
+          span.key_stride,
+          span.value_stride,
+          begin,
+          end,
+          span.log_mass != nullptr ? span.log_mass + row : nullptr,
+          span.rotation,
+          static_cast<int>(span.rotation_pairs)};
+}
 
 std::vector<ViewPoint> view_points(std::span<const std::vector<Span>> spans) {
   std::vector<ViewPoint> points{{}};

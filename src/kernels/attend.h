@@ -37,6 +37,9 @@ struct ViewPoint {
   friend bool operator==(const ViewPoint&, const ViewPoint&) = default;
 };
 
+// The tile of a span whose first present row is `row`, at the places [begin, end).
+AttendTile tile_of(const Span& span, std::int64_t row, int begin, int end);
+
 // The view points that a list of spans needs, the plain one first.
 std::vector<ViewPoint> view_points(std::span<const std::vector<Span>> spans);
 

@@ -53,17 +53,7 @@ std::vector<float> far_shares(const AttendRow& kernels, const AttendShape& shape
       const std::int64_t number = (start + row) / kTileRows;
       const int begin = static_cast<int>((start + row) % kTileRows);
       const int end = static_cast<int>(std::min<std::int64_t>(kTileRows, begin + span.rows - row));
-      const AttendTile tile{span.keys + row * span.key_stride,
-                            span.values + row * span.value_stride,
-                            span.key_type,
-                            span.value_type,
-                            span.key_stride,
-                            span.value_stride,
-                            begin,
-                            end,
-                            span.log_mass != nullptr ? span.log_mass + row : nullptr,
-                            span.rotation,
-                            static_cast<int>(span.rotation_pairs)};
+      const AttendTile tile = tile_of(span, row, begin, end);
       const Pos base = number * kTileRows + span.shift;  // position of place 0, as it is seen
       if (!span.first) {
         fold(tile, begin, end, nearby);

@@ -1,8 +1,8 @@
 #include "state/procedural/memory.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "state/procedural/budget.h"
@@ -24,20 +24,6 @@ References::Shape reference_shape(const ProceduralSpec& spec, int head_dim) {
   shape.span = spec.window + spec.block;
   return shape;
 }
-
-namespace {
-
-class Stopwatch {
- public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-}  // namespace
 
 ProceduralMemory::ProceduralMemory(const ProceduralSpec& spec, const std::vector<LayerShape>& layers)
     : spec_(spec),

@@ -1,8 +1,8 @@
 // Consolidation: old blocks of plain heads become one, level by level.
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
+#include "base/stopwatch.h"
 #include "state/procedural/budget.h"
 #include "state/procedural/memory.h"
 #include "state/procedural/seal_head.h"
@@ -19,7 +19,7 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
     for (std::size_t b = 0; b < blocks_.size(); ++b)
       if (blocks_[b].level == level) here.push_back(b);
     if (here.size() < most) continue;
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     const std::size_t begin = here.front(), end = begin + merged_blocks;
     std::vector<AskedAhead> made;
     const MergeRequest request{
@@ -74,8 +74,7 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(begin) + 1,
                   blocks_.begin() + static_cast<std::ptrdiff_t>(end));
     ++counts_.consolidations;
-    note_event(true, merged, position,
-               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    note_event(true, merged, position, watch.seconds());
   }
 }
 
