@@ -49,7 +49,7 @@ struct ProceduralOptions {
   std::int64_t block = 0;      // positions summarised at once
   std::int64_t rows = 0;       // kept of a block, on average over all heads
   std::int64_t summaries = 4;  // of these, per head
-  int levels = -1;             // how often old blocks are consolidated; 0: never
+  int levels = -1;             // old blocks are consolidated so that 6 levels + 1 stay; 0: never
   std::int64_t full_rows = 0;  // newest rows that full heads keep; 0 without a budget: all
   Summary summary = Summary::fit;
   RowScore score = RowScore::mixed;

@@ -73,7 +73,7 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { given(a).summaries = whole(g, "the number of summaries", 0, 65536); }},
     {"", "--kv-salient", "N", "procedural: exact rows per block, on average over all heads [60]", kProcedural,
      [](A& a, const G& g) { given(a).salient = whole(g, "the number of exact rows", 1, 65536); }},
-    {"", "--kv-levels", "N", "procedural: how often old blocks are merged; 0: never [3]", kProcedural,
+    {"", "--kv-levels", "N", "procedural: 6 N + 1 blocks stay, old ones merge by twos; 0: all [3]", kProcedural,
      [](A& a, const G& g) { given(a).levels = static_cast<int>(whole(g, "the number of levels", 0, 8)); }},
     {"", "--kv-full-rows", "N", "procedural: newest rows that copying heads keep; 0: all", kProcedural,
      [](A& a, const G& g) { given(a).full_rows = whole(g, "the number of rows", 0, kMany); }},

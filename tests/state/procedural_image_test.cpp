@@ -61,11 +61,9 @@ TEST(ProceduralImage, ThatContradictsItselfIsRefused) {
       {"a block before the text", [](StateImage& i) { i.past->blocks[0].first = -5; }, "overlaps"},
       {"a level that there is not", [](StateImage& i) { i.past->blocks[0].level = 3; }, "level 3"},
       {"level 0", [](StateImage& i) { i.past->blocks.back().level = 0; }, "level 0"},
-      {"old text less merged than new", [](StateImage& i) { i.past->blocks[0].level = 1; }, "level"},
       {"more blocks than would stay",
        [](StateImage& i) {
-         for (auto& block : i.past->blocks) block.level = 1;
-         while (i.past->blocks.size() < 9) i.past->blocks.push_back(i.past->blocks.back());
+         while (i.past->blocks.size() < 14) i.past->blocks.push_back(i.past->blocks.back());
          Pos first = 3;
          for (auto& block : i.past->blocks) block.first = first, block.last = ++first;
        },

@@ -33,7 +33,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   const std::int64_t blocks_read =
       end < p.window + spec.slack + p.block ? 0 : (end - p.window - spec.slack) / p.block;
   std::int64_t blocks = blocks_read;
-  if (p.levels > 0) blocks = std::min(blocks, kFirstLevelBlocks + (p.levels - 1) * kLevelBlocks);
+  if (p.levels > 0) blocks = std::min(blocks, most_blocks(p.levels));
   const std::int64_t all = blocks_read * p.block;
   const std::int64_t pinned = std::min(all, pinned_within(p, p.sinks, end));
 

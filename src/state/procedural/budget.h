@@ -8,9 +8,8 @@
 
 namespace kvtide {
 
-// Block levels hold at most so many blocks; then the oldest of a level merge, at the last level into one of
-// the same level.
-inline constexpr std::int64_t kFirstLevelBlocks = 8, kLevelBlocks = 6, kMergedBlocks = 4, kFadingBlocks = 2;
+// A memory that consolidates has fewer blocks than this; with so many two become one.
+inline constexpr std::int64_t most_blocks(int levels) { return 8 + 6 * (levels - 1); }
 // Of the rows of a full head so large a share is the newest text, whole; the rest thins out.
 inline constexpr std::int64_t kIntactEighths = 2;
 inline constexpr Pos kPassage = 16;  // tokens that are kept or given up together

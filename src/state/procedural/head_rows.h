@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -23,6 +24,8 @@ struct RowNote {
   float count = 1.0f;         // tokens it stands for
   float score = 0.0f;         // what would be lost with it, comparable between heads and blocks
 };
+// The score of summaries, whatever they stand for: nothing outranks them.
+inline constexpr float kSummaryScore = std::numeric_limits<float>::max();
 
 class HeadRows {
  public:

@@ -46,20 +46,16 @@ void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos positio
   if (static_cast<std::int64_t>(image.blocks.size()) > kMostBlocks ||
       static_cast<std::int64_t>(image.full.size()) > kMostBlocks)
     refuse("has too many blocks");
-  std::int64_t of_level[9] = {};
   Pos before = 0;
-  int level = std::max(1, spec.levels);
   for (const auto& block : image.blocks) {
     if (block.first < before || block.first >= block.last || block.last > image.sealed)
       refuse(cat("the block ", block.first, " to ", block.last, " overlaps the one before or is not sealed"));
-    if (block.level < 1 || block.level > level)
-      refuse(cat("a block of level ", block.level, " after one of level ", level));
-    level = block.level;
-    if (const std::int64_t most = level == 1 ? kFirstLevelBlocks : kLevelBlocks;
-        ++of_level[level] >= most && spec.levels > 0)
-      refuse(cat("has ", most, " blocks of level ", level, ", which would have merged"));
+    if (block.level < 1 || block.level > std::max(1, spec.levels))
+      refuse(cat("has a block of level ", block.level, "; there are ", spec.levels));
     before = block.last;
   }
+  if (spec.levels > 0 && static_cast<std::int64_t>(image.blocks.size()) >= most_blocks(spec.levels))
+    refuse(cat("has ", image.blocks.size(), " blocks, of which two would have merged"));
   for (const auto* list : {&image.full, &image.whole}) {
     before = -1;
     for (const Pos first : *list) {

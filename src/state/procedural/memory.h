@@ -2,7 +2,7 @@
 //
 // Positions [0, sinks) and the newest stay in the state's own rows; when window + block positions are exact,
 // the oldest block is sealed: plain heads keep a few rows of it, full heads all of them (converted). Blocks
-// are the same for all heads; old ones are consolidated, four into one. Ownership: copies share rows until
+// are the same for all heads; old ones are consolidated, two into one. Ownership: copies share rows until
 // one of the two seals. Thread rules: seal() alone; observe from different threads for different (layer,
 // token). Invariants
 //   1. Contents are a pure function of the tokens: sealing happens at fixed positions, with fixed references.
@@ -147,6 +147,7 @@ class ProceduralMemory {
         if (wanted(spec_.heads[layer][h])) found.emplace_back(static_cast<int>(layer), static_cast<int>(h));
     return found;
   }
+  std::size_t fading_pair(Pos position) const;
   void consolidate(ThreadPool& pool, const Kernels& kernels, Pos position);
   std::vector<std::int64_t> rows_by_strain() const;
   void shed();

@@ -24,7 +24,7 @@ ProceduralCounts ProceduralMemory::counts() const {
       if (counts.summary_rows.size() < level) counts.summary_rows.resize(level, 0);
       for (std::int64_t i = 0; i < source.block_rows[b]; ++i, ++row) {
         const RowNote note = source.rows->note(row);
-        if (note.count > 1.0f)
+        if (note.score == kSummaryScore)
           ++counts.summary_rows[level - 1];
         else
           ++counts.outlier_rows;

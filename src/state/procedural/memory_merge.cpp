@@ -1,6 +1,6 @@
-// Consolidation: old blocks of plain heads become one, level by level.
+// Consolidation: old blocks of plain heads become one, so that their number stays.
 #include <algorithm>
-#include <numeric>
+#include <limits>
 
 #include "base/stopwatch.h"
 #include "state/procedural/budget.h"
@@ -9,18 +9,24 @@
 
 namespace kvtide {
 
+// The pair whose text is shortest for its age: what is twice as old is kept half as finely.
+std::size_t ProceduralMemory::fading_pair(Pos position) const {
+  std::size_t best = 0;
+  double least = std::numeric_limits<double>::max();
+  for (std::size_t b = 0; b + 1 < blocks_.size(); ++b) {
+    const auto length = static_cast<double>(blocks_[b + 1].last - blocks_[b].first);
+    const auto age = static_cast<double>(position - blocks_[b + 1].last);
+    if (length / age >= least) continue;
+    least = length / age;
+    best = b;
+  }
+  return best;
+}
+
 void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos position) {
-  for (int level = 1; level <= spec_.levels; ++level) {
-    // At the last level two become one: the oldest text fades.
-    const bool last_level = level == spec_.levels;
-    const auto merged_blocks = static_cast<std::size_t>(last_level ? kFadingBlocks : kMergedBlocks);
-    const auto most = static_cast<std::size_t>(level == 1 ? kFirstLevelBlocks : kLevelBlocks);
-    std::vector<std::size_t> here;
-    for (std::size_t b = 0; b < blocks_.size(); ++b)
-      if (blocks_[b].level == level) here.push_back(b);
-    if (here.size() < most) continue;
+  while (static_cast<std::int64_t>(blocks_.size()) >= most_blocks(spec_.levels)) {
     const Stopwatch watch;
-    const std::size_t begin = here.front(), end = begin + merged_blocks;
+    const std::size_t begin = fading_pair(position), end = begin + 2;
     std::vector<AskedAhead> made;
     const MergeRequest request{
         .spec = spec_,
@@ -52,7 +58,7 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
     });
     Block merged = blocks_[begin];
     merged.last = blocks_[end - 1].last;
-    merged.level = last_level ? level : level + 1;
+    merged.level = std::min(spec_.levels, std::max(merged.level, blocks_[end - 1].level) + 1);
     merged.tick = counts_.consolidations;
     for (std::size_t i = 0; i < kept.size(); ++i) {
       Head& target = head(plain_heads[i].first, plain_heads[i].second);
@@ -66,13 +72,11 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
         }
       drop_rows(target, gone);
       const auto from = target.block_rows.begin() + static_cast<std::ptrdiff_t>(begin);
-      const auto to = from + static_cast<std::ptrdiff_t>(merged_blocks);
-      *from = std::accumulate(from, to, std::int64_t{0});
-      target.block_rows.erase(from + 1, to);
+      *from += *(from + 1);
+      target.block_rows.erase(from + 1);
     }
     blocks_[begin] = merged;
-    blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(begin) + 1,
-                  blocks_.begin() + static_cast<std::ptrdiff_t>(end));
+    blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(begin) + 1);
     ++counts_.consolidations;
     note_event(true, merged, position, watch.seconds());
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <queue>
 #include <tuple>
 
@@ -14,10 +13,11 @@ namespace kvtide {
 // What would be lost with a row. Scores fade with every consolidation, by what outliers do not hold on to; a
 // block's are brought up to date when they are asked for, so that no work grows with the text.
 double ProceduralMemory::score(const Head& head, std::int64_t row, const Block& block) const {
-  const auto written = static_cast<double>(head.rows->note(row).score);
-  const bool summary = head.rows->note(row).score == std::numeric_limits<float>::max();
+  const float as_written = head.rows->note(row).score;
+  const auto written = static_cast<double>(as_written);
   const auto ticks = static_cast<double>(counts_.consolidations - block.tick);
-  if (summary || spec_.decay == 0.0f || ticks == 0.0 || is_pinned(spec_, head.rows->position(row)))
+  if (as_written == kSummaryScore || spec_.decay == 0.0f || ticks == 0.0 ||
+      is_pinned(spec_, head.rows->position(row)))
     return written;
   return written *
          std::pow(1.0 - static_cast<double>(spec_.decay) * (1.0 - static_cast<double>(spec_.retention)),

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "state/procedural/fit.h"
+#include "state/procedural/head_rows.h"
 
 namespace kvtide {
 namespace {
@@ -308,8 +309,8 @@ Summarised Summariser::summarise(const BlockRows& b, const std::vector<float>& c
     for (std::size_t i = 0; i < rest.size(); ++i)
       stands_for[static_cast<std::size_t>(in.assigned[i])] += counts[static_cast<std::size_t>(rest[i])];
     for (std::size_t p = 0; p < pivots.size(); ++p)
-      result.kept.push_back({pivots[p], fitted.bias[p], stands_for[p], std::numeric_limits<float>::max(),
-                             static_cast<std::int64_t>(p)});
+      result.kept.push_back(
+          {pivots[p], fitted.bias[p], stands_for[p], kSummaryScore, static_cast<std::int64_t>(p)});
     result.values = std::move(fitted.values);
     result.log_mass_error = fitted.log_mass_error;
     result.rejected = fitted.rejected;
