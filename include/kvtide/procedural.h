@@ -106,7 +106,7 @@ struct ProceduralCounts {
   double seal_seconds = 0.0;
   std::int64_t bytes_peak = 0;  // the most that was held at any moment
   Pos steady_from =
-      0;  // position since which the memory holds what it holds: no more than 1 MiB or 1/64 above
+      0;  // position since which the memory holds what it holds: no more than 2 MiB or 1/32 above
 };
 
 // One step of a seal, as a log shows it.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kTile = 64;
 // What a memory may grow and still be said to hold what it held.
-constexpr std::int64_t kSteadyBytes = std::int64_t{1} << 20, kSteadyShare = 64;
+constexpr std::int64_t kSteadyBytes = std::int64_t{1} << 21, kSteadyShare = 32;
 // Rows of address space reserved at once, at least: growing within it moves nothing, and it costs no memory.
 constexpr std::int64_t kReserve = std::int64_t{1} << 18;
 
@@ -82,7 +82,6 @@ KvState::Step KvState::begin(std::int64_t tokens) {
     throw Error(ErrorCode::context_full, cat("the context is full: ", rows(), " of ", spec_.capacity,
                                              " rows are used and ", tokens, " more do not fit"));
   if (past_) past_->make_references_writable();
-  if (past_) release_sealed(position() + tokens);
   Step step(this, tokens);  // takes back what was opened when a later layer finds no memory
   for (auto& layer : layers_) layer.open(position(), position() + tokens);
   return step;
@@ -187,17 +186,15 @@ void KvState::seal_if_due(ThreadPool& pool, const Kernels& kernels) {
   ++generation_;
 }
 
-// Rows of sealed blocks go when others need their room, not at the seal: the memory of a long text stays
-// level.
-void KvState::release_sealed(Pos end) {
+// Rows of sealed blocks go when those of a step need their room, layer by layer: the memory of a long text
+// stays level.
+void KvState::release_sealed(std::size_t layer, Pos end) {
   const ProceduralSpec& p = past_->spec();
+  const Pos from = std::max(released_[layer], p.sinks);
   const Pos until = std::min(past_->exact_from(), (end - p.window - p.block) / kTile * kTile);
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const Pos from = std::max(released_[i], p.sinks);
-    if (!past_->holds(static_cast<int>(i)) || from >= until) continue;
-    layers_[i].drop(from, until);
-    released_[i] = until;
-  }
+  if (from >= until) return;
+  layers_[layer].drop(from, until);
+  released_[layer] = until;
 }
 
 // What of the state's own rows the queries of a step see, oldest first.
@@ -232,7 +229,10 @@ bool KvState::Step::is_measured(int layer) const {
 }
 
 std::vector<std::vector<Span>> KvState::Step::spans(int layer) {
-  state_->release_unseen(static_cast<std::size_t>(layer));
+  if (state_->past_ && state_->past_->holds(layer))
+    state_->release_sealed(static_cast<std::size_t>(layer), first_ + tokens_);
+  else
+    state_->release_unseen(static_cast<std::size_t>(layer));
   const KvSpec& spec = state_->spec_;
   const LayerSpec& layer_spec = spec.layers[static_cast<std::size_t>(layer)];
   const LayerRows& rows = state_->layers_[static_cast<std::size_t>(layer)];

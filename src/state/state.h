@@ -132,7 +132,7 @@ class KvState {
   // Exact rows of a procedural state over all layers and heads that it compresses: sinks, or the others.
   std::int64_t exact_rows(bool sinks) const;
   std::int64_t bytes_peak() const { return bytes_peak_; }  // likewise: the most that was ever held
-  // Since when it holds what it holds: after this position no more than 1 MiB, or 1/64, came on top.
+  // Since when it holds what it holds: after this position no more than 2 MiB, or 1/32, came on top.
   Pos steady_from() const { return steady_from_; }
   // Of a procedural state: positions that stay exact. Throws Error(invalid_argument), and changes nothing.
   void pin(const PosRange& range);
@@ -174,7 +174,7 @@ class KvState {
  private:
   KvState(const KvState&) = default;
   void release_unseen(std::size_t layer);
-  void release_sealed(Pos end);
+  void release_sealed(std::size_t layer, Pos end);
   void note_level();
   std::vector<VisibleRun> runs_of_step(int layer, Pos first, std::int64_t tokens) const;
   Visibility visible(std::size_t layer, std::optional<std::int64_t> attention_size) const;
