@@ -41,7 +41,7 @@ struct SessionOptions {
   std::optional<ShadowOptions> shadow = {};  // measures a procedural memory while it runs
   int threads = 0;                           // 0: as many as the machine has
   std::int64_t prefill_chunk = 512;          // tokens per forward pass while reading
-  std::string kernels = {};                  // "avx512", "avx2", "scalar"; empty: the best the processor has
+  std::string kernels = {};                  // "avx512_bf16" ... "scalar"; empty: the best there is
 };
 
 struct ReadOptions {

@@ -61,7 +61,7 @@ class Session:
         ``heads`` (per layer and KV head: induction, share, output norm); what is left out is filled in.
 
         What changes speed only: ``threads`` (None: as many as the machine has), ``prefill_chunk`` in tokens, and
-        ``kernels``, "avx512", "avx2" or "scalar" (None: the best that the processor has).
+        ``kernels``, "avx512_bf16", "avx512", "avx2" or "scalar" (None: the best that the processor has).
         """
         if not isinstance(model, Model):
             raise TypeError(f"model must be a kvtide.Model, not {type(model).__name__}")

@@ -130,7 +130,7 @@ constexpr Flag kFlags[] = {
     {"", "--prefill-chunk", "N", "tokens per forward pass while reading, changes speed only [512]",
      kComputes | kTable,
      [](A& a, const G& g) { a.session.prefill_chunk = whole(g, "the prefill chunk", 1, 65536); }},
-    {"", "--kernels", "NAME", "avx512, avx2 or scalar [the best there is], changes speed only",
+    {"", "--kernels", "NAME", "avx512_bf16, avx512, avx2 or scalar [the best], changes speed only",
      kComputes | kTable, [](A& a, const G& g) { a.session.kernels = g.value; }},
     {"", "--no-mmap", "", "copy the file into memory instead of mapping it", kAny,
      [](A& a, const G&) { a.loading.map_file = false; }},

@@ -1,11 +1,14 @@
-// attend.avx2.cpp: attention over one tile of rows for AVX2, FMA, F16C. The arithmetic is in attend.inl.
+// attend.avx2.cpp: attention over one tile of rows for AVX2, FMA, F16C. The arithmetic is in attend.inl and
+// attend_pairs.inl.
 #include "kernels/attend_kernel.h"
 #include "kernels/lanes.avx2.h"
 // After the lanes, on which it is written.
 #include "kernels/attend.inl"
+#include "kernels/attend_pairs.inl"
 
 namespace kvtide {
 
-extern const AttendRow kAttendAvx2{.isa = "avx2", .fold_tile = &fold_tile, .merge = &merge};
+extern const AttendRow kAttendAvx2{
+    .isa = "avx2", .fold_tile = &fold_tile, .fold_tile_bf16 = &fold_tile_pairs, .merge = &merge};
 
 }  // namespace kvtide

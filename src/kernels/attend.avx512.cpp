@@ -1,11 +1,14 @@
-// attend.avx512.cpp: attention over one tile of rows for AVX-512. The arithmetic is in attend.inl.
+// attend.avx512.cpp: attention over one tile of rows for AVX-512. The arithmetic is in attend.inl and
+// attend_pairs.inl.
 #include "kernels/attend_kernel.h"
 #include "kernels/lanes.avx512.h"
 // After the lanes, on which it is written.
 #include "kernels/attend.inl"
+#include "kernels/attend_pairs.inl"
 
 namespace kvtide {
 
-extern const AttendRow kAttendAvx512{.isa = "avx512", .fold_tile = &fold_tile, .merge = &merge};
+extern const AttendRow kAttendAvx512{
+    .isa = "avx512", .fold_tile = &fold_tile, .fold_tile_bf16 = &fold_tile_pairs, .merge = &merge};
 
 }  // namespace kvtide

@@ -129,7 +129,7 @@ struct Block {
         seen = seen || lo[i] < hi[i];
       }
       if (!seen) continue;
-      kernels.fold_tile(
+      (shape.bf16 ? kernels.fold_tile_bf16 : kernels.fold_tile)(
           ref.tile, {queries(), shape.head_dim, padded_dim, shape.scale, q[ref.view].data(), lo, hi}, into);
     }
   }

@@ -27,6 +27,7 @@ struct AttendShape {
   int head_dim = 0;  // 1 .. kMaxHeadDim
   float scale = 0.0f;
   std::optional<std::int64_t> window;  // rows a query sees, its own included; nullopt: all
+  bool bf16 = false;                   // rounds queries, keys, values and softmax weights: changes results
 };
 
 // Where a query is seen from, as spans ask for it; the plain view is {0, nullopt}.

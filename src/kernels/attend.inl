@@ -73,6 +73,13 @@ inline void turn(float* key, const float* rotation, int pairs) {
   }
 }
 
+inline void hide_unseen(const AttendQueries& queries, float (*scores)[kTileRows]) {
+  for (int i = 0; i < queries.count; ++i) {
+    for (int place = 0; place < queries.lo[i]; ++place) scores[i][place] = kMinusInfinity;
+    for (int place = queries.hi[i]; place < kTileRows; ++place) scores[i][place] = kMinusInfinity;
+  }
+}
+
 // scores[i][place] for all present places, in groups of sixteen; minus infinity where a query does not see
 // the row.
 void score_tile(const AttendTile& tile, const AttendQueries& queries, float (*scores)[kTileRows]) {
@@ -94,10 +101,7 @@ void score_tile(const AttendTile& tile, const AttendQueries& queries, float (*sc
     for (int i = 0; i < queries.count; ++i)
       store(scores[i] + group, fma(dot16(queries.q + i * dim, keys, dim, dim), scale, load(mass)));
   }
-  for (int i = 0; i < queries.count; ++i) {
-    for (int place = 0; place < queries.lo[i]; ++place) scores[i][place] = kMinusInfinity;
-    for (int place = queries.hi[i]; place < kTileRows; ++place) scores[i][place] = kMinusInfinity;
-  }
+  hide_unseen(queries, scores);
 }
 
 // Turns scores into probabilities in place; gives the tile's max and sum.

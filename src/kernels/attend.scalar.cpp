@@ -4,9 +4,11 @@
 #include "kernels/lanes.scalar.h"
 // After the lanes, on which it is written.
 #include "kernels/attend.inl"
+#include "kernels/attend_pairs.inl"
 
 namespace kvtide {
 
-extern const AttendRow kAttendScalar{.isa = "scalar", .fold_tile = &fold_tile, .merge = &merge};
+extern const AttendRow kAttendScalar{
+    .isa = "scalar", .fold_tile = &fold_tile, .fold_tile_bf16 = &fold_tile_pairs, .merge = &merge};
 
 }  // namespace kvtide

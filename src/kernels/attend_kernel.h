@@ -13,7 +13,7 @@
 namespace kvtide {
 
 inline constexpr int kTileRows = 64;     // rows of one tile, aligned to absolute positions
-inline constexpr int kQueryBlock = 32;   // queries of one call
+inline constexpr int kQueryBlock = 128;  // queries of one call
 inline constexpr int kMaxHeadDim = 512;  // larger heads are refused when a model is loaded
 
 struct AttendTile {
@@ -53,6 +53,9 @@ struct AttendRow {
   const char* isa;
   void (*fold_tile)(const AttendTile& tile, const AttendQueries& queries,
                     const AttendPartials& into) noexcept;
+  // The same with queries, keys, values and softmax weights rounded to bf16, and f32 sums.
+  void (*fold_tile_bf16)(const AttendTile& tile, const AttendQueries& queries,
+                         const AttendPartials& into) noexcept;
   // Folds partials `from` into `into`, both of `count` queries, as if from's rows came after into's.
   void (*merge)(int count, int padded_dim, const AttendPartials& from, const AttendPartials& into) noexcept;
 };
@@ -60,5 +63,6 @@ struct AttendRow {
 extern const AttendRow kAttendScalar;
 extern const AttendRow kAttendAvx2;
 extern const AttendRow kAttendAvx512;
+extern const AttendRow kAttendAvx512Bf16;  // the same bits with bf16 instructions
 
 }  // namespace kvtide

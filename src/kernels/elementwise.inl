@@ -32,7 +32,8 @@ void rms_norm(const float* x, const float* weight, std::int64_t n, float epsilon
   const float mean = reduce_add(sum) / static_cast<float>(n);
   const Lanes factor = set1(1.0f / __builtin_sqrtf(mean + epsilon));
   for (i = 0; i + kLanes <= n; i += kLanes) store(y + i, mul(mul(load(x + i), factor), load(weight + i)));
-  if (i < n) store_tail(y + i, mul(mul(load_tail(x + i, n - i), factor), load_tail(weight + i, n - i)), n - i);
+  if (i < n)
+    store_tail(y + i, mul(mul(load_tail(x + i, n - i), factor), load_tail(weight + i, n - i)), n - i);
 }
 
 void rope(float* x, const float* cosine, const float* sine, std::int64_t half) noexcept {
@@ -88,14 +89,16 @@ void to_f16(const float* x, std::int64_t n, std::uint16_t* y) noexcept {
   for (std::int64_t j = 0; i + j < n; ++j) y[i + j] = tail[j];
 }
 
-void quantize(const float* x, std::int64_t n, std::int8_t* q, float* d, float* d_sum, std::int32_t* sum16) noexcept {
+void quantize(const float* x, std::int64_t n, std::int8_t* q, float* d, float* d_sum,
+              std::int32_t* sum16) noexcept {
   for (std::int64_t block = 0; block * 32 < n; ++block) {
     const Lanes a = load(x + block * 32), b = load(x + block * 32 + 16);
     const float highest = reduce_max(max(abs(a), abs(b)));
     // x - x is 0 for numbers and NaN for NaN and infinities; their sum keeps the NaN.
     const float fault = reduce_add(add(sub(a, a), sub(b, b)));
     const float step = highest / 127.0f + fault;
-    // Below 2^-120 the inverse of the step would leave f32 and turn the block's zeros into 127: such numbers become 0.
+    // Below 2^-120 the inverse of the step would leave f32 and turn the block's zeros into 127: such numbers
+    // become 0.
     const Lanes inverse = set1(highest > 0x1p-120f && fault == 0.0f ? 127.0f / highest : 0.0f);
     Lanes part[2] = {mul(a, inverse), mul(b, inverse)};
     std::int32_t total = 0;

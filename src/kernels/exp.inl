@@ -1,7 +1,7 @@
 // exp.inl: e^x on Lanes. Relative error below 2^-23 over the range; the same bits on every instruction set.
 //
-// x = n ln 2 + r with |r| <= ln(2)/2; e^r by its Taylor series to r^7/7!, whose remainder is below 6e-9; times 2^n.
-// Results below 2^-126 are 0, arguments above 88 are taken as 88, NaN stays NaN.
+// x = n ln 2 + r with |r| <= ln(2)/2; e^r by its Taylor series to r^7/7!, whose remainder is below 6e-9;
+// times 2^n. Results below 2^-126 are 0, arguments above 88 are taken as 88, NaN stays NaN.
 namespace kvtide {
 namespace {
 

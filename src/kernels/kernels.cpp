@@ -11,6 +11,8 @@ namespace {
 const Kernels kScalar{"scalar", kMatmulScalar, kAttendScalar, kElementwiseScalar, kDenseScalar, kProbeScalar};
 const Kernels kAvx2{"avx2", kMatmulAvx2, kAttendAvx2, kElementwiseAvx2, kDenseAvx2, kProbeAvx2};
 const Kernels kAvx512{"avx512", kMatmulAvx512, kAttendAvx512, kElementwiseAvx512, kDenseAvx512, kProbeAvx512};
+const Kernels kAvx512Bf16{"avx512_bf16",      kMatmulAvx512, kAttendAvx512Bf16,
+                          kElementwiseAvx512, kDenseAvx512,  kProbeAvx512};
 
 // clang 14 does not know "f16c" by name: bit 29 of ECX of leaf 1.
 bool has_f16c() {
@@ -33,6 +35,7 @@ bool has_avx512() {
 
 std::vector<const Kernels*> available_kernels() {
   std::vector<const Kernels*> tables;
+  if (has_avx512() && __builtin_cpu_supports("avx512bf16")) tables.push_back(&kAvx512Bf16);
   if (has_avx512()) tables.push_back(&kAvx512);
   if (has_avx2()) tables.push_back(&kAvx2);
   tables.push_back(&kScalar);

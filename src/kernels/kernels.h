@@ -16,7 +16,7 @@
 namespace kvtide {
 
 struct Kernels {
-  const char* isa;  // "scalar", "avx2" or "avx512"
+  const char* isa;  // "scalar", "avx2", "avx512" or "avx512_bf16"
   const MatmulRow& matmul;
   const AttendRow& attend;
   const ElementwiseRow& elementwise;

@@ -117,5 +117,83 @@ inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
   return {reduce_add8(folded), reduce_add8(folded + 8)};
 }
 
+constexpr int kPairQueries = 2;
+constexpr int kPairVectors = 1;
+
+struct Pairs {
+  __m256i lo, hi;
+};
+
+// bf16 bits in the low half of every dword.
+inline __m256i to_bf16(__m256 a) {
+  const __m256i bits = _mm256_castps_si256(a);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+  const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+  return _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
+}
+inline Pairs load(const std::uint32_t* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 8))};
+}
+inline void store(std::uint32_t* p, Pairs a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), a.hi);
+}
+inline Pairs zip_pairs(Lanes a, Lanes b) {
+  return {_mm256_or_si256(to_bf16(a.lo), _mm256_slli_epi32(to_bf16(b.lo), 16)),
+          _mm256_or_si256(to_bf16(a.hi), _mm256_slli_epi32(to_bf16(b.hi), 16))};
+}
+inline __m256i join_half(Lanes a) {
+  return _mm256_permute4x64_epi64(_mm256_packus_epi32(to_bf16(a.lo), to_bf16(a.hi)), 0xd8);
+}
+inline Pairs join_pairs(Lanes a, Lanes b) { return {join_half(a), join_half(b)}; }
+inline Lanes round_bf16(Lanes a) {
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(to_bf16(a.lo), 16)),
+          _mm256_castsi256_ps(_mm256_slli_epi32(to_bf16(a.hi), 16))};
+}
+inline void transpose8(__m256i a[8]) {
+  __m256i b[8], c[8];
+  for (int i = 0; i < 8; i += 2) {
+    b[i] = _mm256_unpacklo_epi32(a[i], a[i + 1]);
+    b[i + 1] = _mm256_unpackhi_epi32(a[i], a[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4)
+    for (int j = 0; j < 2; ++j) {
+      c[i + 2 * j] = _mm256_unpacklo_epi64(b[i + j], b[i + j + 2]);
+      c[i + 2 * j + 1] = _mm256_unpackhi_epi64(b[i + j], b[i + j + 2]);
+    }
+  for (int i = 0; i < 4; ++i) {
+    a[i] = _mm256_permute2x128_si256(c[i], c[i + 4], 0x20);
+    a[i + 4] = _mm256_permute2x128_si256(c[i], c[i + 4], 0x31);
+  }
+}
+inline void transpose(Pairs a[kLanes]) {
+  __m256i quarter[4][8];
+  for (int i = 0; i < 8; ++i) {
+    quarter[0][i] = a[i].lo;
+    quarter[1][i] = a[i].hi;
+    quarter[2][i] = a[i + 8].lo;
+    quarter[3][i] = a[i + 8].hi;
+  }
+  for (auto& q : quarter) transpose8(q);
+  for (int i = 0; i < 8; ++i) {
+    a[i] = {quarter[0][i], quarter[2][i]};
+    a[i + 8] = {quarter[1][i], quarter[3][i]};
+  }
+}
+inline __m256 dot_half(__m256 sum, __m256i query, __m256i a) {
+  const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
+  sum = _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_and_si256(query, high)),
+                        _mm256_castsi256_ps(_mm256_and_si256(a, high)), sum);
+  return _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_slli_epi32(query, 16)),
+                         _mm256_castsi256_ps(_mm256_slli_epi32(a, 16)), sum);
+}
+inline Lanes dot_pairs(Lanes sum, std::uint32_t query, Pairs a) {
+  const __m256i q = _mm256_set1_epi32(static_cast<int>(query));
+  return {dot_half(sum.lo, q, a.lo), dot_half(sum.hi, q, a.hi)};
+}
+
 }  // namespace
 }  // namespace kvtide

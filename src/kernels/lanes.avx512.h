@@ -93,5 +93,77 @@ inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
   return {reduce_add16(sum)};
 }
 
+constexpr int kPairQueries = 6;
+constexpr int kPairVectors = 4;
+
+struct Pairs {
+  __m512i v;
+};
+
+inline Pairs load(const std::uint32_t* p) { return {_mm512_loadu_si512(p)}; }
+inline void store(std::uint32_t* p, Pairs a) { _mm512_storeu_si512(p, a.v); }
+#ifdef __AVX512BF16__
+inline Pairs join_pairs(Lanes a, Lanes b) {
+  return {reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b.v, a.v))};
+}
+inline __m512i to_bf16(Lanes a) {
+  return _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(a.v)));
+}
+// The instruction multiplies and adds the second numbers first, exactly as lanes.scalar.h says; it takes
+// denormal numbers for zeros, which callers keep away.
+inline Lanes dot_pairs(Lanes sum, std::uint32_t query, Pairs a) {
+  const __m512i q = _mm512_set1_epi32(static_cast<int>(query));
+  return {_mm512_dpbf16_ps(sum.v, reinterpret_cast<__m512bh>(q), reinterpret_cast<__m512bh>(a.v))};
+}
+#else
+// bf16 bits in the low half of every dword.
+inline __m512i to_bf16(Lanes a) {
+  const __m512i bits = _mm512_castps_si512(a.v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __mmask16 nan = _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q);
+  return _mm512_srli_epi32(_mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000)), 16);
+}
+inline Pairs join_pairs(Lanes a, Lanes b) {
+  return {_mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(to_bf16(a))),
+                             _mm512_cvtepi32_epi16(to_bf16(b)), 1)};
+}
+inline Lanes dot_pairs(Lanes sum, std::uint32_t query, Pairs a) {
+  const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+  const __m512 odd =
+      _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(query & 0xffff0000u))),
+                      _mm512_castsi512_ps(_mm512_and_si512(a.v, high)), sum.v);
+  return {_mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(query << 16))),
+                          _mm512_castsi512_ps(_mm512_slli_epi32(a.v, 16)), odd)};
+}
+#endif
+inline Pairs zip_pairs(Lanes a, Lanes b) {
+  return {_mm512_or_si512(to_bf16(a), _mm512_slli_epi32(to_bf16(b), 16))};
+}
+inline Lanes round_bf16(Lanes a) { return {_mm512_castsi512_ps(_mm512_slli_epi32(to_bf16(a), 16))}; }
+inline void transpose(Pairs a[kLanes]) {
+  __m512i b[16], c[16];
+  for (int i = 0; i < 16; i += 2) {
+    b[i] = _mm512_unpacklo_epi32(a[i].v, a[i + 1].v);
+    b[i + 1] = _mm512_unpackhi_epi32(a[i].v, a[i + 1].v);
+  }
+  for (int i = 0; i < 16; i += 4)
+    for (int j = 0; j < 2; ++j) {
+      c[i + 2 * j] = _mm512_unpacklo_epi64(b[i + j], b[i + j + 2]);
+      c[i + 2 * j + 1] = _mm512_unpackhi_epi64(b[i + j], b[i + j + 2]);
+    }
+  // c[4 g + k] holds in 128-bit lane l column 4 l + k of rows 4 g to 4 g + 3.
+  for (int k = 0; k < 4; ++k) {
+    const __m512i x = _mm512_shuffle_i32x4(c[k], c[k + 4], 0x44),
+                  y = _mm512_shuffle_i32x4(c[k], c[k + 4], 0xee);
+    const __m512i z = _mm512_shuffle_i32x4(c[k + 8], c[k + 12], 0x44),
+                  w = _mm512_shuffle_i32x4(c[k + 8], c[k + 12], 0xee);
+    a[k].v = _mm512_shuffle_i32x4(x, z, 0x88);
+    a[k + 4].v = _mm512_shuffle_i32x4(x, z, 0xdd);
+    a[k + 8].v = _mm512_shuffle_i32x4(y, w, 0x88);
+    a[k + 12].v = _mm512_shuffle_i32x4(y, w, 0xdd);
+  }
+}
+
 }  // namespace
 }  // namespace kvtide

@@ -138,5 +138,64 @@ inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
   return r;
 }
 
+// Sixteen pairs of bf16 numbers: the first of each pair in the low half. Numbers are rounded to nearest, ties
+// to even.
+constexpr int kPairQueries = 1;  // queries x vectors accumulated together when multiplying pairs
+constexpr int kPairVectors = 1;
+
+struct Pairs {
+  std::uint32_t v[kLanes];
+};
+
+inline std::uint32_t to_bf16(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  if (x != x) return bits >> 16 | 0x40u;
+  return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+}
+inline Pairs load(const std::uint32_t* p) {
+  Pairs r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = p[i];
+  return r;
+}
+inline void store(std::uint32_t* p, const Pairs& a) {
+  for (int i = 0; i < kLanes; ++i) p[i] = a.v[i];
+}
+inline Pairs zip_pairs(const Lanes& a, const Lanes& b) {  // pair i: a[i], b[i]
+  Pairs r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = to_bf16(a.v[i]) | to_bf16(b.v[i]) << 16;
+  return r;
+}
+inline Pairs join_pairs(const Lanes& a, const Lanes& b) {  // neighbours of a, then of b
+  Pairs r;
+  for (int i = 0; i < kLanes / 2; ++i) {
+    r.v[i] = to_bf16(a.v[2 * i]) | to_bf16(a.v[2 * i + 1]) << 16;
+    r.v[i + kLanes / 2] = to_bf16(b.v[2 * i]) | to_bf16(b.v[2 * i + 1]) << 16;
+  }
+  return r;
+}
+inline Lanes round_bf16(const Lanes& a) {
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = std::bit_cast<float>(to_bf16(a.v[i]) << 16);
+  return r;
+}
+inline void transpose(Pairs a[kLanes]) {
+  for (int i = 0; i < kLanes; ++i)
+    for (int j = 0; j < i; ++j) {
+      const std::uint32_t other = a[i].v[j];
+      a[i].v[j] = a[j].v[i];
+      a[j].v[i] = other;
+    }
+}
+// sum + the product of the pairs: the second numbers first, each step one fused multiplication and addition.
+inline Lanes dot_pairs(const Lanes& sum, std::uint32_t query, const Pairs& a) {
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) {
+    const float high = __builtin_fmaf(std::bit_cast<float>(query & 0xffff0000u),
+                                      std::bit_cast<float>(a.v[i] & 0xffff0000u), sum.v[i]);
+    r.v[i] = __builtin_fmaf(std::bit_cast<float>(query << 16), std::bit_cast<float>(a.v[i] << 16), high);
+  }
+  return r;
+}
+
 }  // namespace
 }  // namespace kvtide

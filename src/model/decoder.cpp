@@ -186,7 +186,8 @@ class ForwardPass {
                       .kv_heads = config_.kv_heads,
                       .head_dim = config_.head_dim,
                       .scale = config_.attention_scale,
-                      .window = step.window(layer)};
+                      .window = step.window(layer),
+                      .bf16 = !context_.exact};
     if (!samples_.empty() && step.is_measured(layer))
       samples_.add(context_.pool, context_.kernels.attend, shape, step.near(), views, q, spans);
     if (attended == count) return;

@@ -37,6 +37,12 @@ std::vector<AttendOptions> cases() {
   out[1].key_type = out[1].value_type = DType::f16;
   out[2].key_type = DType::f16;
   out[3].value_type = DType::f16;
+  out.push_back({.first = 90, .tokens = 30, .heads = 8, .kv_heads = 2, .head_dim = 96});
+  out.back().key_type = out.back().value_type = DType::q8_0;
+  for (std::size_t i = 0, plain = out.size(); i < plain; ++i) {
+    out.push_back(out[i]);
+    out.back().bf16 = true;
+  }
   return out;
 }
 
@@ -97,11 +103,15 @@ TEST(AttendBits, DoNotDependOnTheChunk) {
 }
 
 TEST(AttendBits, DoNotDependOnWhichInvisibleRowsAreThere) {
-  AttendOptions o{.first = 900, .tokens = 10, .window = 130};
-  const AttendCase c = make_case(o);
-  const auto wanted = run_attend(c, best_kernels().attend, 1, full_spans(c));
-  for (Pos from = 700; from <= 900 - 130 + 1; ++from)  // rows before the window, also parts of its first tile
-    EXPECT_TRUE(same_bits(run_attend(c, best_kernels().attend, 1, full_spans(c, from)), wanted)) << from;
+  for (const bool bf16 : {false, true}) {
+    AttendOptions o{.first = 900, .tokens = 10, .window = 130};
+    o.bf16 = bf16;
+    const AttendCase c = make_case(o);
+    const auto wanted = run_attend(c, best_kernels().attend, 1, full_spans(c));
+    for (Pos from = 700; from <= 900 - 130 + 1;
+         ++from)  // rows before the window, also parts of its first tile
+      EXPECT_TRUE(same_bits(run_attend(c, best_kernels().attend, 1, full_spans(c, from)), wanted)) << from;
+  }
 }
 
 TEST(AttendBits, DoNotDependOnCutsBetweenTiles) {

@@ -86,6 +86,7 @@ struct AttendOptions {
   std::optional<std::int64_t> window = std::nullopt;
   std::int64_t compact = 0;
   DType key_type = DType::f32, value_type = DType::f32;
+  bool bf16 = false;
   std::uint64_t seed = 1;
 };
 
@@ -97,7 +98,8 @@ inline AttendCase make_case(const AttendOptions& o) {
              .kv_heads = o.kv_heads,
              .head_dim = o.head_dim,
              .scale = 1.0f / std::sqrt(static_cast<float>(o.head_dim)),
-             .window = o.window};
+             .window = o.window,
+             .bf16 = o.bf16};
   c.q = normals(static_cast<std::size_t>(o.tokens * o.heads * o.head_dim), o.seed);
   const auto rows = static_cast<std::size_t>(o.first + o.tokens), dim = static_cast<std::size_t>(o.head_dim);
   const auto compact = static_cast<std::size_t>(o.compact);

@@ -144,6 +144,50 @@ TEST(Attend, KeepsItsAccuracyForScoresOfTenThousand) {
   }
 }
 
+// Rounding to bf16 moves a number by at most 2^-9 of itself: scores of size 10 by 2 x 10 / 512 at the very
+// most, in the mean by far less; weights and values likewise.
+TEST(Attend, WithBf16ComesNearTheSoftmaxInDouble_AndNearestWhereNothingIsRounded) {
+  for (const int head_dim : {1, 20, 32, 64, 80, 256, kMaxHeadDim})
+    for (const int group : {1, 2, 3, 5, 9})
+      for (const DType type : {DType::f32, DType::f16, DType::q8_0}) {
+        if (type == DType::q8_0 && head_dim % 32 != 0) continue;
+        AttendOptions o{.first = 90, .tokens = 15, .heads = group * 2, .kv_heads = 2, .head_dim = head_dim};
+        o.compact = 37;
+        o.key_type = o.value_type = type;
+        o.bf16 = true;
+        const AttendCase c = make_case(o);
+        const auto wanted = testing::direct_attention(c);
+        double squares = 0.0;
+        for (const Kernels* kernels : available_kernels()) {
+          const auto got = run_attend(c, kernels->attend, 2, full_spans(c));
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            ASSERT_NEAR(got[i], wanted[i], 0.05) << kernels->isa << " dim " << head_dim << " element " << i;
+            squares += (got[i] - wanted[i]) * (got[i] - wanted[i]) / static_cast<double>(got.size());
+          }
+        }
+        EXPECT_LT(std::sqrt(squares / static_cast<double>(available_kernels().size())), 0.006)
+            << "dim " << head_dim << " group " << group;
+      }
+}
+
+TEST(Attend, WithBf16OfOneRowGivesItsRoundedValue) {
+  AttendOptions o{.head_dim = 64};
+  o.bf16 = true;
+  AttendCase c = make_case(o);
+  c.heads[0].values.numbers[0] = 1.0f + 0x1p-8f;    // half way: to the even neighbour below
+  c.heads[0].values.numbers[1] = 1.0f + 0x1.8p-7f;  // half way: to the even neighbour above
+  c.heads[0].values.numbers[2] = -3.0f;
+  c.heads[0].values.numbers[3] = 0x1p-70f;
+  c.heads[0].values.store_all();
+  for (const Kernels* kernels : available_kernels()) {
+    const auto out = run_attend(c, kernels->attend, 1, full_spans(c));
+    EXPECT_EQ(out[0], 1.0f) << kernels->isa;
+    EXPECT_EQ(out[1], 1.0f + 0x1p-6f) << kernels->isa;
+    EXPECT_EQ(out[2], -3.0f) << kernels->isa;
+    EXPECT_EQ(out[3], 0.0f) << kernels->isa;
+  }
+}
+
 TEST(Attend, OfOneRowGivesItsValue) {
   for (const int head_dim : {8, 64, 80}) {
     const AttendCase c = make_case({.head_dim = head_dim});
@@ -157,8 +201,11 @@ TEST(Attend, OfOneRowGivesItsValue) {
 
 TEST(Attend, LetsANanInAVisibleKeyOrValueOrQueryReachTheOutput) {
   for (const Pos row : {0, 40, 63, 64, 1500}) {
-    for (const bool in_key : {false, true}) {
-      AttendCase c = make_case({.first = 1500, .heads = 4, .kv_heads = 2});
+    for (const int which : {0, 1, 2, 3}) {
+      const bool in_key = which % 2 == 1;
+      AttendOptions o{.first = 1500, .heads = 4, .kv_heads = 2};
+      o.bf16 = which >= 2;
+      AttendCase c = make_case(o);
       auto& rows = in_key ? c.heads[1].keys : c.heads[1].values;
       rows.numbers[static_cast<std::size_t>(row) * 16 + 5] = std::nanf("");
       rows.store_all();
@@ -180,8 +227,11 @@ TEST(Attend, LetsANanInAVisibleKeyOrValueOrQueryReachTheOutput) {
 }
 
 TEST(Attend, LetsAnInfiniteScoreReachTheOutputAsNan) {
-  for (const float broken : {INFINITY, 3e38f}) {
-    AttendCase c = make_case({.first = 80, .heads = 1});
+  for (const auto& [broken, bf16] :
+       {std::pair{INFINITY, false}, {3e38f, false}, {INFINITY, true}, {3e38f, true}}) {
+    AttendOptions o{.first = 80, .heads = 1};
+    o.bf16 = bf16;
+    AttendCase c = make_case(o);
     for (std::size_t d = 0; d < 16; ++d) c.q[d] = 2.0f;
     for (std::size_t d = 0; d < 16; ++d) c.heads[0].keys.numbers[70 * 16 + d] = broken;
     c.heads[0].keys.store_all();

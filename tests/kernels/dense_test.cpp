@@ -31,10 +31,6 @@ constexpr std::int64_t kLengths[] = {16, 32, 48, 64, 80, 256, 1008};
 std::size_t size_of(std::int64_t n) { return static_cast<std::size_t>(n); }
 double real(float x) { return static_cast<double>(x); }
 
-TEST(Dense, HasOneTableForEveryInstructionSet) {
-  for (const Kernels* kernels : available_kernels()) EXPECT_STREQ(kernels->dense.isa, kernels->isa);
-}
-
 TEST(DenseDots, EqualPlainLoopsInDouble_AndWriteNothingElse) {
   for (const Kernels* kernels : available_kernels())
     for (const auto& [m, n, dim] : kShapes) {

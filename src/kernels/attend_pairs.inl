@@ -1,0 +1,206 @@
+// attend_pairs.inl: attend_kernel.h with queries, keys, values and softmax weights rounded to bf16; sums stay
+// f32. Included once by each attend.<isa>.cpp after attend.inl.
+//
+// Order of the arithmetic, the same for every instruction set and every caller:
+//   score    one chain per row over pairs of dimensions, ascending; of a pair the second first (dot_pairs);
+//   times
+//            scale, plus log mass
+//   tile     as in attend.inl, with weights that are rounded before they are summed: they still sum to one
+//   values   one chain per dimension over pairs of rows, ascending; a row that is missing counts as zeros
+// Numbers below 2^-60 count as zero, so that no product of two falls below what processors multiply alike.
+namespace kvtide {
+namespace {
+
+constexpr int kMaxPairs = kMaxHeadDim / 2;
+
+inline Lanes drop_tiny(Lanes a) { return select_less(abs(a), set1(0x1p-60f), set1(0.0f), a); }
+
+// C[i][v] = sum over pairs of query[i] times rows[v]: rows are `stride` pairs apart, queries `pairs_stride`.
+template <int Q, int V>
+inline void multiply(const std::uint32_t* query, int query_stride, const std::uint32_t* rows, int stride,
+                     int pairs, Lanes (&sum)[Q][V]) {
+  for (int i = 0; i < Q; ++i)
+    for (int v = 0; v < V; ++v) sum[i][v] = set1(0.0f);
+  for (int p = 0; p < pairs; ++p) {
+    Pairs row[V];
+    for (int v = 0; v < V; ++v) row[v] = load(rows + p * stride + v * kLanes);
+    for (int i = 0; i < Q; ++i)
+      for (int v = 0; v < V; ++v) sum[i][v] = dot_pairs(sum[i][v], query[i * query_stride + p], row[v]);
+  }
+}
+
+// Runs body<Q>(first query) over all queries, kPairQueries at a time.
+template <int Q, class Body>
+inline void rest_of_queries(int first, int left, Body body) {
+  if (left == Q)
+    body.template operator()<Q>(first);
+  else if constexpr (Q > 1)
+    rest_of_queries<Q - 1>(first, left, body);
+}
+template <class Body>
+inline void each_query(int count, Body body) {
+  int i = 0;
+  for (; i + kPairQueries <= count; i += kPairQueries) body.template operator()<kPairQueries>(i);
+  if constexpr (kPairQueries > 1)
+    if (i < count) rest_of_queries<kPairQueries - 1>(i, count - i, body);
+}
+// Runs body<V>(first vector) over vectors [first, last).
+template <class Body>
+inline void each_vector(int first, int last, Body body) {
+  for (; first + kPairVectors <= last; first += kPairVectors) body.template operator()<kPairVectors>(first);
+  for (; first < last; ++first) body.template operator()<1>(first);
+}
+
+// Sixteen keys, of which [begin, end) are there, as [pair][key].
+template <class Load>
+inline void pack_keys(const Load& key, int begin, int end, int padded_dim, std::uint32_t* out) {
+  for (int d = 0; d < padded_dim; d += 2 * kLanes) {
+    Pairs rows[kLanes];
+    for (int i = 0; i < kLanes; ++i) {
+      const bool there = i >= begin && i < end;
+      const Lanes low = there ? key(i, d) : set1(0.0f);
+      rows[i] = join_pairs(low, there && d + kLanes < padded_dim ? key(i, d + kLanes) : set1(0.0f));
+    }
+    transpose(rows);
+    const int pairs = padded_dim - d < 2 * kLanes ? kLanes / 2 : kLanes;
+    for (int p = 0; p < pairs; ++p) store(out + (d / 2 + p) * kTileRows, rows[p]);
+  }
+}
+
+template <class Row>
+inline void pack_key_rows(const AttendTile& tile, const AttendQueries& queries, std::uint32_t* out) {
+  for (int group = tile.begin & ~(kLanes - 1); group < tile.end; group += kLanes) {
+    const int begin = tile.begin > group ? tile.begin - group : 0;
+    const int end = tile.end - group < kLanes ? tile.end - group : kLanes;
+    const std::byte* first = tile.keys + (group - tile.begin) * tile.key_stride;
+    if (tile.rotation == nullptr) {
+      pack_keys([&](int i, int d) { return Row{first + i * tile.key_stride}.at(d, queries.head_dim); }, begin,
+                end, queries.padded_dim, out + group);
+      continue;
+    }
+    alignas(64) float turned[kLanes * kMaxHeadDim];
+    const int dim = queries.padded_dim;
+    for (int i = begin; i < end; ++i) {
+      load_row(Row{first + i * tile.key_stride}, queries, turned + i * dim);
+      turn(turned + i * dim, tile.rotation, tile.rotation_pairs);
+    }
+    pack_keys([&](int i, int d) { return drop_tiny(load(turned + i * dim + d)); }, begin, end, dim,
+              out + group);
+  }
+}
+
+// Values of rows [begin, end) as [pair of rows][dimension], from the pair of row `begin` on.
+template <class Row>
+inline void pack_value_rows(const AttendTile& tile, const AttendQueries& queries, std::uint32_t* out) {
+  for (int place = tile.begin & ~1; place < tile.end; place += 2)
+    for (int d = 0; d < queries.padded_dim; d += kLanes) {
+      const auto value = [&](int row) {
+        return row < tile.begin || row >= tile.end
+                   ? set1(0.0f)
+                   : Row{tile.values + (row - tile.begin) * tile.value_stride}.at(d, queries.head_dim);
+      };
+      store(out + place / 2 * queries.padded_dim + d, zip_pairs(value(place), value(place + 1)));
+    }
+}
+
+// F32 rows may hold anything.
+struct RoundedF32Row {
+  const std::byte* bytes;
+  Lanes at(int d, int head_dim) const { return drop_tiny(F32Row{bytes}.at(d, head_dim)); }
+};
+
+inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, std::uint32_t* packed,
+                        float (*scores)[kTileRows]) {
+  if (tile.key_type == DType::f16)
+    pack_key_rows<F16Row>(tile, queries, packed);
+  else if (tile.key_type == DType::q8_0)
+    pack_key_rows<Q8Row>(tile, queries, packed);
+  else
+    pack_key_rows<RoundedF32Row>(tile, queries, packed);
+  const int dim = queries.padded_dim, pairs = dim / 2;
+  alignas(64) std::uint32_t q[kQueryBlock * kMaxPairs + kLanes];
+  for (int i = 0; i < queries.count; ++i)
+    for (int d = 0; d < dim; d += 2 * kLanes) {
+      const float* source = queries.q + i * dim + d;
+      store(q + i * pairs + d / 2,
+            join_pairs(drop_tiny(load(source)),
+                       d + kLanes < dim ? drop_tiny(load(source + kLanes)) : set1(0.0f)));
+    }
+  alignas(64) float mass[kTileRows] = {};
+  if (tile.log_mass != nullptr)
+    for (int place = tile.begin; place < tile.end; ++place) mass[place] = tile.log_mass[place - tile.begin];
+  const Lanes scale = set1(queries.scale);
+  each_vector(tile.begin / kLanes, (tile.end + kLanes - 1) / kLanes, [&]<int V>(int group) {
+    each_query(queries.count, [&]<int Q>(int first) {
+      Lanes sum[Q][V];
+      multiply<Q, V>(q + first * pairs, pairs, packed + group * kLanes, kTileRows, pairs, sum);
+      for (int i = 0; i < Q; ++i)
+        for (int v = 0; v < V; ++v) {
+          const int place = (group + v) * kLanes;
+          store(scores[first + i] + place, fma(sum[i][v], scale, load(mass + place)));
+        }
+    });
+  });
+  hide_unseen(queries, scores);
+}
+
+// Turns scores into rounded probabilities, packed by pairs of rows.
+inline void soften_pairs(float* scores, std::uint32_t* p, float* max_out, float* sum_out) {
+  Lanes top = load(scores);
+  for (int place = kLanes; place < kTileRows; place += kLanes) top = max(load(scores + place), top);
+  const float highest = reduce_max(top);
+  Lanes sum = set1(0.0f);
+  for (int place = 0; place < kTileRows; place += 2 * kLanes) {
+    Lanes weights[2];
+    for (int i = 0; i < 2; ++i) {
+      weights[i] = round_bf16(drop_tiny(exp(sub(load(scores + place + i * kLanes), set1(highest)))));
+      sum = add(sum, weights[i]);
+    }
+    store(p + place / 2, join_pairs(weights[0], weights[1]));
+  }
+  *max_out = highest;
+  *sum_out = reduce_add(sum);
+}
+
+void fold_tile_pairs(const AttendTile& tile, const AttendQueries& queries,
+                     const AttendPartials& into) noexcept {
+  alignas(64) std::uint32_t packed[kTileRows * kMaxPairs];  // keys, then values
+  alignas(64) float scores[kQueryBlock][kTileRows];
+  alignas(64) std::uint32_t p[kQueryBlock][kTileRows / 2];
+  float keep[kQueryBlock], take[kQueryBlock];
+  score_pairs(tile, queries, packed, scores);
+  for (int i = 0; i < queries.count; ++i) {
+    if (queries.lo[i] >= queries.hi[i]) {  // sees nothing here: its partial stays, bit for bit
+      for (std::uint32_t& pair : p[i]) pair = 0;
+      keep[i] = 1.0f;
+      take[i] = 0.0f;
+      continue;
+    }
+    float tile_max = 0.0f, tile_sum = 0.0f;
+    soften_pairs(scores[i], p[i], &tile_max, &tile_sum);
+    into.max[i] = join(into.max[i], tile_max, &keep[i], &take[i]);
+    into.sum[i] = __builtin_fmaf(tile_sum, take[i], into.sum[i] * keep[i]);
+  }
+  if (tile.value_type == DType::f16)
+    pack_value_rows<F16Row>(tile, queries, packed);
+  else if (tile.value_type == DType::q8_0)
+    pack_value_rows<Q8Row>(tile, queries, packed);
+  else
+    pack_value_rows<RoundedF32Row>(tile, queries, packed);
+  const int dim = queries.padded_dim, first_pair = tile.begin / 2, pairs = (tile.end + 1) / 2 - first_pair;
+  each_vector(0, dim / kLanes, [&]<int V>(int vector) {
+    each_query(queries.count, [&]<int Q>(int first) {
+      Lanes sum[Q][V];
+      multiply<Q, V>(p[first] + first_pair, kTileRows / 2, packed + first_pair * dim + vector * kLanes, dim,
+                     pairs, sum);
+      for (int i = 0; i < Q; ++i)
+        for (int v = 0; v < V; ++v) {
+          float* target = into.out + (first + i) * dim + (vector + v) * kLanes;
+          store(target, fma(sum[i][v], set1(take[first + i]), mul(load(target), set1(keep[first + i]))));
+        }
+    });
+  });
+}
+
+}  // namespace
+}  // namespace kvtide
