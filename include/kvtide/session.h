@@ -25,7 +25,7 @@ namespace kvtide {
 
 struct SessionOptions {
   // Change results.
-  bool exact = false;  // f32 activations instead of 8-bit ones in quantised matrix products
+  bool exact = false;  // f32 instead of 8-bit activations in matrix products and bf16 products in attention
   KvType key_type = KvType::f16;
   KvType value_type = KvType::f16;
   std::int64_t context = 0;             // tokens the session can hold; 0: what the model was trained for

@@ -87,6 +87,14 @@ KvState::Step KvState::begin(std::int64_t tokens) {
   return step;
 }
 
+// What layer `i` no longer needs, and what it gives up for a step that ends at `end`.
+void KvState::release(std::size_t i, Pos end) {
+  if (past_ && past_->holds(static_cast<int>(i)))
+    release_sealed(i, end);
+  else
+    release_unseen(i);
+}
+
 // Lets go of rows that no query from `position()` on, or after taking back `slack` positions, can see.
 void KvState::release_unseen(std::size_t i) {
   const LayerSpec& layer = spec_.layers[i];
@@ -229,10 +237,7 @@ bool KvState::Step::is_measured(int layer) const {
 }
 
 std::vector<std::vector<Span>> KvState::Step::spans(int layer) {
-  if (state_->past_ && state_->past_->holds(layer))
-    state_->release_sealed(static_cast<std::size_t>(layer), first_ + tokens_);
-  else
-    state_->release_unseen(static_cast<std::size_t>(layer));
+  state_->release(static_cast<std::size_t>(layer), first_ + tokens_);
   const KvSpec& spec = state_->spec_;
   const LayerSpec& layer_spec = spec.layers[static_cast<std::size_t>(layer)];
   const LayerRows& rows = state_->layers_[static_cast<std::size_t>(layer)];
@@ -278,7 +283,8 @@ std::vector<std::vector<Span>> KvState::Step::spans(int layer) {
 }
 
 void KvState::Step::commit() {
-  for (std::size_t layer = 0; layer < state_->layers_.size(); ++layer) state_->release_unseen(layer);
+  for (std::size_t layer = 0; layer < state_->layers_.size(); ++layer)
+    state_->release(layer, first_ + tokens_);
   auto& segments = state_->held_.segments;
   if (segments.empty() || segments.back().last != first_ || segments.back().shift != 0)
     segments.push_back({first_, first_, 0});

@@ -173,6 +173,7 @@ class KvState {
 
  private:
   KvState(const KvState&) = default;
+  void release(std::size_t layer, Pos end);
   void release_unseen(std::size_t layer);
   void release_sealed(std::size_t layer, Pos end);
   void note_level();

@@ -55,10 +55,5 @@ TEST(Twins, StayCloseWhenActivationsAreQuantised_ForEveryWeightTypeWithPanels) {
   }
 }
 
-TEST(Twins, AgreeInDefaultMode_WhereNoWeightIsQuantised) {
-  SampleModel sample;
-  EXPECT_TRUE(testing::same_bits(logits_of(sample, false, false), logits_of(sample, false, true)));
-}
-
 }  // namespace
 }  // namespace kvtide

@@ -136,8 +136,8 @@ TEST(Config, RefusesACountOutOfRange_AndTellsTheRange) {
 TEST(Config, RefusesHeadsThatDoNotDivide) {
   expect_refused(sample_model({.heads = 4, .kv_heads = 3}), "4 query heads cannot share 3 KV heads");
   expect_refused(sample_model({.heads = 2, .kv_heads = 4}), "2 query heads cannot share 4 KV heads");
-  expect_refused(sample_model({.heads = 66, .kv_heads = 2}),
-                 "33 query heads per KV head; at most 32 are supported", ErrorCode::unsupported);
+  expect_refused(sample_model({.heads = 258, .kv_heads = 2}),
+                 "129 query heads per KV head; at most 128 are supported", ErrorCode::unsupported);
   expect_refused(sample_model({.heads = 7, .kv_heads = 7}).drop("llama.attention.key_length"),
                  "'llama.attention.key_length' is missing");  // 64 / 7 is no whole number
 }
