@@ -23,6 +23,20 @@ void check_pins(const std::vector<PosRange>& pins) {
   }
 }
 
+DType full_type(FullType wanted, DType other_rows) {
+  switch (wanted) {
+    case FullType::automatic:
+      return other_rows;
+    case FullType::f16:
+      return DType::f16;
+    case FullType::q8_0:
+      return DType::q8_0;
+    case FullType::q4_0:
+      return DType::q4_0;
+  }
+  return other_rows;
+}
+
 }  // namespace
 
 ProceduralSpec procedural_spec(const ModelConfig& config, const ProceduralOptions& o) {
@@ -52,6 +66,10 @@ ProceduralSpec procedural_spec(const ModelConfig& config, const ProceduralOption
   spec.score = o.score;
   // q8_0 takes whole blocks of 32.
   spec.row_type = o.half_precision || config.head_dim % 32 != 0 ? DType::f16 : DType::q8_0;
+  spec.full_type = full_type(o.full_type, spec.row_type);
+  if (config.head_dim % dtype_info(spec.full_type).block_elements != 0)
+    refuse(cat("rows of full heads in ", dtype_info(spec.full_type).name,
+               " need heads of a multiple of 32 elements, not ", config.head_dim, "; use f16"));
   spec.full_rows = o.full_rows;
   spec.far = o.far;
   spec.far_from = config.context_length / 8 * 7;
@@ -142,6 +160,9 @@ ProceduralOptions options_of(const ProceduralSpec& spec) {
   o.summaries = spec.summaries;
   o.levels = spec.levels;
   o.full_rows = spec.full_rows;
+  o.full_type = spec.full_type == DType::q4_0   ? FullType::q4_0
+                : spec.full_type == DType::q8_0 ? FullType::q8_0
+                                                : FullType::f16;
   o.summary = spec.summary;
   o.score = spec.score;
   o.half_precision = spec.row_type == DType::f16;
