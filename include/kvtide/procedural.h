@@ -27,8 +27,8 @@ enum class Adapt {                  // which heads get more of the rows of a blo
   entropy                           // those whose attention is dispersed over many rows
 };
 
-enum class FullType {               // how heads that keep every row store it
-  automatic,                        // as other old rows; where a budget would thin them out, in four bits
+enum class FullType {  // how heads that keep every row store it
+  automatic,           // as other old rows; where a budget would thin them out, in four bits
   f16,
   q8_0,
   q4_0  // of Hadamard transforms: 4.5 bits an element
@@ -49,15 +49,15 @@ struct HeadTable {
 
 // Zeros (and levels -1) are filled in: with what a budget allows, or else with the balanced preset.
 struct ProceduralOptions {
-  std::int64_t budget = 0;     // bytes that are never exceeded; 0: none
-  Pos budget_for = 0;          // tokens that will be read; 0: no end
-  std::int64_t sinks = 4;      // first positions, kept exact
-  std::int64_t window = 0;     // newest positions, exact
-  std::int64_t block = 0;      // positions summarised at once
-  std::int64_t rows = 0;       // kept of a block, on average over all heads
-  std::int64_t summaries = 4;  // of these, per head
-  int levels = -1;             // how often old blocks are consolidated; 0: never
-  std::int64_t full_rows = 0;  // newest rows that full heads keep; 0 without a budget: all
+  std::int64_t budget = 0;                   // bytes that are never exceeded; 0: none
+  Pos budget_for = 0;                        // tokens that will be read; 0: no end
+  std::int64_t sinks = 4;                    // first positions, kept exact
+  std::int64_t window = 0;                   // newest positions, exact
+  std::int64_t block = 0;                    // positions summarised at once
+  std::int64_t rows = 0;                     // kept of a block, on average over all heads
+  std::int64_t summaries = 4;                // of these, per head
+  int levels = -1;                           // how often old blocks are consolidated; 0: never
+  std::int64_t full_rows = 0;                // newest rows that full heads keep; 0 without a budget: all
   FullType full_type = FullType::automatic;  // of these rows
   Summary summary = Summary::fit;
   RowScore score = RowScore::mixed;

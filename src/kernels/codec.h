@@ -23,10 +23,10 @@ struct Codec {
   // No NaN and no infinity among the scales of the blocks (of a plain float type: among the elements).
   // Decoded values are then finite, too: no product of a finite f16 scale leaves f32.
   ScalesFinite scales_finite;
-  // nullptr where only reading is supported. Rounds to nearest: f16 and the integers of q4_0 to even, those of
-  // q8_0 away from zero; q4_0 tries a few scales and takes the one with the smallest squared error. What f16
-  // cannot hold becomes infinite; a block with a NaN or an infinity gets a NaN scale. So scales_finite finds
-  // whatever went wrong.
+  // nullptr where only reading is supported. Rounds to nearest: f16 and the integers of q4_0 to even, those
+  // of q8_0 away from zero; q4_0 tries a few scales and takes the one with the smallest squared error. What
+  // f16 cannot hold becomes infinite; a block with a NaN or an infinity gets a NaN scale. So scales_finite
+  // finds whatever went wrong.
   EncodeRow encode;
 };
 

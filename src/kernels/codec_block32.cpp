@@ -126,9 +126,13 @@ float sum_of(const float (&chain)[kChains]) {
   return ((chain[0] + chain[4]) + (chain[2] + chain[6])) + ((chain[1] + chain[5]) + (chain[3] + chain[7]));
 }
 
-// The scale that fits x best where x / d is rounded to these integers.
-float fitted_scale(const float* x, float d) {
-  const float inverse = 1.0f / d;
+// With the integers q of a first guess of the scale, the scale that fits x best is xq / qq and takes xq^2 /
+// qq off the squared error.
+struct Fit {
+  float scale, taken;
+};
+Fit fit(const float* x, float guess) {
+  const float inverse = 1.0f / guess;
   float products[kChains] = {}, squares[kChains] = {};
   for (int i = 0; i < 2 * kHalf; i += kChains)
     for (int j = 0; j < kChains; ++j) {
@@ -136,42 +140,28 @@ float fitted_scale(const float* x, float d) {
       products[j] += x[i + j] * q;
       squares[j] += q * q;
     }
-  return sum_of(products) / sum_of(squares);
+  const float scale = sum_of(products) / sum_of(squares);
+  return {scale, scale * sum_of(products)};
 }
 
-float squared_error(const float* x, float d) {
-  const float inverse = 1.0f / d;
-  float errors[kChains] = {};
-  for (int i = 0; i < 2 * kHalf; i += kChains)
-    for (int j = 0; j < kChains; ++j) {
-      const float off = x[i + j] - d * nibble(x[i + j] * inverse);
-      errors[j] += off * off;
-    }
-  return sum_of(errors);
-}
-
-// What the largest element becomes, in steps: five first guesses of the scale. Of normal numbers the best of
-// them, fitted, has an error within 2% of the best scale there is, and 10% below that of the first alone.
+// What the largest element becomes, in steps: five guesses. Of normal numbers the best of them has an error
+// within 3% of the best scale there is, and 9% below that of the first.
 constexpr float kLargestInSteps[] = {-8.0f, -7.2f, -8.8f, 7.0f, 7.8f};
 
 BlockQ4_0 encode_block_q4_0(const float* x) {
   BlockQ4_0 block{};
   const float largest = x[largest_of_block(x)];
-  if (!(std::fabs(largest) <= std::numeric_limits<float>::max())) {
-    block.d = 0x7e00;  // NaN
+  if (!(std::fabs(largest) < 0x1p20f)) {  // more than eight of the largest steps, or no number
+    block.d = std::isnan(largest) ? Half{0x7e00} : Half{0x7c00};
     return block;
   }
-  float best = 0.0f, error = std::numeric_limits<float>::infinity();
-  for (const float steps : kLargestInSteps) {
-    const float guess = largest / steps;
-    if (!(1.0f / std::fabs(guess) <= std::numeric_limits<float>::max())) continue;
-    const float d = f16_to_f32(f32_to_f16(fitted_scale(x, guess)));
-    if (!(1.0f / std::fabs(d) <= std::numeric_limits<float>::max())) continue;  // 0 as an f16
-    const float off = squared_error(x, d);
-    if (best == 0.0f || !(off >= error)) best = d, error = off;
-  }
-  block.d = f32_to_f16(best);
-  const float inverse = best == 0.0f ? 0.0f : 1.0f / best;
+  Fit best{0.0f, 0.0f};
+  if (std::fabs(largest) > 0x1p-40f)  // below, the step is 0 as an f16
+    for (const float steps : kLargestInSteps)
+      if (const Fit found = fit(x, largest / steps); found.taken > best.taken) best = found;
+  block.d = f32_to_f16(best.scale);
+  const float d = f16_to_f32(block.d);
+  const float inverse = d == 0.0f ? 0.0f : 1.0f / d;
   for (int i = 0; i < kHalf; ++i) {
     const int low = static_cast<int>(nibble(x[i] * inverse)) + 8;
     const int high = static_cast<int>(nibble(x[i + kHalf] * inverse)) + 8;

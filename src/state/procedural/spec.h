@@ -25,7 +25,7 @@ struct ProceduralSpec {
   RowScore score = RowScore::mixed;
   DType row_type = DType::q8_0;   // of everything outside the window but
   DType full_type = DType::q8_0;  // of heads that keep every row; q4_0: as Hadamard transforms
-  std::int64_t full_rows = 0;    // newest rows that full heads keep; 0: all
+  std::int64_t full_rows = 0;     // newest rows that full heads keep; 0: all
   FarRule far = FarRule::log;
   Pos far_from = 0;  // no row is seen from further away; 0: true distances
   int levels = 0;
