@@ -28,7 +28,7 @@ enum class Adapt {                  // which heads get more of the rows of a blo
 };
 
 enum class FullType {  // how heads that keep every row store it
-  automatic,           // as other old rows; where a budget would thin them out, in four bits
+  automatic,           // as other old rows; where a budget leaves less than a quarter of them, q4_0
   f16,
   q8_0,
   q4_0  // of Hadamard transforms: 4.5 bits an element

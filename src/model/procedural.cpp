@@ -107,6 +107,11 @@ constexpr Step kLadder[] = {{1024, 512, 96, 4}, {512, 256, 64, 4}, {512, 256, 32
 // Reading full heads takes time with every token: more rows than this only when asked for.
 constexpr std::int64_t kMostFullRows = 24576;
 
+// Where eight bits would keep fewer than one row in so many, four bits for nearly twice the rows are better;
+// up to that the rows that thinning leaves are as good as all of them in four bits
+// (docs/procedural_memory.md).
+constexpr std::int64_t kWorthThinning = 4;
+
 // The step's window, block, rows and levels where the options leave them open.
 ProceduralOptions filled(const ModelConfig& config, const ProceduralOptions& options, const Step& step) {
   ProceduralOptions o = options;
@@ -171,15 +176,14 @@ ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const
   for (const Step& step : kLadder) {
     ProceduralOptions o = filled(config, options, step);
     const auto eight = fitting.fit(o);
-    // Four bits cost less than rows that are not there, and a file instead of thinning costs nothing.
+    if (!eight) continue;
     const bool open = options.full_type == FullType::automatic && o.full_type == FullType::q8_0;
-    const bool thins = !eight || options.budget_for == 0 || eight->full_rows < options.budget_for - o.window;
-    if (open && thins && options.spill.empty()) {
-      o.full_type = FullType::q4_0;
-      const auto four = fitting.fit(o);
-      if (four && (!eight || four->full_rows > eight->full_rows)) return *four;
-    }
-    if (eight) return *eight;
+    const bool thin =
+        options.budget_for == 0 || kWorthThinning * eight->full_rows < options.budget_for - o.window;
+    if (!open || !thin || !options.spill.empty()) return *eight;
+    o.full_type = FullType::q4_0;
+    const auto four = fitting.fit(o);
+    return four && four->full_rows > eight->full_rows ? *four : *eight;
   }
   throw Error(ErrorCode::invalid_argument,
               cat("a KV budget of ", options.budget,

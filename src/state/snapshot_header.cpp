@@ -190,11 +190,11 @@ DType dtype(const Json& object, const char* key) {
   return *found;
 }
 
-// Of heads that keep every row.
-DType full_type(const Json& object) {
-  const auto found = dtype_from_name(text(object, "full_type"));
+// Heads that keep every row may have q4_0, too.
+DType dtype_of_full_rows(const Json& object, const char* key) {
+  const auto found = dtype_from_name(text(object, key));
   if (found && *found == DType::q4_0) return *found;
-  return dtype(object, "full_type");
+  return dtype(object, key);
 }
 
 double number(const Json& object, const char* key) {
@@ -238,7 +238,7 @@ ProceduralSpec read_procedural(const Json& json) {
   spec.summary = choice<Summary>(json, "summary", kSummaries);
   spec.score = choice<RowScore>(json, "score", kScores);
   spec.row_type = spec.full_type = dtype(json, "row_type");
-  if (json.contains("full_type")) spec.full_type = full_type(json);
+  if (json.contains("full_type")) spec.full_type = dtype_of_full_rows(json, "full_type");
   spec.full_rows = integer(json, "full_rows");
   spec.far = choice<FarRule>(json, "far", kFarRules);
   spec.far_from = integer(json, "far_from");
@@ -385,7 +385,7 @@ SnapshotHeader read(const Json& json) {
   for (const Json& tensor : list(json, "tensors")) {
     if (!tensor.is_object()) refuse("tensors", "a list of objects");
     std::optional<DType> type;
-    if (text(tensor, "dtype") != "i32") type = dtype(tensor, "dtype");
+    if (text(tensor, "dtype") != "i32") type = dtype_of_full_rows(tensor, "dtype");
     header.tensors.push_back({text(tensor, "name"), type, integers(tensor, "shape"), integer(tensor, "first"),
                               size(tensor, "offset"), size(tensor, "bytes")});
   }

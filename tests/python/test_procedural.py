@@ -60,8 +60,22 @@ def test_pinned_positions_stay_and_are_refused_once_summarised(model):
             session.pin(20, 30)
 
 
+def test_heads_that_keep_every_row_may_do_so_in_four_bits(model):
+    every = {**MEMORY, "kv_heads": 1, "heads": [(1.0, 1.0, 1.0)]}
+    sizes = {}
+    for name in ("f16", "q8_0", "q4_0"):
+        try:
+            with model.session(procedural={**every, "full_type": name}) as session:
+                session.read(TEXT)
+                sizes[name] = session.nbytes
+        except errors.InvalidArgumentError as error:  # heads that are no multiple of 32
+            assert name != "f16" and "multiple of 32" in str(error)
+    assert "f16" in sizes
+    assert sorted(sizes, key=sizes.get, reverse=True) == list(sizes)
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"windows": 3}, {"window": "many"}, {"summary": "best"}, {"budget": 10}, {"heads": [(1.0, 2.0)]}, {"block": 16, "rows": 99}]
+    "wrong", [{"full_type": "q2_k"}, {"windows": 3}, {"window": "many"}, {"summary": "best"}, {"budget": 10}, {"heads": [(1.0, 2.0)]}, {"block": 16, "rows": 99}]
 )
 def test_options_that_make_no_sense_are_refused(model, wrong):
     with pytest.raises(errors.InvalidArgumentError):
