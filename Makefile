@@ -84,6 +84,7 @@ test-references: build  ## compare with the Python references, on both real mode
 	@tools/real_models.sh build/cmake $(SMOLLM2) $(GEMMA3)
 	build/venv-references/bin/python tools/references/compare.py --kvtide build/kvtide --models $(MODELS) --text $(LONG_TEXT)
 	build/venv-references/bin/python tools/make_procedural_goldens.py --check
+	build/venv-references/bin/python tools/make_four_bit_goldens.py --check
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(SMOLLM2)
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(GEMMA3)
 

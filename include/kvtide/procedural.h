@@ -27,6 +27,13 @@ enum class Adapt {                  // which heads get more of the rows of a blo
   entropy                           // those whose attention is dispersed over many rows
 };
 
+enum class FullType {  // how heads that keep every row store it
+  automatic,           // as other old rows; where a budget leaves less than a quarter of them, q4_0
+  f16,
+  q8_0,
+  q4_0  // of Hadamard transforms: 4.5 bits an element
+};
+
 // What one (layer, KV head) needs, measured once per model.
 struct HeadNeed {
   float induction = 0.0f;    // share of attention that goes back to an earlier copy of the text
@@ -51,6 +58,7 @@ struct ProceduralOptions {
   std::int64_t summaries = 4;  // of these, per head
   int levels = -1;             // old blocks are consolidated so that 6 levels + 1 stay; 0: never
   std::int64_t full_rows = 0;  // newest rows that full heads keep; 0 without a budget: all
+  FullType full_type = FullType::automatic;  // of these rows
   Summary summary = Summary::fit;
   RowScore score = RowScore::mixed;
   HeadTable heads;

@@ -64,6 +64,8 @@ ProceduralOptions procedural_options(const nb::dict& wanted) {
       whole(o.levels);
     else if (key == "full_rows")
       whole(o.full_rows);
+    else if (key == "full_type")
+      o.full_type = choice<FullType>(key, value, {"automatic", "f16", "q8_0", "q4_0"});
     else if (key == "summary")
       o.summary = choice<Summary>(key, value, {"fit", "cluster", "positional"});
     else if (key == "score")

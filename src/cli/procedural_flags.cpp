@@ -77,6 +77,12 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { given(a).levels = static_cast<int>(whole(g, "the number of levels", 0, 8)); }},
     {"", "--kv-full-rows", "N", "procedural: newest rows that copying heads keep; 0: all", kProcedural,
      [](A& a, const G& g) { given(a).full_rows = whole(g, "the number of rows", 0, kMany); }},
+    {"", "--kv-full-type", "TYPE",
+     "procedural: rows of copying heads: f16, q8_0 or q4_0 [q8_0; by the budget]", kProcedural,
+     [](A& a, const G& g) {
+       given(a).chosen.full_type = choice<FullType>(
+           g, "the type", {{"f16", FullType::f16}, {"q8_0", FullType::q8_0}, {"q4_0", FullType::q4_0}});
+     }},
     {"", "--kv-heads", "TABLE", "procedural: auto, even, or a file that kvtide heads wrote [auto]", kSessions,
      [](A& a, const G& g) { given(a).heads = g.value; }},
     {"", "--kv-summary", "KIND", "procedural: fit, cluster or positional [fit]", kProcedural,

@@ -31,7 +31,7 @@ std::string procedural_of(const KvSpec& spec) {
   for (const auto& layer : p.heads)
     for (const HeadPlan& plan : layer) rows += plan.full ? p.block : plan.rows;
   return cat(p.sinks, "+", p.window, ", blocks of ", p.block, ", ", rows, " rows of all heads, ", p.levels,
-             " levels, full rows ", p.full_rows);
+             " levels, full rows ", p.full_rows, " in ", dtype_info(p.full_type).name);
 }
 
 // Blocks, and a sum over all that is kept of them.

@@ -61,6 +61,7 @@ Json info_json(const Snapshot& snapshot, const std::string& path) {
         .set("levels", spec.levels)
         .set("full_rows", spec.full_rows)
         .set("row_type", dtype_info(spec.row_type).name)
+        .set("full_type", dtype_info(spec.full_type).name)
         .set("sealed", image.past->sealed)
         .set("blocks", std::move(blocks))
         .set("rows", std::move(rows));

@@ -37,7 +37,8 @@ std::string options_key(const SessionOptions& o) {
     key += cat(" procedural ", p->budget, " ", p->budget_for, " ", p->sinks, " ", p->window, " ", p->block,
                " ", p->rows, " ", p->summaries, " ", p->levels, " ", p->full_rows, " ",
                static_cast<int>(p->summary), " ", static_cast<int>(p->score), " ", p->full_from, " ",
-               p->half_precision, " ", static_cast<int>(p->far), " ", text_hash(heads_text(p->heads)));
+               p->half_precision, " ", static_cast<int>(p->full_type), " ", static_cast<int>(p->far), " ",
+               text_hash(heads_text(p->heads)));
   return key;
 }
 

@@ -109,10 +109,11 @@ PredictedRates predict(const ModelConfig& config, const MemoryPlan& plan, const 
   const ProceduralBytes& b = plan.bytes;
   const double kv = static_cast<double>(b.total() - b.references);
   const double exact = row_bytes(spec, spec.key_type, spec.value_type),
-               old = row_bytes(spec, spec.procedural->row_type, spec.procedural->row_type);
+               old = row_bytes(spec, spec.procedural->row_type, spec.procedural->row_type),
+               full = row_bytes(spec, spec.procedural->full_type, spec.procedural->full_type);
   // Of one KV head each, over all layers; every query head of its group looks at them.
-  const double rows =
-      static_cast<double>(b.window + b.rings) / exact + static_cast<double>(b.compact + b.full) / old;
+  const double rows = static_cast<double>(b.window + b.rings) / exact + static_cast<double>(b.compact) / old +
+                      static_cast<double>(b.full) / full;
   const double group = static_cast<double>(config.heads) / config.kv_heads;
   // The output matrix is used for the last token of a text only.
   const double products =

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/hadamard.h"
+
 namespace kvtide {
 namespace {
 
@@ -18,9 +20,10 @@ struct TileRef {
   bool sink = false;
   std::optional<Pos> last_reader;
 };
-// Tiles [first, last) of a list, folded together.
+// Tiles [first, last) of a list, folded together: all of them spread, or none.
 struct Group {
   std::size_t first, last;
+  bool spread;
 };
 struct Plan {  // of one KV head
   std::vector<TileRef> tiles;
@@ -37,7 +40,7 @@ Plan plan_tiles(std::span<const Span> spans, std::span<const ViewPoint> views, P
     // Rows that follow one another and are seen alike share groups wherever they lie in memory; others never
     // do.
     const bool continues = previous != nullptr && span.first.has_value() == previous->first.has_value() &&
-                           previous->sink == span.sink &&
+                           previous->sink == span.sink && previous->spread == span.spread &&
                            view == ViewPoint{previous->shift, previous->reader_limit};
     if (!continues) open_group = -1;
     previous = &span;
@@ -55,7 +58,7 @@ Plan plan_tiles(std::span<const Span> spans, std::span<const ViewPoint> views, P
         ref.tile = tile_of(span, row, begin, end);
         if (span.first) ref.base = tile * kTileRows + span.shift;
         const std::int64_t group = (span.first ? tile : loose_tiles++) / kGroupTiles;
-        if (group != open_group) plan.groups.push_back({plan.tiles.size(), plan.tiles.size()});
+        if (group != open_group) plan.groups.push_back({plan.tiles.size(), plan.tiles.size(), span.spread});
         open_group = group;
         plan.tiles.push_back(ref);
         plan.groups.back().last = plan.tiles.size();
@@ -111,7 +114,26 @@ struct Block {
     return ((token + i / group) * shape.heads + kv_head * group + i % group) * shape.head_dim;
   }
 
+  // The queries of a view point as a spread tile meets them: turned back by what its keys would be turned by,
+  // and transformed as they are.
+  void spread_queries(const TileRef& ref, std::vector<float>& out) const {
+    out = q[ref.view];
+    const int pairs = ref.tile.rotation != nullptr ? ref.tile.rotation_pairs : 0;
+    for (int i = 0; i < queries(); ++i) {
+      float* x = out.data() + i * padded_dim;
+      for (int d = 0; d < pairs; ++d) {
+        const float a = x[d], b = x[pairs + d], cosine = ref.tile.rotation[d],
+                    sine = ref.tile.rotation[pairs + d];
+        x[d] = a * cosine + b * sine;
+        x[pairs + d] = b * cosine - a * sine;
+      }
+      hadamard(x, shape.head_dim);
+    }
+  }
+
   void fold_group(const Plan& plan, const Group& tiles, const AttendPartials& into) const {
+    std::vector<float> spread;
+    const TileRef* spread_for = nullptr;
     int lo[kQueryBlock], hi[kQueryBlock];
     for (std::size_t t = tiles.first; t < tiles.last; ++t) {
       const TileRef& ref = plan.tiles[t];
@@ -129,9 +151,20 @@ struct Block {
         seen = seen || lo[i] < hi[i];
       }
       if (!seen) continue;
-      (shape.bf16 ? kernels.fold_tile_bf16 : kernels.fold_tile)(
-          ref.tile, {queries(), shape.head_dim, padded_dim, shape.scale, q[ref.view].data(), lo, hi}, into);
+      AttendTile tile = ref.tile;
+      const float* asked = q[ref.view].data();
+      if (tiles.spread) {
+        if (spread_for == nullptr || spread_for->view != ref.view ||
+            spread_for->tile.rotation != ref.tile.rotation)
+          spread_queries(ref, spread);
+        spread_for = &ref;
+        asked = spread.data();
+        tile.rotation = nullptr;
+      }
+      const auto fold = shape.bf16 ? kernels.fold_tile_bf16 : kernels.fold_tile;
+      fold(tile, {queries(), shape.head_dim, padded_dim, shape.scale, asked, lo, hi}, into);
     }
+    for (int i = 0; tiles.spread && i < queries(); ++i) hadamard(into.out + i * padded_dim, shape.head_dim);
   }
 
   void write(const AttendPartials& result, float* out, float* log_mass) const {

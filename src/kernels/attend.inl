@@ -41,6 +41,13 @@ struct Q8Row {  // blocks of 32: value = d * q; head_dim is a multiple of 32
     return mul(load(block->qs + d % 32), set1(from_half(block->d)));
   }
 };
+struct Q4Row {  // blocks of 32: value = d * (nibble - 8), the low nibbles first; head_dim is a multiple of 32
+  const std::byte* bytes;
+  Lanes at(int d, int) const {
+    const auto* block = reinterpret_cast<const BlockQ4_0*>(bytes) + d / 32;
+    return mul(load_nibbles(block->qs, d % 32 / 4), set1(from_half(block->d)));
+  }
+};
 
 template <class Row>
 inline void load_row(Row row, const AttendQueries& queries, float* out) {
@@ -53,6 +60,8 @@ inline void load_key(const AttendTile& tile, const AttendQueries& queries, int p
     load_row(F16Row{row}, queries, out);
   else if (tile.key_type == DType::q8_0)
     load_row(Q8Row{row}, queries, out);
+  else if (tile.key_type == DType::q4_0)
+    load_row(Q4Row{row}, queries, out);
   else
     load_row(F32Row{row}, queries, out);
 }
@@ -198,6 +207,8 @@ void fold_tile(const AttendTile& tile, const AttendQueries& queries, const Atten
     mix<F16Row>(tile, scores, keep, take, into.out, queries);
   else if (tile.value_type == DType::q8_0)
     mix<Q8Row>(tile, scores, keep, take, into.out, queries);
+  else if (tile.value_type == DType::q4_0)
+    mix<Q4Row>(tile, scores, keep, take, into.out, queries);
   else
     mix<F32Row>(tile, scores, keep, take, into.out, queries);
 }

@@ -115,6 +115,8 @@ inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, st
     pack_key_rows<F16Row>(tile, queries, packed);
   else if (tile.key_type == DType::q8_0)
     pack_key_rows<Q8Row>(tile, queries, packed);
+  else if (tile.key_type == DType::q4_0)
+    pack_key_rows<Q4Row>(tile, queries, packed);
   else
     pack_key_rows<RoundedF32Row>(tile, queries, packed);
   const int dim = queries.padded_dim, pairs = dim / 2;
@@ -185,6 +187,8 @@ void fold_tile_pairs(const AttendTile& tile, const AttendQueries& queries,
     pack_value_rows<F16Row>(tile, queries, packed);
   else if (tile.value_type == DType::q8_0)
     pack_value_rows<Q8Row>(tile, queries, packed);
+  else if (tile.value_type == DType::q4_0)
+    pack_value_rows<Q4Row>(tile, queries, packed);
   else
     pack_value_rows<RoundedF32Row>(tile, queries, packed);
   const int dim = queries.padded_dim, first_pair = tile.begin / 2, pairs = (tile.end + 1) / 2 - first_pair;

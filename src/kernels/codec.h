@@ -23,9 +23,10 @@ struct Codec {
   // No NaN and no infinity among the scales of the blocks (of a plain float type: among the elements).
   // Decoded values are then finite, too: no product of a finite f16 scale leaves f32.
   ScalesFinite scales_finite;
-  // nullptr where only reading is supported. Rounds to nearest: f16 to even, the integers of q8_0 away from
-  // zero. What f16 cannot hold becomes infinite; a q8_0 block with a NaN or an infinity gets a NaN scale. So
-  // scales_finite finds whatever went wrong.
+  // nullptr where only reading is supported. Rounds to nearest: f16 and the integers of q4_0 to even, those
+  // of q8_0 away from zero; q4_0 tries a few scales and takes the one with the smallest squared error. What
+  // f16 cannot hold becomes infinite; a block with a NaN or an infinity gets a NaN scale. So scales_finite
+  // finds whatever went wrong.
   EncodeRow encode;
 };
 
@@ -40,7 +41,7 @@ inline bool scales_finite(DType dtype, const std::byte* blocks, std::int64_t ele
   return codec(dtype).scales_finite(blocks, elements);
 }
 
-// `dtype` must have an encoder: f32, f16, q8_0.
+// `dtype` must have an encoder: f32, f16, q8_0, q4_0.
 inline void encode_row(DType dtype, const float* row, std::int64_t elements, std::byte* blocks) noexcept {
   codec(dtype).encode(row, elements, blocks);
 }

@@ -73,15 +73,22 @@ void decode_iq4_nl(const BlockIQ4NL& block, float* out) {
   }
 }
 
+// Index of the first element with the largest magnitude. Magnitudes of floats order like their bits, and NaN
+// comes above infinity.
+int largest_of_block(const float* x) {
+  int at = 0;
+  for (int i = 1; i < 2 * kHalf; ++i)
+    if ((std::bit_cast<std::uint32_t>(x[i]) & 0x7fffffffu) >
+        (std::bit_cast<std::uint32_t>(x[at]) & 0x7fffffffu))
+      at = i;
+  return at;
+}
+
 // Scale: the largest magnitude / 127, rounded to f16 only when stored; the integers use the unrounded one.
 BlockQ8_0 encode_block_q8_0(const float* x) {
   constexpr int kElements = 2 * kHalf;
   BlockQ8_0 block{};
-  std::uint32_t largest = 0;  // magnitudes of floats order like their bits, and NaN comes above infinity
-  for (int i = 0; i < kElements; ++i) {
-    const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(x[i]) & 0x7fffffffu;
-    largest = magnitude > largest ? magnitude : largest;
-  }
+  const std::uint32_t largest = std::bit_cast<std::uint32_t>(x[largest_of_block(x)]) & 0x7fffffffu;
   if (largest >= 0x7f800000u) {
     block.d = 0x7e00;  // NaN
     return block;
@@ -107,10 +114,73 @@ void encode_q8_0(const float* row, std::int64_t elements, std::byte* blocks) noe
   }
 }
 
+// To the nearest integer, ties to even, of what fits [-8, 7].
+float nibble(float scaled) {
+  const float inside = scaled < -8.0f ? -8.0f : scaled > 7.0f ? 7.0f : scaled;
+  return (inside + 0x1.8p23f) - 0x1.8p23f;
+}
+
+constexpr int kChains = 8;  // of sums: independent, so that they fit vectors
+
+float sum_of(const float (&chain)[kChains]) {
+  return ((chain[0] + chain[4]) + (chain[2] + chain[6])) + ((chain[1] + chain[5]) + (chain[3] + chain[7]));
+}
+
+// With the integers q of a first guess of the scale, the scale that fits x best is xq / qq and takes xq^2 /
+// qq off the squared error.
+struct Fit {
+  float scale, taken;
+};
+Fit fit(const float* x, float guess) {
+  const float inverse = 1.0f / guess;
+  float products[kChains] = {}, squares[kChains] = {};
+  for (int i = 0; i < 2 * kHalf; i += kChains)
+    for (int j = 0; j < kChains; ++j) {
+      const float q = nibble(x[i + j] * inverse);
+      products[j] += x[i + j] * q;
+      squares[j] += q * q;
+    }
+  const float scale = sum_of(products) / sum_of(squares);
+  return {scale, scale * sum_of(products)};
+}
+
+// What the largest element becomes, in steps: five guesses. Of normal numbers the best of them has an error
+// within 3% of the best scale there is, and 9% below that of the first.
+constexpr float kLargestInSteps[] = {-8.0f, -7.2f, -8.8f, 7.0f, 7.8f};
+
+BlockQ4_0 encode_block_q4_0(const float* x) {
+  BlockQ4_0 block{};
+  const float largest = x[largest_of_block(x)];
+  if (!(std::fabs(largest) < 0x1p20f)) {  // more than eight of the largest steps, or no number
+    block.d = std::isnan(largest) ? Half{0x7e00} : Half{0x7c00};
+    return block;
+  }
+  Fit best{0.0f, 0.0f};
+  if (std::fabs(largest) > 0x1p-40f)  // below, the step is 0 as an f16
+    for (const float steps : kLargestInSteps)
+      if (const Fit found = fit(x, largest / steps); found.taken > best.taken) best = found;
+  block.d = f32_to_f16(best.scale);
+  const float d = f16_to_f32(block.d);
+  const float inverse = d == 0.0f ? 0.0f : 1.0f / d;
+  for (int i = 0; i < kHalf; ++i) {
+    const int low = static_cast<int>(nibble(x[i] * inverse)) + 8;
+    const int high = static_cast<int>(nibble(x[i + kHalf] * inverse)) + 8;
+    block.qs[i] = static_cast<std::uint8_t>(low | high << 4);
+  }
+  return block;
+}
+
+void encode_q4_0(const float* row, std::int64_t elements, std::byte* blocks) noexcept {
+  for (std::int64_t i = 0; i < elements; i += 2 * kHalf, blocks += sizeof(BlockQ4_0)) {
+    const BlockQ4_0 block = encode_block_q4_0(row + i);
+    std::memcpy(blocks, &block, sizeof(block));
+  }
+}
+
 }  // namespace
 
 const Codec kCodecQ4_0{DType::q4_0, decode_blocks<BlockQ4_0, 32, decode_q4_0>,
-                       blocks_finite<BlockQ4_0, 32, &BlockQ4_0::d>, nullptr};
+                       blocks_finite<BlockQ4_0, 32, &BlockQ4_0::d>, encode_q4_0};
 const Codec kCodecQ4_1{DType::q4_1, decode_blocks<BlockQ4_1, 32, decode_q4_1>,
                        blocks_finite<BlockQ4_1, 32, &BlockQ4_1::d, &BlockQ4_1::m>, nullptr};
 const Codec kCodecQ5_0{DType::q5_0, decode_blocks<BlockQ5_0, 32, decode_q5_0>,

@@ -24,6 +24,14 @@ inline Lanes load(const std::uint16_t* p) {
 inline Lanes load(const std::int8_t* p) {
   return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
 }
+inline __m128i nibbles(const std::uint8_t* p, int shift) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m128i half = _mm_and_si128(_mm_srl_epi16(bytes, _mm_cvtsi32_si128(shift)), _mm_set1_epi8(15));
+  return _mm_sub_epi8(half, _mm_set1_epi8(8));
+}
+inline Lanes load_nibbles(const std::uint8_t* p, int shift) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(nibbles(p, shift)))};
+}
 inline float from_half(std::uint16_t bits) { return _cvtsh_ss(bits); }
 inline void store(float* p, Lanes a) { _mm512_storeu_ps(p, a.v); }
 inline void store(std::uint16_t* p, Lanes a) {

@@ -41,6 +41,12 @@ inline Lanes load(const std::int8_t* p) {
   for (int i = 0; i < kLanes; ++i) r.v[i] = static_cast<float>(p[i]);
   return r;
 }
+// The low (shift 0) or high (shift 4) halves of 16 bytes, less 8.
+inline Lanes load_nibbles(const std::uint8_t* p, int shift) {
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = static_cast<float>(((p[i] >> shift) & 15) - 8);
+  return r;
+}
 inline float from_half(std::uint16_t bits) { return f16_to_f32(bits); }
 inline void store(float* p, const Lanes& a) {
   for (int i = 0; i < kLanes; ++i) p[i] = a.v[i];

@@ -11,7 +11,8 @@
 //   see it as
 //      if they stood there. Keys stay as they are: the query is rotated to min(position - shift,
 //      reader_limit).
-//   6. With `rotation` the keys are turned when they are read instead: one turn per row, however many spans
+//   6. Keys and values of a `spread` span lie as their Hadamard transforms (hadamard.h).
+//   7. With `rotation` the keys are turned when they are read instead: one turn per row, however many spans
 //      with a distance of their own there are. Rows of the span keep their distances from one another.
 #pragma once
 
@@ -27,7 +28,7 @@ namespace kvtide {
 struct Span {  // of one layer and one KV head: heads of a layer may hold different numbers of rows
   const std::byte* keys = nullptr;    // [rows][head_dim], rows key_stride bytes apart
   const std::byte* values = nullptr;  // [rows][head_dim], rows value_stride bytes apart
-  DType key_type = DType::f16;        // f32, f16 or q8_0
+  DType key_type = DType::f16;        // f32, f16, q8_0 or q4_0
   DType value_type = DType::f16;
   std::int64_t key_stride = 0;
   std::int64_t value_stride = 0;
@@ -39,6 +40,7 @@ struct Span {  // of one layer and one KV head: heads of a layer may hold differ
   bool sink = false;                // visible to every later query, whatever its window
   const float* rotation = nullptr;  // [2][pairs]: cosines, then sines of the turn of every key; or nullptr
   std::int64_t rotation_pairs = 0;  // pairs (i, i + pairs) that are turned
+  bool spread = false;              // keys and values are stored as their Hadamard transforms
   std::optional<Pos> last_reader;   // queries beyond this position do not see the span
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "base/text.h"
 #include "kvtide/error.h"
@@ -21,6 +22,20 @@ void check_pins(const std::vector<PosRange>& pins) {
                       " cannot be pinned: ranges must ascend, lie apart and hold something"));
     end = pin.last;
   }
+}
+
+DType full_type(FullType wanted, DType other_rows) {
+  switch (wanted) {
+    case FullType::automatic:
+      return other_rows;
+    case FullType::f16:
+      return DType::f16;
+    case FullType::q8_0:
+      return DType::q8_0;
+    case FullType::q4_0:
+      return DType::q4_0;
+  }
+  return other_rows;
 }
 
 }  // namespace
@@ -52,6 +67,10 @@ ProceduralSpec procedural_spec(const ModelConfig& config, const ProceduralOption
   spec.score = o.score;
   // q8_0 takes whole blocks of 32.
   spec.row_type = o.half_precision || config.head_dim % 32 != 0 ? DType::f16 : DType::q8_0;
+  spec.full_type = full_type(o.full_type, spec.row_type);
+  if (config.head_dim % dtype_info(spec.full_type).block_elements != 0)
+    refuse(cat("rows of full heads in ", dtype_info(spec.full_type).name,
+               " need heads of a multiple of 32 elements, not ", config.head_dim, "; use f16"));
   spec.full_rows = o.full_rows;
   spec.far = o.far;
   spec.far_from = config.context_length / 8 * 7;
@@ -88,40 +107,44 @@ constexpr Step kLadder[] = {{1024, 512, 96, 4}, {512, 256, 64, 4}, {512, 256, 32
 // Reading full heads takes time with every token: more rows than this only when asked for.
 constexpr std::int64_t kMostFullRows = 24576;
 
-}  // namespace
+// Where eight bits would keep fewer than one row in so many, four bits for nearly twice the rows are better;
+// up to that the rows that thinning leaves are as good as all of them in four bits
+// (docs/procedural_memory.md).
+constexpr std::int64_t kWorthThinning = 4;
 
-ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const ProceduralOptions& options) {
-  const auto filled = [&](const Step& step) {
-    ProceduralOptions o = options;
-    if (o.block == 0) o.block = o.window > 0 ? std::min(step.block, o.window) : step.block;
-    if (o.window == 0) o.window = std::max(step.window, o.block);
-    if (o.rows == 0) o.rows = std::min(step.rows, o.block);
-    if (o.levels < 0) o.levels = step.levels;
-    return o;
-  };
-  if (options.budget == 0) return filled({512, 256, 64, 3});
-  const auto bytes_of = [&](const ProceduralOptions& o) {
-    KvSpec spec = base;
-    spec.rolling.reset();
-    spec.procedural = procedural_spec(config, o);
-    return most_bytes(spec, o.budget_for);
-  };
-  std::int64_t smallest = std::numeric_limits<std::int64_t>::max();
-  for (const Step& step : kLadder) {
-    ProceduralOptions o = filled(step);
+// The step's window, block, rows and levels where the options leave them open.
+ProceduralOptions filled(const ModelConfig& config, const ProceduralOptions& options, const Step& step) {
+  ProceduralOptions o = options;
+  if (o.block == 0) o.block = o.window > 0 ? std::min(step.block, o.window) : step.block;
+  if (o.window == 0) o.window = std::max(step.window, o.block);
+  if (o.rows == 0) o.rows = std::min(step.rows, o.block);
+  if (o.levels < 0) o.levels = step.levels;
+  if (o.full_type == FullType::automatic)
+    o.full_type = o.half_precision || config.head_dim % 32 != 0 ? FullType::f16 : FullType::q8_0;
+  return o;
+}
+
+// Within a budget, for one step and one type of full rows.
+class Fitting {
+ public:
+  Fitting(const ModelConfig& config, const KvSpec& base, const ProceduralOptions& wanted)
+      : config_(config), base_(base), wanted_(wanted) {}
+
+  // The options with as many full rows as the budget allows; nullopt when they do not fit.
+  std::optional<ProceduralOptions> fit(ProceduralOptions o) {
     // Full heads take what the others leave, in whole blocks.
     const std::int64_t least =
-        options.full_rows > 0 ? options.full_rows : std::min<std::int64_t>(8192, 8 * o.window);
+        wanted_.full_rows > 0 ? wanted_.full_rows : std::min<std::int64_t>(8192, 8 * o.window);
     o.full_rows = least;
-    const std::int64_t needed = bytes_of(o).total();
-    smallest = std::min(smallest, needed);
-    if (needed > options.budget) continue;
-    if (options.full_rows > 0) return o;
+    const std::int64_t needed = bytes_of(o);
+    smallest_ = std::min(smallest_, needed);
+    if (needed > o.budget) return std::nullopt;
+    if (wanted_.full_rows > 0) return o;
     std::int64_t low = least / o.block, high = kMostFullRows / o.block;
     while (low < high) {
       const std::int64_t middle = (low + high + 1) / 2;
       o.full_rows = middle * o.block;
-      if (bytes_of(o).total() <= options.budget)
+      if (bytes_of(o) <= o.budget)
         low = middle;
       else
         high = middle - 1;
@@ -129,9 +152,42 @@ ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const
     o.full_rows = std::max(low * o.block, least);
     return o;
   }
+  std::int64_t smallest() const { return smallest_; }
+
+ private:
+  std::int64_t bytes_of(const ProceduralOptions& o) const {
+    KvSpec spec = base_;
+    spec.rolling.reset();
+    spec.procedural = procedural_spec(config_, o);
+    return most_bytes(spec, o.budget_for).total();
+  }
+
+  const ModelConfig& config_;
+  const KvSpec& base_;
+  const ProceduralOptions& wanted_;
+  std::int64_t smallest_ = std::numeric_limits<std::int64_t>::max();
+};
+
+}  // namespace
+
+ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const ProceduralOptions& options) {
+  if (options.budget == 0) return filled(config, options, {512, 256, 64, 3});
+  Fitting fitting(config, base, options);
+  for (const Step& step : kLadder) {
+    ProceduralOptions o = filled(config, options, step);
+    const auto eight = fitting.fit(o);
+    if (!eight) continue;
+    const bool open = options.full_type == FullType::automatic && o.full_type == FullType::q8_0;
+    const bool thin =
+        options.budget_for == 0 || kWorthThinning * eight->full_rows < options.budget_for - o.window;
+    if (!open || !thin || !options.spill.empty()) return *eight;
+    o.full_type = FullType::q4_0;
+    const auto four = fitting.fit(o);
+    return four && four->full_rows > eight->full_rows ? *four : *eight;
+  }
   throw Error(ErrorCode::invalid_argument,
               cat("a KV budget of ", options.budget,
-                  " bytes is too small: sinks, one window and compact blocks need ", smallest));
+                  " bytes is too small: sinks, one window and compact blocks need ", fitting.smallest()));
 }
 
 ProceduralOptions options_of(const ProceduralSpec& spec) {
@@ -142,6 +198,9 @@ ProceduralOptions options_of(const ProceduralSpec& spec) {
   o.summaries = spec.summaries;
   o.levels = spec.levels;
   o.full_rows = spec.full_rows;
+  o.full_type = spec.full_type == DType::q4_0   ? FullType::q4_0
+                : spec.full_type == DType::q8_0 ? FullType::q8_0
+                                                : FullType::f16;
   o.summary = spec.summary;
   o.score = spec.score;
   o.half_precision = spec.row_type == DType::f16;

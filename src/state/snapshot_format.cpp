@@ -49,13 +49,14 @@ std::vector<SnapshotTensor> state_tensors(const StateImage& image) {
       tensors.push_back({"recurrent." + spec.name, spec.dtype, spec.shape, position, 0,
                          static_cast<std::uint64_t>(recurrent_bytes(spec))});
   if (image.past) {
-    const DType row_type = image.spec.procedural->row_type;
     for (const auto& part :
          procedural_tensors(memory_spec(image.spec), *image.past, image.spec.layers.front().head_dim)) {
       using Type = ProceduralTensor::Type;
       SnapshotTensor tensor{part.name, std::nullopt, part.shape, 0, 0, 4};
       if (part.type != Type::i32)
-        tensor.dtype = part.type == Type::rows ? row_type : part.type == Type::f16 ? DType::f16 : DType::f32;
+        tensor.dtype = part.type == Type::rows  ? part.row_type
+                       : part.type == Type::f16 ? DType::f16
+                                                : DType::f32;
       if (tensor.dtype)
         tensor.bytes = static_cast<std::uint64_t>(dtype_bytes(*tensor.dtype, part.shape.back()));
       for (std::size_t i = 0; i + (tensor.dtype ? 1 : 0) < part.shape.size(); ++i)

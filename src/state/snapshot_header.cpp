@@ -38,6 +38,7 @@ Json procedural_json(const ProceduralSpec& spec) {
           {"summary", kSummaries[static_cast<int>(spec.summary)]},
           {"score", kScores[static_cast<int>(spec.score)]},
           {"row_type", dtype_info(spec.row_type).name},
+          {"full_type", dtype_info(spec.full_type).name},
           {"full_rows", spec.full_rows},
           {"far", kFarRules[static_cast<int>(spec.far)]},
           {"far_from", spec.far_from},
@@ -189,6 +190,13 @@ DType dtype(const Json& object, const char* key) {
   return *found;
 }
 
+// Heads that keep every row may have q4_0, too.
+DType dtype_of_full_rows(const Json& object, const char* key) {
+  const auto found = dtype_from_name(text(object, key));
+  if (found && *found == DType::q4_0) return *found;
+  return dtype(object, key);
+}
+
 double number(const Json& object, const char* key) {
   const Json& value = field(object, key);
   if (!value.is_number()) refuse(key, "a number");
@@ -229,7 +237,8 @@ ProceduralSpec read_procedural(const Json& json) {
   spec.summaries = integer(json, "summaries");
   spec.summary = choice<Summary>(json, "summary", kSummaries);
   spec.score = choice<RowScore>(json, "score", kScores);
-  spec.row_type = dtype(json, "row_type");
+  spec.row_type = spec.full_type = dtype(json, "row_type");
+  if (json.contains("full_type")) spec.full_type = dtype_of_full_rows(json, "full_type");
   spec.full_rows = integer(json, "full_rows");
   spec.far = choice<FarRule>(json, "far", kFarRules);
   spec.far_from = integer(json, "far_from");
@@ -376,7 +385,7 @@ SnapshotHeader read(const Json& json) {
   for (const Json& tensor : list(json, "tensors")) {
     if (!tensor.is_object()) refuse("tensors", "a list of objects");
     std::optional<DType> type;
-    if (text(tensor, "dtype") != "i32") type = dtype(tensor, "dtype");
+    if (text(tensor, "dtype") != "i32") type = dtype_of_full_rows(tensor, "dtype");
     header.tensors.push_back({text(tensor, "name"), type, integers(tensor, "shape"), integer(tensor, "first"),
                               size(tensor, "offset"), size(tensor, "bytes")});
   }

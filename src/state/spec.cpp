@@ -15,6 +15,8 @@ constexpr std::int64_t kMostTokens = std::int64_t{1}
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 28;  // of a recurrent tensor
 
+bool keeps_rows(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::q8_0; }
+
 std::int64_t row_bytes(const KvSpec& spec, const LayerSpec& layer) {
   return layer.kv_heads *
          (dtype_bytes(spec.key_type, layer.head_dim) + dtype_bytes(spec.value_type, layer.head_dim));
@@ -63,7 +65,7 @@ void check(const KvSpec& spec) {
     if (tokens > kMostTokens)
       refuse(cat("capacity and step may be at most ", kMostTokens, " tokens, not ", tokens));
   for (const DType dtype : {spec.key_type, spec.value_type})
-    if (dtype != DType::f16 && dtype != DType::f32 && dtype != DType::q8_0)
+    if (!keeps_rows(dtype))
       refuse(cat("keys and values are kept as f32, f16 or q8_0, not ", dtype_info(dtype).name));
   for (const auto& layer : spec.layers) {
     if (layer.kv_heads < 1) refuse("a layer needs at least one KV head");
@@ -84,6 +86,11 @@ void check(const KvSpec& spec) {
     if (spec.rolling) refuse("is either rolling or procedural, not both");
     if (!spec.rotary)
       refuse("a procedural memory moves positions, which a model with absolute positions cannot follow");
+    if (!keeps_rows(p.row_type))
+      refuse(cat("old rows are kept as f32, f16 or q8_0, not ", dtype_info(p.row_type).name));
+    if (!keeps_rows(p.full_type) && p.full_type != DType::q4_0)
+      refuse(cat("rows of heads that keep every row are f32, f16, q8_0 or q4_0, not ",
+                 dtype_info(p.full_type).name));
     if (p.sinks < 0) refuse(cat("the number of sinks cannot be ", p.sinks));
     if (p.block < 16 || p.block > 65536) refuse(cat("a block takes 16 to 65536 positions, not ", p.block));
     if (p.sinks >= p.block) refuse(cat("the ", p.sinks, " sinks must fit into one block of ", p.block));
@@ -121,8 +128,10 @@ void check(const KvSpec& spec) {
       for (const HeadPlan& plan : p.heads[i])
         if (plan.rows < 0 || plan.rows > p.block || !std::isfinite(plan.weight))
           refuse(cat("a head keeps 0 to ", p.block, " rows of a block, not ", plan.rows));
-      if (spec.layers[i].head_dim % dtype_info(p.row_type).block_elements != 0)
-        refuse(cat("q8_0 needs heads of a multiple of 32 elements, not ", spec.layers[i].head_dim));
+      for (const DType type : {p.row_type, p.full_type})
+        if (spec.layers[i].head_dim % dtype_info(type).block_elements != 0)
+          refuse(cat(dtype_info(type).name, " needs heads of a multiple of 32 elements, not ",
+                     spec.layers[i].head_dim, "; use f16"));
     }
   }
   if (!spec.rolling) return;

@@ -85,6 +85,11 @@ class Reports(ProceduralTest):
         (line,) = [line for line in self.outcome.err.splitlines() if line.startswith("budget ")]
         self.assertIn("1.0 MiB picked window", line)
 
+    def test_heads_that_keep_every_row_say_in_which_type(self):
+        self.assertEqual(self.run_report()["kv_full_type"], "f16")  # its heads have 8 elements
+        self.refused("--kv-full-type", "q4_0", parts=["q4_0", "multiple of 32", "use f16"])
+        self.refused("--kv-full-type", "q2_k", parts=["--kv-full-type", "f16, q8_0, q4_0"])
+
     def test_a_memory_that_does_not_grow_says_since_when(self):
         steady = self.run_report("--prefill-chunk", 32)["kv_steady_from"]
         again = self.run_report("--prefill-chunk", 32, text=self.file("short.txt", TEXT.read_bytes() * 20))

@@ -159,6 +159,22 @@ TEST_F(ProceduralSessionTest, Shadow_FindsNoDriftWhereEveryRowIsKept) {
   EXPECT_GT(drift.overlap.mean, 0.999);
 }
 
+TEST_F(ProceduralSessionTest, Shadow_FindsLittleDriftInFourBits_ButSome) {
+  testing::SampleModel sample{.gain = 2.0f};
+  sample.head_dim = 32;
+  const testing::TemporaryFile file("wide.gguf", testing::sample_model(sample).build().bytes);
+  const Model model(file.path());
+  SessionOptions options = with(lossless());
+  options.shadow = ShadowOptions{.every = 10};
+  options.procedural->full_type = FullType::q4_0;
+  Session session(model, options);
+  session.read(text_);
+  const Drift drift = *session.drift();
+  EXPECT_GT(drift.output.mean, 0.001);
+  EXPECT_LT(drift.output.mean, 0.2);
+  EXPECT_GT(drift.overlap.mean, 0.75) << "the most attended rows are found where they are";
+}
+
 TEST_F(ProceduralSessionTest, Shadow_SeesFarRowsFromWhereTheMemorySeesThem) {
   const testing::TemporaryFile file{"short.gguf",
                                     testing::sample_model({.context = 256, .gain = 2.0f}).build().bytes};

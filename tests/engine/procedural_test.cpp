@@ -229,6 +229,88 @@ TEST_F(ProceduralTest, ABudgetThatIsTooSmallIsRefusedWithTheSmallestThatWorks) {
   EXPECT_THROW(Session(model_, o), Error);
 }
 
+TEST_F(ProceduralTest, InFourBits_ChunksThreadsKernelsForksAndSnapshotsChangeNoBit) {
+  SessionOptions o = options(512, 2);
+  o.procedural->full_type = FullType::q4_0;
+  const auto whole = all_logits(model_, o, text_);
+  EXPECT_FALSE(same_bits(whole, wanted_)) << "eight bits are no other";
+  for (const Kernels* kernels : available_kernels()) {
+    SessionOptions other = o;
+    other.kernels = kernels->isa;
+    other.prefill_chunk = 13;
+    other.threads = 1;
+    EXPECT_TRUE(same_bits(all_logits(model_, other, text_), whole)) << kernels->isa;
+  }
+  const testing::TemporaryFolder folder;
+  Session first(model_, o);
+  first.read(text(0, 700));
+  Session fork = first.fork();
+  first.save(folder.path("a"));
+  Session loaded(model_, options());
+  loaded.load(folder.path("a"));
+  EXPECT_EQ(loaded.options().procedural->full_type, FullType::q4_0);
+  const auto rest = std::span(whole).subspan(700 * kVocabulary);
+  EXPECT_TRUE(same_bits(all_logits(fork, text(700, 1100)), rest));
+  EXPECT_TRUE(same_bits(all_logits(loaded, text(700, 1100)), rest));
+}
+
+TEST_F(ProceduralTest, ABudgetTakesFourBits_WhereEightWouldLeaveLessThanAQuarterOfTheRows) {
+  const auto picked = [&](std::int64_t budget, Pos tokens, FullType wanted = FullType::automatic) {
+    SessionOptions o = options();
+    o.procedural = ProceduralOptions{};
+    o.procedural->budget = budget;
+    o.procedural->budget_for = tokens;
+    o.procedural->heads = memory().heads;
+    o.procedural->full_type = wanted;
+    Session session(model_, o);
+    EXPECT_LE(session.procedural_plan()->total(), budget);
+    return *session.options().procedural;
+  };
+  int four_bits = 0, eight_bits = 0;
+  for (Pos tokens = 1000; tokens < 200'000; tokens += tokens / 3) {
+    const ProceduralOptions eight = picked(1'100'000, tokens, FullType::q8_0);
+    const ProceduralOptions free = picked(1'100'000, tokens);
+    EXPECT_EQ(free.window, eight.window);
+    if (4 * eight.full_rows < tokens - eight.window) {
+      ++four_bits;
+      ASSERT_LT(eight.full_rows * 2, 24'576) << "the cap on rows hides the choice";
+      EXPECT_EQ(free.full_type, FullType::q4_0) << tokens;
+      EXPECT_GT(free.full_rows * 2, eight.full_rows * 3) << tokens;
+    } else {
+      ++eight_bits;
+      EXPECT_EQ(free.full_type, FullType::q8_0) << tokens;
+      EXPECT_EQ(free.full_rows, eight.full_rows) << tokens;
+    }
+  }
+  EXPECT_GE(four_bits, 3);
+  EXPECT_GE(eight_bits, 3);
+  EXPECT_EQ(picked(1'100'000, 0).full_type, FullType::q4_0) << "a text without end";
+  EXPECT_EQ(picked(1'100'000, 2'000, FullType::q4_0).full_type, FullType::q4_0);
+  EXPECT_EQ(picked(1'100'000, 0, FullType::f16).full_type, FullType::f16);
+}
+
+TEST_F(ProceduralTest, FourBitsNeedHeadsOfAMultipleOf32) {
+  testing::SampleModel narrow = sample();
+  narrow.head_dim = 16;
+  const testing::TemporaryFile file("narrow.gguf", testing::sample_model(narrow).build().bytes);
+  const Model model(file.path());
+  SessionOptions o = options();
+  for (const FullType type : {FullType::q4_0, FullType::q8_0}) {
+    o.procedural->full_type = type;
+    try {
+      Session session(model, o);
+      ADD_FAILURE() << "no refusal";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(error.message().find("need heads of a multiple of 32 elements, not 16; use f16"),
+                std::string::npos)
+          << error.message();
+    }
+  }
+  o.procedural->full_type = FullType::automatic;
+  EXPECT_EQ(Session(model, o).options().procedural->full_type, FullType::f16);
+}
+
 TEST_F(ProceduralTest, EveryKindOfSummaryScoreAndRowTypeIsDeterministic) {
   for (const Summary summary : {Summary::fit, Summary::cluster, Summary::positional})
     for (const RowScore score :

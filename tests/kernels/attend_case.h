@@ -34,6 +34,7 @@ struct Rows {
   void store_all() {
     stored.resize(static_cast<std::size_t>(dtype_bytes(dtype, static_cast<std::int64_t>(numbers.size()))));
     if (dtype == DType::q8_0) return store_q8();
+    if (dtype == DType::q4_0) return store_q4();
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       if (dtype == DType::f16) {
         const std::uint16_t half = f32_to_f16(numbers[i]);
@@ -46,6 +47,27 @@ struct Rows {
   }
 
  private:
+  // Blocks of an f16 step and 16 bytes: elements i and i + 16 in the low and the high half, 8 more than they
+  // are.
+  void store_q4() {
+    for (std::size_t block = 0; block < numbers.size() / 32; ++block) {
+      float* values = numbers.data() + 32 * block;
+      std::byte* bytes = stored.data() + 18 * block;
+      float largest = 0.0f;
+      for (int i = 0; i < 32; ++i) largest = std::max(largest, std::abs(values[i]));
+      const std::uint16_t half = f32_to_f16(-largest / 8.0f);
+      std::memcpy(bytes, &half, 2);
+      const float step = f16_to_f32(half);
+      int quants[32];
+      for (int i = 0; i < 32; ++i) {
+        quants[i] =
+            step == 0.0f ? 0 : static_cast<int>(std::clamp(std::round(values[i] / step), -8.0f, 7.0f));
+        values[i] = step * static_cast<float>(quants[i]);
+      }
+      for (int i = 0; i < 16; ++i)
+        bytes[2 + i] = static_cast<std::byte>((quants[i] + 8) | (quants[i + 16] + 8) << 4);
+    }
+  }
   // Blocks of an f16 step and 32 signed bytes.
   void store_q8() {
     for (std::size_t block = 0; block < numbers.size() / 32; ++block) {

@@ -133,9 +133,9 @@ TEST(AttendViews, EqualTheSoftmaxInDoubleOfKeysThatWereMoved) {
 }
 
 TEST(AttendViews, EqualTheSoftmaxInDouble_ForEveryMixOfTypes) {
-  for (const DType keys : {DType::f32, DType::f16, DType::q8_0})
-    for (const DType values : {DType::f32, DType::f16, DType::q8_0})
-      for (const int head_dim : {32, 64, 96, 256}) {
+  for (const DType keys : {DType::f32, DType::f16, DType::q8_0, DType::q4_0})
+    for (const DType values : {DType::f32, DType::f16, DType::q8_0, DType::q4_0})
+      for (const int head_dim : {32, 64, 96, 256, 512}) {
         AttendOptions o{.first = 150, .tokens = 9, .heads = 6, .kv_heads = 2, .head_dim = head_dim};
         o.key_type = keys;
         o.value_type = values;
@@ -163,7 +163,7 @@ TEST(AttendViews, ReadEightBitRowsExactlyAsTheirStepTimesTheirQuants) {
 
 TEST(AttendViews, AreTheSameBitsForEveryTableAndThreadCount) {
   for (const Layout& layout : layouts())
-    for (const DType type : {DType::f32, DType::f16, DType::q8_0}) {
+    for (const DType type : {DType::f32, DType::f16, DType::q8_0, DType::q4_0}) {
       AttendOptions o = layout.options;
       o.key_type = o.value_type = type;
       const AttendCase c = rotary_case(o);

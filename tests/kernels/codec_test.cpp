@@ -195,14 +195,18 @@ TEST(ScalesFinite, DoesNotMistakePackedIntegersForScales) {
   }
 }
 
-std::vector<float> round_trip_q8_0(const std::vector<float>& row, std::vector<std::byte>* stored = nullptr) {
+std::vector<float> round_trip(DType type, const std::vector<float>& row,
+                              std::vector<std::byte>* stored = nullptr) {
   const auto elements = static_cast<std::int64_t>(row.size());
-  std::vector<std::byte> blocks(static_cast<std::size_t>(dtype_bytes(DType::q8_0, elements)));
-  encode_row(DType::q8_0, row.data(), elements, blocks.data());
+  std::vector<std::byte> blocks(static_cast<std::size_t>(dtype_bytes(type, elements)));
+  encode_row(type, row.data(), elements, blocks.data());
   std::vector<float> back(row.size());
-  decode_row(DType::q8_0, blocks.data(), elements, back.data());
+  decode_row(type, blocks.data(), elements, back.data());
   if (stored != nullptr) *stored = blocks;
   return back;
+}
+std::vector<float> round_trip_q8_0(const std::vector<float>& row, std::vector<std::byte>* stored = nullptr) {
+  return round_trip(DType::q8_0, row, stored);
 }
 
 TEST(CodecQ8_0, KeepsEveryElementWithinHalfAStepAndTheRoundingOfTheScale) {
@@ -259,6 +263,35 @@ TEST(CodecQ8_0, MarksABlockThatHoldsNanOrInfinityOrOverflows_SoThatScalesFiniteF
   }
 }
 
+TEST(CodecQ4_0, KeepsSixteenLevelsOfAScaleOfEitherSignExactly) {
+  for (const float step : {0.25f, -0.25f, 3.0f, -0x1p-10f}) {
+    std::vector<float> row(64);
+    for (std::size_t i = 0; i < 64; ++i) row[i] = step * static_cast<float>(static_cast<int>(i * 5 % 16) - 8);
+    EXPECT_EQ(round_trip(DType::q4_0, row), row) << step;
+  }
+}
+
+TEST(CodecQ4_0, TurnsABlockTooSmallForItsScaleIntoZeros) {
+  for (const float tiny : {0.0f, 1e-45f, 1e-42f, 1e-38f, -1e-20f, 1e-8f})
+    for (const float x : round_trip(DType::q4_0, std::vector<float>(32, tiny))) EXPECT_EQ(x, 0.0f) << tiny;
+}
+
+TEST(CodecQ4_0, MarksABlockThatHoldsNanOrInfinityOrOverflows_SoThatScalesFiniteFindsIt) {
+  for (const float broken : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                             -std::numeric_limits<float>::infinity(), 1e30f, -6e5f}) {
+    std::vector<float> row(96, 0.5f);
+    row[40] = broken;
+    std::vector<std::byte> stored;
+    round_trip(DType::q4_0, row, &stored);
+    EXPECT_FALSE(scales_finite(DType::q4_0, stored.data(), 96)) << broken;
+    EXPECT_TRUE(scales_finite(DType::q4_0, stored.data(), 32)) << broken;       // the block before
+    EXPECT_TRUE(scales_finite(DType::q4_0, stored.data() + 36, 32)) << broken;  // and the one after are whole
+  }
+  std::vector<float> large(32, 4e5f);
+  large[0] = -4.5e5f;
+  for (const float x : round_trip(DType::q4_0, large)) EXPECT_NEAR(std::fabs(x), 4.25e5f, 1e5f);
+}
+
 TEST(CodecF16, EncodesOverflowAsInfinityAndKeepsNan) {
   const float row[] = {65504.0f, 65519.996f, 65520.0f, -1e9f, std::numeric_limits<float>::quiet_NaN()};
   std::byte stored[sizeof(row) / 2];
@@ -274,7 +307,8 @@ TEST(CodecF16, EncodesOverflowAsInfinityAndKeepsNan) {
 
 TEST(Codec, OffersEncodersForTheTypesOfTheKvMemoryOnly) {
   for (const auto& info : kDTypes) {
-    const bool kv = info.dtype == DType::f32 || info.dtype == DType::f16 || info.dtype == DType::q8_0;
+    const bool kv = info.dtype == DType::f32 || info.dtype == DType::f16 || info.dtype == DType::q8_0 ||
+                    info.dtype == DType::q4_0;
     EXPECT_EQ(codec(info.dtype).encode != nullptr, kv) << info.name;
   }
 }

@@ -60,8 +60,20 @@ def test_pinned_positions_stay_and_are_refused_once_summarised(model):
             session.pin(20, 30)
 
 
+def test_the_type_of_full_rows_is_chosen_or_refused(model):
+    """Heads of 8 elements are kept as f16; four bits need blocks of 32."""
+    every = {**MEMORY, "kv_heads": 4, "heads": [(1.0, 1.0, 1.0)] * 8}
+    with model.session(procedural=every) as usual, model.session(procedural={**every, "full_type": "f16"}) as half:
+        usual.read(TEXT)
+        half.read(TEXT)
+        assert half.procedural["rows"]["full"] > 0
+        assert np.array_equal(usual.logits, half.logits)
+    with pytest.raises(errors.InvalidArgumentError, match="q4_0 need heads of a multiple of 32"):
+        model.session(procedural={**every, "full_type": "q4_0"})
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"windows": 3}, {"window": "many"}, {"summary": "best"}, {"budget": 10}, {"heads": [(1.0, 2.0)]}, {"block": 16, "rows": 99}]
+    "wrong", [{"full_type": "q2_k"}, {"windows": 3}, {"window": "many"}, {"summary": "best"}, {"budget": 10}, {"heads": [(1.0, 2.0)]}, {"block": 16, "rows": 99}]
 )
 def test_options_that_make_no_sense_are_refused(model, wrong):
     with pytest.raises(errors.InvalidArgumentError):

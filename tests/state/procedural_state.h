@@ -60,7 +60,7 @@ inline KvSpec tiny_procedural_spec() {
   p.query_heads = 2;
   p.reference_stride = 8;
   p.scale = 0.5f;
-  p.row_type = DType::f16;
+  p.row_type = p.full_type = DType::f16;
   p.heads = {{{false, false, 3, 1.0f}, {true, false, 0, 1.0f}}};
   p.frequencies = {frequencies};
   return spec;

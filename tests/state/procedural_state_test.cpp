@@ -1,6 +1,7 @@
 // Procedural states with no model in sight: budgets that hold at every step, and snapshots.
 #include <gtest/gtest.h>
 
+#include "kvtide/error.h"
 #include "state/procedural/budget.h"
 #include "state/snapshot.h"
 #include "tests/base/memory_files.h"
@@ -30,6 +31,7 @@ KvSpec random_spec(testing::Rng& rng) {
   p.score = static_cast<RowScore>(rng.below(4));
   p.levels = static_cast<int>(rng.below(4));
   p.row_type = types[rng.below(3)];
+  p.full_type = rng.below(2) == 0 ? DType::q4_0 : types[rng.below(3)];
   p.full_rows = rng.below(2) * (16 + rng.below(300));
   p.far = static_cast<FarRule>(rng.below(2));
   p.far_from = rng.below(2) * (2 * (p.window + spec.slack + p.block) + rng.below(300));
@@ -146,10 +148,79 @@ TEST(ProceduralState, ItsSnapshotIsTheSameBytesForEveryChunkAndThreadCount) {
   }
 }
 
-TEST(ProceduralState, ASnapshotGoesOnAsTheStateThatWasSaved) {
+// As procedural_spec(), with full rows of four bits.
+KvSpec four_bit_spec() {
+  KvSpec spec = procedural_spec();
+  spec.procedural->full_type = DType::q4_0;
+  return spec;
+}
+
+TEST(ProceduralState, InFourBits_ItsSnapshotIsTheSameBytesForEveryChunk_AndForksGoOnAlike) {
+  ThreadPool pool(1);
+  KvSpec spec = without_windows();
+  spec.procedural->full_type = DType::q4_0;
+  KvState reference(spec);
+  feed(reference, pool, 700);
+  ASSERT_GT(reference.past()->counts().thinned, 0);
+  const auto wanted = snapshot_of(reference);
+  for (const std::int64_t chunk : {1, 5, 16}) {
+    KvState state(spec);
+    feed(state, pool, 300, chunk);
+    KvState fork = state.fork();
+    feed(state, pool, 400, chunk);
+    feed(fork, pool, 400);
+    EXPECT_TRUE(snapshot_of(state) == wanted) << chunk;
+    EXPECT_TRUE(snapshot_of(fork) == wanted) << chunk;
+  }
+}
+
+TEST(ProceduralState, FullRowsOfFourBits_TakeNinthsOfThoseOfEightBits) {
+  // 128 rows and a block of 32 more, with 18 or 34 bytes per key or value of 32 numbers; scores and positions
+  // beside them are the same.
+  const std::int64_t eight = most_bytes(procedural_spec(), 5000).full;
+  const std::int64_t four = most_bytes(four_bit_spec(), 5000).full;
+  EXPECT_EQ(eight, 2 * 8192 + 256 * 8);
+  EXPECT_EQ(four, 2 * 4096 + 256 * 8);
+}
+
+TEST(ProceduralState, RefusesRowTypesThatItCannotKeep) {
+  const auto refusal = [](DType rows, DType full) -> std::string {
+    KvSpec spec = procedural_spec();
+    spec.procedural->row_type = rows;
+    spec.procedural->full_type = full;
+    try {
+      KvState state(spec);
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(DType::q8_0, DType::q4_0), "");
+  EXPECT_NE(refusal(DType::q4_0, DType::q4_0).find("f32, f16 or q8_0, not q4_0"), std::string::npos);
+  EXPECT_NE(refusal(DType::q8_0, DType::q6_k).find("f32, f16, q8_0 or q4_0, not q6_k"), std::string::npos);
+  KvSpec tiny = testing::tiny_procedural_spec();
+  tiny.procedural->full_type = DType::q4_0;
+  try {
+    KvState state(tiny);
+    ADD_FAILURE() << "no refusal";
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("q4_0 needs heads of a multiple of 32 elements, not 4; use f16"),
+              std::string::npos)
+        << error.message();
+  }
+}
+
+class ProceduralSnapshot : public ::testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(OfEveryFullType, ProceduralSnapshot,
+                         ::testing::Values(DType::q8_0, DType::q4_0, DType::f16),
+                         [](const auto& type) { return std::string(dtype_info(type.param).name); });
+
+TEST_P(ProceduralSnapshot, GoesOnAsTheStateThatWasSaved) {
   ThreadPool pool(1);
   for (const std::int64_t at : {0, 2, 30, 79, 80, 81, 112, 399, 400, 432, 800}) {
-    KvState state(procedural_spec());
+    KvSpec spec = procedural_spec();
+    spec.procedural->full_type = GetParam();
+    KvState state(spec);
     feed(state, pool, at);
     MemoryFiles files;
     SnapshotExtras extras;

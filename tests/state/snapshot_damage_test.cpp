@@ -169,6 +169,32 @@ TEST(SnapshotDamage, AnyValueOfAProceduralHeaderReplacedAndSealedAgain_IsRefused
   EXPECT_GT(loaded, 10) << "counts may be others";
 }
 
+TEST(SnapshotDamage, TypesOfFullRowsThatDoNotFitAreRefused_AndWithoutOneTheyAreThoseOfOtherRows) {
+  KvSpec spec = testing::procedural_spec();
+  ThreadPool pool(1);
+  const auto with = [&](DType type, const std::string& was, const std::string& becomes) {
+    spec.procedural->full_type = type;
+    KvState state(spec);
+    testing::feed(state, pool, 300);
+    MemoryFiles files;
+    SnapshotExtras extras;
+    extras.tokens.assign(300, 1);
+    save_snapshot(files, "a", state, extras);
+    SnapshotParts parts = testing::take_apart(files.get("a"));
+    const std::size_t at = parts.header.find(was);
+    EXPECT_NE(at, std::string::npos) << was;
+    parts.header.replace(at, was.size(), becomes);
+    return outcome(testing::put_together(parts));
+  };
+  const std::string four = R"("full_type":"q4_0")", eight = R"("full_type":"q8_0",)";
+  EXPECT_EQ(with(DType::q4_0, four, four), "loaded");
+  EXPECT_EQ(with(DType::q8_0, eight, ""), "loaded");
+  for (const char* other : {R"("q8_0")", R"("q6_k")", R"("q4_1")", R"("")", "4", "null", "[]"})
+    EXPECT_EQ(with(DType::q4_0, four, cat(R"("full_type":)", other)), "") << other;
+  EXPECT_EQ(with(DType::q4_0, R"("row_type":"q8_0")", R"("row_type":"q4_0")"), "");
+  EXPECT_EQ(with(DType::q4_0, R"("dtype":"q4_0")", R"("dtype":"q8_0")"), "");
+}
+
 TEST(SnapshotDamage, RandomChangesSealedAgain_AreRefusedOrLoadSoundly) {
   const SnapshotParts sound = testing::take_apart(small_file());
   testing::Rng rng(20);

@@ -53,7 +53,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
       bytes.window += layer.kv_heads * (region(exact, key) + region(exact, value) + 2 * sinks);
     }
     for (const HeadPlan& plan : p.heads[i]) {
-      const std::int64_t row = dtype_bytes(p.row_type, layer.head_dim);
+      const std::int64_t row = dtype_bytes(type_of_rows(p, plan), layer.head_dim);
       whole = whole || plan.whole;
       if (plan.full) {
         // Rows in a spill file count as little as pages of a mapped model do.

@@ -124,8 +124,9 @@ std::vector<ProceduralTensor> procedural_tensors(const ProceduralSpec& spec, con
       for (const std::int64_t count : image.rows[layer][h]) rows += count;
       if (rows == 0) continue;
       const std::string name = cat("procedural.", layer, ".", h, ".");
-      tensors.push_back({name + "k", Type::rows, {rows, head_dim}});
-      tensors.push_back({name + "v", Type::rows, {rows, head_dim}});
+      const DType type = type_of_rows(spec, spec.heads[layer][h]);
+      tensors.push_back({name + "k", Type::rows, {rows, head_dim}, type});
+      tensors.push_back({name + "v", Type::rows, {rows, head_dim}, type});
       tensors.push_back({name + "position", Type::i32, {rows}});
       for (const char* note : note_names(rows_kind(spec, spec.heads[layer][h])))
         tensors.push_back({name + note, Type::f32, {rows}});

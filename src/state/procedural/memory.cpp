@@ -31,14 +31,14 @@ ProceduralMemory::ProceduralMemory(const ProceduralSpec& spec, const std::vector
       references_(std::make_shared<References>(reference_shape(spec, layers.front().head_dim))) {
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     auto& heads = heads_.emplace_back();
-    const std::int64_t bytes = dtype_bytes(spec_.row_type, layers_[layer].head_dim);
-    for (std::size_t h = 0; h < spec_.heads[layer].size(); ++h)
-      heads.push_back(
-          {std::make_shared<HeadRows>(rows_kind(spec_, spec_.heads[layer][h]), bytes, bytes, kMostHeadRows),
-           {},
-           nullptr,
-           0.0,
-           0.0f});
+    for (const HeadPlan& plan : spec_.heads[layer]) {
+      const std::int64_t bytes = dtype_bytes(type_of_rows(spec_, plan), layers_[layer].head_dim);
+      heads.push_back({std::make_shared<HeadRows>(rows_kind(spec_, plan), bytes, bytes, kMostHeadRows),
+                       {},
+                       nullptr,
+                       0.0,
+                       0.0f});
+    }
   }
   for (const auto& plans : spec_.heads)
     for (const HeadPlan& plan : plans) (plan.whole ? has_whole_heads_ : has_full_heads_) |= plan.full;

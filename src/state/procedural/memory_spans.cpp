@@ -103,7 +103,8 @@ void ProceduralMemory::append_spans(int layer, int h, std::optional<std::int64_t
     Span span;
     span.keys = keys;
     span.values = values;
-    span.key_type = span.value_type = spec_.row_type;
+    span.key_type = span.value_type = type_of_rows(spec_, p);
+    span.spread = is_spread(spec_, p);
     span.key_stride = source.rows->key_bytes();
     span.value_stride = source.rows->value_bytes();
     span.rows = rows;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/codec.h"
+#include "kernels/hadamard.h"
 #include "state/procedural/budget.h"
 #include "state/procedural/reference_rows.h"
 #include "state/procedural/summarise.h"
@@ -50,14 +51,23 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
     }
 
   SealedHead sealed;
-  const std::int64_t bytes = dtype_bytes(spec.row_type, head_dim);
+  const DType type = type_of_rows(spec, plan);
+  const std::int64_t bytes = dtype_bytes(type, head_dim);
+  std::vector<float> spread(static_cast<std::size_t>(head_dim));
+  const auto encode = [&](const float* row, std::byte* out) {
+    if (is_spread(spec, plan)) {
+      std::copy_n(row, head_dim, spread.begin());
+      hadamard(spread.data(), head_dim);
+      row = spread.data();
+    }
+    encode_row(type, row, head_dim, out);
+  };
   const auto add = [&](std::int64_t row, const float* value, float bias, float count, float score) {
     const std::size_t size = sealed.keys.size();
     sealed.keys.resize(size + static_cast<std::size_t>(bytes));
     sealed.values.resize(size + static_cast<std::size_t>(bytes));
-    encode_row(spec.row_type, block.keys.data() + row * block.padded_dim, head_dim,
-               sealed.keys.data() + size);
-    encode_row(spec.row_type, value, head_dim, sealed.values.data() + size);
+    encode(block.keys.data() + row * block.padded_dim, sealed.keys.data() + size);
+    encode(value, sealed.values.data() + size);
     sealed.notes.push_back({static_cast<std::int32_t>(request.first + row), bias, count, score});
   };
   if (rows_kind(spec, plan) == HeadRows::Kind::exact) {

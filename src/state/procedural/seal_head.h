@@ -29,7 +29,7 @@ struct SealRequest {
 std::vector<Pos> judges_of_seal(const References& references, Pos first, Pos last, Pos position);
 
 struct SealedHead {
-  std::vector<std::byte> keys, values;  // in the type of old rows
+  std::vector<std::byte> keys, values;  // in the type of the head's rows
   std::vector<RowNote> notes;
   float log_mass_error = 0.0f;
   float spread = 0.0f;    // as in Summarised

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "kernels/codec.h"
+#include "kernels/hadamard.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
@@ -56,6 +57,7 @@ std::vector<std::vector<Pos>> top_rows(const DenseRow& kernels, std::span<const 
       for (std::int64_t j = 0; j < rows; ++j) {
         decode_row(span.key_type, span.keys + (begin + j) * span.key_stride, shape.head_dim,
                    keys.data() + j * dim);
+        if (span.spread) hadamard(keys.data() + j * dim, shape.head_dim);
         if (span.rotation != nullptr) turn(keys.data() + j * dim, span);
       }
       scores.resize(static_cast<std::size_t>(count * padded));

@@ -23,8 +23,9 @@ struct ProceduralSpec {
   std::int64_t summaries = 4;
   Summary summary = Summary::fit;
   RowScore score = RowScore::mixed;
-  DType row_type = DType::q8_0;  // of everything outside the window
-  std::int64_t full_rows = 0;    // newest rows that full heads keep; 0: all
+  DType row_type = DType::q8_0;   // of everything outside the window but
+  DType full_type = DType::q8_0;  // of heads that keep every row; q4_0: as Hadamard transforms
+  std::int64_t full_rows = 0;     // newest rows that full heads keep; 0: all
   FarRule far = FarRule::log;
   Pos far_from = 0;  // no row is seen from further away; 0: true distances
   int levels = 0;
@@ -46,6 +47,14 @@ inline constexpr std::int64_t kBlockReferences = 32, kWindowReferences = 64;
 inline std::int64_t reference_stride(const ProceduralSpec& spec) {
   if (spec.reference_stride > 0) return spec.reference_stride;
   return spec.block < kBlockReferences ? 1 : spec.block / kBlockReferences;
+}
+
+// The type of the rows of a head, and whether they are stored as Hadamard transforms.
+inline DType type_of_rows(const ProceduralSpec& spec, const HeadPlan& plan) {
+  return plan.full ? spec.full_type : spec.row_type;
+}
+inline bool is_spread(const ProceduralSpec& spec, const HeadPlan& plan) {
+  return type_of_rows(spec, plan) == DType::q4_0;
 }
 
 // Positions of [first, last) that are pinned.
