@@ -5,10 +5,14 @@
 // After the lanes, on which it is written.
 #include "kernels/attend.inl"
 #include "kernels/attend_pairs.inl"
+#include "kernels/attend_spread.inl"
 
 namespace kvtide {
 
-extern const AttendRow kAttendAvx2{
-    .isa = "avx2", .fold_tile = &fold_tile, .fold_tile_bf16 = &fold_tile_pairs, .merge = &merge};
+extern const AttendRow kAttendAvx2{.isa = "avx2",
+                                   .fold_tile = &fold_tile,
+                                   .fold_tile_bf16 = &fold_tile_pairs,
+                                   .merge = &merge,
+                                   .spread = &spread_rows};
 
 }  // namespace kvtide

@@ -5,8 +5,6 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/hadamard.h"
-
 namespace kvtide {
 namespace {
 
@@ -114,23 +112,6 @@ struct Block {
     return ((token + i / group) * shape.heads + kv_head * group + i % group) * shape.head_dim;
   }
 
-  // The queries of a view point as a spread tile meets them: turned back by what its keys would be turned by,
-  // and transformed as they are.
-  void spread_queries(const TileRef& ref, std::vector<float>& out) const {
-    out = q[ref.view];
-    const int pairs = ref.tile.rotation != nullptr ? ref.tile.rotation_pairs : 0;
-    for (int i = 0; i < queries(); ++i) {
-      float* x = out.data() + i * padded_dim;
-      for (int d = 0; d < pairs; ++d) {
-        const float a = x[d], b = x[pairs + d], cosine = ref.tile.rotation[d],
-                    sine = ref.tile.rotation[pairs + d];
-        x[d] = a * cosine + b * sine;
-        x[pairs + d] = b * cosine - a * sine;
-      }
-      hadamard(x, shape.head_dim);
-    }
-  }
-
   void fold_group(const Plan& plan, const Group& tiles, const AttendPartials& into) const {
     std::vector<float> spread;
     const TileRef* spread_for = nullptr;
@@ -154,9 +135,14 @@ struct Block {
       AttendTile tile = ref.tile;
       const float* asked = q[ref.view].data();
       if (tiles.spread) {
+        // As its keys meet them: turned back by what the keys would be turned by, and transformed as they
+        // are.
         if (spread_for == nullptr || spread_for->view != ref.view ||
-            spread_for->tile.rotation != ref.tile.rotation)
-          spread_queries(ref, spread);
+            spread_for->tile.rotation != ref.tile.rotation) {
+          spread = q[ref.view];
+          kernels.spread(queries(), padded_dim, shape.head_dim, ref.tile.rotation, ref.tile.rotation_pairs,
+                         spread.data());
+        }
         spread_for = &ref;
         asked = spread.data();
         tile.rotation = nullptr;
@@ -164,7 +150,7 @@ struct Block {
       const auto fold = shape.bf16 ? kernels.fold_tile_bf16 : kernels.fold_tile;
       fold(tile, {queries(), shape.head_dim, padded_dim, shape.scale, asked, lo, hi}, into);
     }
-    for (int i = 0; tiles.spread && i < queries(); ++i) hadamard(into.out + i * padded_dim, shape.head_dim);
+    if (tiles.spread) kernels.spread(queries(), padded_dim, shape.head_dim, nullptr, 0, into.out);
   }
 
   void write(const AttendPartials& result, float* out, float* log_mass) const {

@@ -82,10 +82,11 @@ inline void turn(float* key, const float* rotation, int pairs) {
   }
 }
 
-inline void hide_unseen(const AttendQueries& queries, float (*scores)[kTileRows]) {
+// Minus infinity at those of places [from, to) that a query does not see.
+inline void hide_unseen(const AttendQueries& queries, int from, int to, float (*scores)[kTileRows]) {
   for (int i = 0; i < queries.count; ++i) {
-    for (int place = 0; place < queries.lo[i]; ++place) scores[i][place] = kMinusInfinity;
-    for (int place = queries.hi[i]; place < kTileRows; ++place) scores[i][place] = kMinusInfinity;
+    for (int place = from; place < queries.lo[i]; ++place) scores[i][place] = kMinusInfinity;
+    for (int place = queries.hi[i]; place < to; ++place) scores[i][place] = kMinusInfinity;
   }
 }
 
@@ -110,7 +111,7 @@ void score_tile(const AttendTile& tile, const AttendQueries& queries, float (*sc
     for (int i = 0; i < queries.count; ++i)
       store(scores[i] + group, fma(dot16(queries.q + i * dim, keys, dim, dim), scale, load(mass)));
   }
-  hide_unseen(queries, scores);
+  hide_unseen(queries, 0, kTileRows, scores);
 }
 
 // Turns scores into probabilities in place; gives the tile's max and sum.

@@ -58,6 +58,10 @@ struct AttendRow {
                          const AttendPartials& into) noexcept;
   // Folds partials `from` into `into`, both of `count` queries, as if from's rows came after into's.
   void (*merge)(int count, int padded_dim, const AttendPartials& from, const AttendPartials& into) noexcept;
+  // Turns rows [count][padded_dim] back by `rotation` ([2][pairs] as in AttendTile, or nullptr) and
+  // transforms them as hadamard.h says. head_dim is a multiple of 32.
+  void (*spread)(int count, int padded_dim, int head_dim, const float* rotation, int pairs,
+                 float* rows) noexcept;
 };
 
 extern const AttendRow kAttendScalar;

@@ -143,16 +143,16 @@ inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, st
         }
     });
   });
-  hide_unseen(queries, scores);
+  hide_unseen(queries, tile.begin & ~(2 * kLanes - 1), (tile.end + 2 * kLanes - 1) & ~(2 * kLanes - 1), scores);
 }
 
-// Turns scores into rounded probabilities, packed by pairs of rows.
-inline void soften_pairs(float* scores, std::uint32_t* p, float* max_out, float* sum_out) {
-  Lanes top = load(scores);
-  for (int place = kLanes; place < kTileRows; place += kLanes) top = max(load(scores + place), top);
+// Turns the scores of places [from, to), multiples of 32, into rounded probabilities, packed by pairs of rows.
+inline void soften_pairs(float* scores, int from, int to, std::uint32_t* p, float* max_out, float* sum_out) {
+  Lanes top = load(scores + from);
+  for (int place = from + kLanes; place < to; place += kLanes) top = max(load(scores + place), top);
   const float highest = reduce_max(top);
   Lanes sum = set1(0.0f);
-  for (int place = 0; place < kTileRows; place += 2 * kLanes) {
+  for (int place = from; place < to; place += 2 * kLanes) {
     Lanes weights[2];
     for (int i = 0; i < 2; ++i) {
       weights[i] = round_bf16(drop_tiny(exp(sub(load(scores + place + i * kLanes), set1(highest)))));
@@ -171,6 +171,7 @@ void fold_tile_pairs(const AttendTile& tile, const AttendQueries& queries,
   alignas(64) std::uint32_t p[kQueryBlock][kTileRows / 2];
   float keep[kQueryBlock], take[kQueryBlock];
   score_pairs(tile, queries, packed, scores);
+  const int from = tile.begin & ~(2 * kLanes - 1), to = (tile.end + 2 * kLanes - 1) & ~(2 * kLanes - 1);
   for (int i = 0; i < queries.count; ++i) {
     if (queries.lo[i] >= queries.hi[i]) {  // sees nothing here: its partial stays, bit for bit
       for (std::uint32_t& pair : p[i]) pair = 0;
@@ -179,7 +180,7 @@ void fold_tile_pairs(const AttendTile& tile, const AttendQueries& queries,
       continue;
     }
     float tile_max = 0.0f, tile_sum = 0.0f;
-    soften_pairs(scores[i], p[i], &tile_max, &tile_sum);
+    soften_pairs(scores[i], from, to, p[i], &tile_max, &tile_sum);
     into.max[i] = join(into.max[i], tile_max, &keep[i], &take[i]);
     into.sum[i] = __builtin_fmaf(tile_sum, take[i], into.sum[i] * keep[i]);
   }

@@ -80,6 +80,17 @@ inline void store_i8(std::int8_t* p, Lanes a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
 }
 
+template <int Step>
+inline __m256 swap_half(__m256 a) {
+  if constexpr (Step == 4) return _mm256_permute2f128_ps(a, a, 0x01);
+  return _mm256_permute_ps(a, Step == 2 ? 0x4e : 0xb1);
+}
+template <int Step>
+inline Lanes swap(Lanes a) {
+  if constexpr (Step == 8) return {a.hi, a.lo};
+  return {swap_half<Step>(a.lo), swap_half<Step>(a.hi)};
+}
+
 inline float reduce_add(Lanes a) {
   const __m256 s8 = _mm256_add_ps(a.lo, a.hi);
   const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));

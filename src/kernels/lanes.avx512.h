@@ -61,6 +61,13 @@ inline void store_i8(std::int8_t* p, Lanes a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(a.v)));
 }
 
+template <int Step>
+inline Lanes swap(Lanes a) {
+  if constexpr (Step == 8) return {_mm512_shuffle_f32x4(a.v, a.v, 0x4e)};
+  if constexpr (Step == 4) return {_mm512_shuffle_f32x4(a.v, a.v, 0xb1)};
+  return {_mm512_permute_ps(a.v, Step == 2 ? 0x4e : 0xb1)};
+}
+
 inline float reduce_add(Lanes a) {
   const __m256 s8 = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
   const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));

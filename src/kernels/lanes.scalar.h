@@ -119,6 +119,14 @@ inline void store_i8(std::int8_t* p, const Lanes& a) {  // integral values in [-
   for (int i = 0; i < kLanes; ++i) p[i] = static_cast<std::int8_t>(a.v[i]);
 }
 
+// Lane i of the result is lane i xor Step.
+template <int Step>
+inline Lanes swap(const Lanes& a) {
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = a.v[i ^ Step];
+  return r;
+}
+
 // The one order in which sixteen lanes are summed: halves, then quarters, then pairs.
 inline float reduce_add(const Lanes& a) {
   float s[8];

@@ -199,7 +199,8 @@ void KvState::seal_if_due(ThreadPool& pool, const Kernels& kernels) {
 void KvState::release_sealed(std::size_t layer, Pos end) {
   const ProceduralSpec& p = past_->spec();
   const Pos from = std::max(released_[layer], p.sinks);
-  const Pos until = std::min(past_->exact_from(), (end - p.window - p.block) / kTile * kTile);
+  const Pos until =
+      std::min(past_->exact_from(), (std::max<Pos>(0, end - p.window - p.block) + kTile - 1) / kTile * kTile);
   if (from >= until) return;
   layers_[layer].drop(from, until);
   released_[layer] = until;
