@@ -81,6 +81,18 @@ struct Partials {
   }
 };
 
+// Queries [count][padded_dim] as kernels take them.
+struct Asked {
+  std::vector<float> rows;
+  std::vector<std::uint32_t> pairs;  // empty unless they are rounded
+
+  void pack(const AttendRow& kernels, bool bf16, int count, int padded_dim) {
+    if (!bf16) return;
+    pairs.resize(rows.size() / 2);
+    kernels.pack_queries(count, padded_dim, rows.data(), pairs.data());
+  }
+};
+
 // Some consecutive tokens of the chunk, all query heads of one KV head: query i is token i / group, head i %
 // group.
 struct Block {
@@ -88,7 +100,7 @@ struct Block {
   const AttendRow& kernels;
   int kv_head, group, padded_dim;
   std::int64_t token, tokens;
-  std::vector<std::vector<float>> q;  // per view point
+  std::vector<Asked> q;  // per view point
 
   Block(const AttendShape& s, const AttendRow& k, int head, std::int64_t first, std::int64_t count,
         std::span<const float* const> all_q)
@@ -100,10 +112,12 @@ struct Block {
         token(first),
         tokens(count) {
     for (const float* source : all_q) {
-      q.emplace_back(static_cast<std::size_t>(queries() * padded_dim), 0.0f);
+      Asked& asked = q.emplace_back();
+      asked.rows.resize(static_cast<std::size_t>(queries() * padded_dim), 0.0f);
       for (int i = 0; i < queries(); ++i)
-        std::memcpy(q.back().data() + i * padded_dim, source + row(i),
+        std::memcpy(asked.rows.data() + i * padded_dim, source + row(i),
                     static_cast<std::size_t>(s.head_dim) * sizeof(float));
+      asked.pack(kernels, shape.bf16, queries(), padded_dim);
     }
   }
 
@@ -113,7 +127,7 @@ struct Block {
   }
 
   void fold_group(const Plan& plan, const Group& tiles, const AttendPartials& into) const {
-    std::vector<float> spread;
+    Asked spread;
     const TileRef* spread_for = nullptr;
     int lo[kQueryBlock], hi[kQueryBlock];
     for (std::size_t t = tiles.first; t < tiles.last; ++t) {
@@ -133,22 +147,26 @@ struct Block {
       }
       if (!seen) continue;
       AttendTile tile = ref.tile;
-      const float* asked = q[ref.view].data();
+      const Asked* asked = &q[ref.view];
       if (tiles.spread) {
         // As its keys meet them: turned back by what the keys would be turned by, and transformed as they
         // are.
         if (spread_for == nullptr || spread_for->view != ref.view ||
             spread_for->tile.rotation != ref.tile.rotation) {
-          spread = q[ref.view];
+          spread.rows = q[ref.view].rows;
           kernels.spread(queries(), padded_dim, shape.head_dim, ref.tile.rotation, ref.tile.rotation_pairs,
-                         spread.data());
+                         spread.rows.data());
+          spread.pack(kernels, shape.bf16, queries(), padded_dim);
         }
         spread_for = &ref;
-        asked = spread.data();
+        asked = &spread;
         tile.rotation = nullptr;
       }
       const auto fold = shape.bf16 ? kernels.fold_tile_bf16 : kernels.fold_tile;
-      fold(tile, {queries(), shape.head_dim, padded_dim, shape.scale, asked, lo, hi}, into);
+      fold(tile,
+           {queries(), shape.head_dim, padded_dim, shape.scale, asked->rows.data(), asked->pairs.data(), lo,
+            hi},
+           into);
     }
     if (tiles.spread) kernels.spread(queries(), padded_dim, shape.head_dim, nullptr, 0, into.out);
   }

@@ -129,15 +129,20 @@ inline void soften(float* scores, float* max_out, float* sum_out) {
   *sum_out = reduce_add(sum);
 }
 
+// e^(a - b), where equal maxima, the usual case of one of the two, cost nothing.
+inline float factor(float a, float b) {
+  const float difference = a - b;
+  if (difference == 0.0f) return 1.0f;
+  alignas(64) float values[kLanes];
+  store(values, exp(set1(difference)));
+  return values[0];
+}
+
 // Factors that bring two partials to their common max.
 inline float join(float into_max, float from_max, float* into_factor, float* from_factor) {
   const float highest = from_max > into_max ? from_max : into_max;
-  Lanes factors = set1(into_max - highest);
-  float values[kLanes];
-  store(values, exp(factors));
-  *into_factor = values[0];
-  store(values, exp(set1(from_max - highest)));
-  *from_factor = values[0];
+  *into_factor = factor(into_max, highest);
+  *from_factor = factor(from_max, highest);
   return highest;
 }
 

@@ -13,6 +13,7 @@ namespace kvtide {
 extern const AttendRow kAttendAvx512Bf16{.isa = "avx512_bf16",
                                          .fold_tile = &fold_tile,
                                          .fold_tile_bf16 = &fold_tile_pairs,
+                                         .pack_queries = &pack_queries,
                                          .merge = &merge,
                                          .spread = &spread_rows};
 

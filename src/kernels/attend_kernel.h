@@ -36,10 +36,11 @@ struct AttendTile {
 struct AttendQueries {
   int count;  // 1 .. kQueryBlock
   int head_dim;
-  int padded_dim;  // head_dim rounded up to a multiple of 16
-  float scale;     // applied to q.k
-  const float* q;  // [count][padded_dim]
-  const int* lo;   // [count] visible places of this tile: [lo, hi)
+  int padded_dim;              // head_dim rounded up to a multiple of 16
+  float scale;                 // applied to q.k
+  const float* q;              // [count][padded_dim]
+  const std::uint32_t* pairs;  // the same from pack_queries, for fold_tile_bf16; else nullptr
+  const int* lo;               // [count] visible places of this tile: [lo, hi)
   const int* hi;
 };
 
@@ -56,6 +57,8 @@ struct AttendRow {
   // The same with queries, keys, values and softmax weights rounded to bf16, and f32 sums.
   void (*fold_tile_bf16)(const AttendTile& tile, const AttendQueries& queries,
                          const AttendPartials& into) noexcept;
+  // pairs [count][padded_dim / 2]: the rows [count][padded_dim] rounded to bf16.
+  void (*pack_queries)(int count, int padded_dim, const float* rows, std::uint32_t* pairs) noexcept;
   // Folds partials `from` into `into`, both of `count` queries, as if from's rows came after into's.
   void (*merge)(int count, int padded_dim, const AttendPartials& from, const AttendPartials& into) noexcept;
   // Turns rows [count][padded_dim] back by `rotation` ([2][pairs] as in AttendTile, or nullptr) and

@@ -120,14 +120,6 @@ inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, st
   else
     pack_key_rows<RoundedF32Row>(tile, queries, packed);
   const int dim = queries.padded_dim, pairs = dim / 2;
-  alignas(64) std::uint32_t q[kQueryBlock * kMaxPairs + kLanes];
-  for (int i = 0; i < queries.count; ++i)
-    for (int d = 0; d < dim; d += 2 * kLanes) {
-      const float* source = queries.q + i * dim + d;
-      store(q + i * pairs + d / 2,
-            join_pairs(drop_tiny(load(source)),
-                       d + kLanes < dim ? drop_tiny(load(source + kLanes)) : set1(0.0f)));
-    }
   alignas(64) float mass[kTileRows] = {};
   if (tile.log_mass != nullptr)
     for (int place = tile.begin; place < tile.end; ++place) mass[place] = tile.log_mass[place - tile.begin];
@@ -135,7 +127,7 @@ inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, st
   each_vector(tile.begin / kLanes, (tile.end + kLanes - 1) / kLanes, [&]<int V>(int group) {
     each_query(queries.count, [&]<int Q>(int first) {
       Lanes sum[Q][V];
-      multiply<Q, V>(q + first * pairs, pairs, packed + group * kLanes, kTileRows, pairs, sum);
+      multiply<Q, V>(queries.pairs + first * pairs, pairs, packed + group * kLanes, kTileRows, pairs, sum);
       for (int i = 0; i < Q; ++i)
         for (int v = 0; v < V; ++v) {
           const int place = (group + v) * kLanes;
@@ -144,6 +136,19 @@ inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, st
     });
   });
   hide_unseen(queries, tile.begin & ~(2 * kLanes - 1), (tile.end + 2 * kLanes - 1) & ~(2 * kLanes - 1), scores);
+}
+
+// rows: [count][padded_dim]; pairs: [count][padded_dim / 2].
+void pack_queries(int count, int padded_dim, const float* rows, std::uint32_t* pairs) noexcept {
+  for (int i = 0; i < count; ++i)
+    for (int d = 0; d < padded_dim; d += 2 * kLanes) {
+      const float* source = rows + i * padded_dim + d;
+      const bool whole = d + kLanes < padded_dim;
+      alignas(64) std::uint32_t out[kLanes];
+      store(out, join_pairs(drop_tiny(load(source)), whole ? drop_tiny(load(source + kLanes)) : set1(0.0f)));
+      __builtin_memcpy(pairs + (i * padded_dim + d) / 2, out,
+                       static_cast<std::size_t>(whole ? kLanes : kLanes / 2) * sizeof *out);
+    }
 }
 
 // Turns the scores of places [from, to), multiples of 32, into rounded probabilities, packed by pairs of rows.

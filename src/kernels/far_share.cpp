@@ -44,9 +44,9 @@ std::vector<float> far_shares(const AttendRow& kernels, const AttendShape& shape
       if (first >= last) return;
       std::fill(lo.begin(), lo.end(), first);
       std::fill(hi.begin(), hi.end(), last);
-      kernels.fold_tile(tile,
-                        {group, shape.head_dim, padded_dim, shape.scale, query.data(), lo.data(), hi.data()},
-                        into.view());
+      kernels.fold_tile(
+          tile, {group, shape.head_dim, padded_dim, shape.scale, query.data(), nullptr, lo.data(), hi.data()},
+          into.view());
     };
     const std::int64_t start = span.first.value_or(0);
     for (std::int64_t row = 0; row < span.rows;) {
