@@ -21,6 +21,8 @@ struct Marker {
   std::string_view text;
   TokenId id = -1;
   bool control = true;
+  bool takes_space_before = false, takes_space_behind = false;  // white space beside it belongs to it
+  bool whole_word = false;  // counts only where no letter, digit or underscore stands beside it
 };
 
 class MarkerSet {
