@@ -24,6 +24,7 @@ KvSpec kv_spec(const ModelConfig& config, const SessionOptions& o) {
   spec.max_append = o.prefill_chunk;
   spec.slack = o.slack;
   spec.rotary = !config.learned_positions;
+  if (config.learned_positions) spec.positions = config.context_length;
   spec.rolling = o.rolling;
   if (o.procedural) spec.procedural = procedural_spec(config, *o.procedural);
   return spec;

@@ -85,6 +85,9 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 JsonValue JsonValue::parse(std::string_view text, std::string_view file) {
+  // The parser takes a zero byte for the end of its input.
+  if (const std::size_t zero = text.find('\0'); zero != text.npos)
+    throw Error(ErrorCode::bad_format, cat(file, ": is not valid JSON at byte ", zero));
   Builder builder(file);
   if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder))
     throw Error(ErrorCode::bad_format, cat(file, ": is not valid JSON"));

@@ -83,6 +83,8 @@ class Parser {
       if (deep) throw Error(ErrorCode::bad_format, cat(file_, ": the safetensors header nests too deeply"));
       return true;
     };
+    // The parser takes a zero byte for the end of its input.
+    if (text.find('\0') != text.npos) refuse("the header is not valid JSON");
     Json json;
     try {
       json = Json::parse(text.begin(), text.end(), watch);
@@ -94,6 +96,7 @@ class Parser {
   }
 
   void metadata(const Json& item) {
+    if (item.is_null()) return;
     if (!item.is_object()) refuse("__metadata__ is no object");
     for (const auto& [key, value] : item.items()) {
       if (!value.is_string()) refuse(cat("the metadata ", quoted(key), " is no text"));

@@ -6,6 +6,7 @@
 // views are valid while it lives. Thread rules: const members from any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -52,6 +53,11 @@ class Checkpoint {
   virtual VocabSpec vocabulary() const = 0;
   // nullopt: it has none. Throws Error(unsupported) for an element type that is not read.
   std::optional<StoredTensor> find(Role role, int layer = 0) const;
+  // A shape in the order in which the file writes it: for messages.
+  std::vector<std::int64_t> as_written(std::vector<std::int64_t> shape) const {
+    if (fastest_first_) std::reverse(shape.begin(), shape.end());
+    return shape;
+  }
   // Under which name find() looks first: for messages.
   std::string wanted_name(Role role, int layer) const;
   // Lets go of `size` bytes of a tensor from `offset` on: they come back from the file when touched again.
@@ -64,6 +70,7 @@ class Checkpoint {
   ModelConfig config_;
   std::vector<std::string> notes_, files_;
   std::int64_t parameters_ = 0;
+  bool fastest_first_ = false;
   std::span<const TensorRule> rules_;
 };
 

@@ -43,7 +43,17 @@ class FolderCheckpoint final : public Checkpoint {
         rules_ = architecture->folder_tensors;
         prefixes_ = architecture->folder_prefixes;
       }
+    // Before memory is taken for a vocabulary of that size.
+    if (const auto embedding = find(Role::embedding);
+        embedding && (embedding->shape.empty() || embedding->shape[0] != config_.vocab))
+      throw Error(ErrorCode::bad_format,
+                  cat(config_path, ": 'vocab_size' is ", config_.vocab, ", but tensor '", embedding->name,
+                      "' has ", embedding->shape.empty() ? 0 : embedding->shape[0], " rows"));
+    else if (!embedding)
+      throw Error(ErrorCode::bad_format,
+                  cat(path, ": the tensor '", wanted_name(Role::embedding, 0), "' is missing"));
     vocab_ = std::make_unique<FolderVocab>(folder_, config, config_.vocab);
+    vocab_->fill_up(config_.vocab);
     notes_ = vocab_->notes();
     chat_template_ = vocab_->chat_template();
     files_ = files_of_weights_.paths();

@@ -56,6 +56,11 @@ FolderVocab::FolderVocab(const std::string& folder, const ConfigJson& config, st
   choose_ends(config);
 }
 
+void FolderVocab::fill_up(std::int64_t size) {
+  spec_.tokens.resize(static_cast<std::size_t>(size));
+  spec_.types.resize(static_cast<std::size_t>(size), TokenType::unused);
+}
+
 void FolderVocab::read_side_files(const std::string& folder) {
   const std::string side = folder + "/tokenizer_config.json", chat = folder + "/chat_template.jinja";
   if (file_exists(chat)) chat_template_ = read_whole_text(chat);

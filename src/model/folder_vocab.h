@@ -19,10 +19,12 @@ namespace kvtide {
 
 class FolderVocab {
  public:
-  // `size`: rows of the embedding. Fewer tokens are filled up with unused ones; an added token beyond is left
-  // out, with a note. Throws Error: not_found, bad_format, unsupported (a component that is not known, by
-  // name).
+  // `size`: rows of the embedding; an added token beyond is left out, with a note. Throws Error: not_found,
+  // bad_format, unsupported (a component that is not known, by name).
   FolderVocab(const std::string& folder, const ConfigJson& config, std::int64_t size);
+
+  // Unused tokens for the rows of the embedding that have none.
+  void fill_up(std::int64_t size);
 
   const VocabSpec& spec() const { return spec_; }
   const std::string& chat_template() const { return chat_template_; }

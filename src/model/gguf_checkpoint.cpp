@@ -11,6 +11,7 @@ class GgufCheckpoint final : public Checkpoint {
  public:
   GgufCheckpoint(const std::string& path, MappedFile::Mode mode) : file_(path, mode) {
     path_ = path;
+    fastest_first_ = true;
     config_ = read_config(file_);
     name_ = file_.get_string("general.name").value_or(std::string_view(path).substr(path.rfind('/') + 1));
     chat_template_ = file_.get_string("tokenizer.chat_template").value_or("");

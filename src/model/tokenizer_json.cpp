@@ -34,7 +34,7 @@ class Reader {
     spec_.pipeline.fuse_unknown = model->flag("fuse_unk", false);
     spec_.pipeline.whole_words = model->flag("ignore_merges", false);
     read_added();
-    fill_up(*model);
+    find_roles(*model);
     read_merges(*model);
     read_template();
     spec_.add_space_prefix = !spec_.pipeline.byte_level && decoder_strips(json_);
@@ -48,11 +48,14 @@ class Reader {
     const JsonValue* vocab = model.find("vocab");
     if (vocab == nullptr || vocab->object() == nullptr || vocab->object()->empty())
       refuse("'model.vocab' must be an object from tokens to ids");
-    const auto most = static_cast<std::size_t>(size_);
-    if (vocab->object()->size() > most)
-      refuse(cat("'model.vocab' has ", vocab->object()->size(), " tokens, but the model has ", most));
-    spec_.tokens.resize(most);
-    spec_.types.assign(most, TokenType::unused);
+    const std::size_t count = vocab->object()->size();
+    if (static_cast<std::int64_t>(count) > size_)
+      refuse(cat("'model.vocab' has ", count, " tokens, but the model has ", size_));
+    std::int64_t end = 0;
+    for (const auto& [token, id] : *vocab->object())
+      if (id.integer() != nullptr && *id.integer() < size_) end = std::max(end, *id.integer() + 1);
+    check_holes(end, count);
+    grow(end);
     for (const auto& [token, id] : *vocab->object()) {
       if (id.integer() == nullptr || *id.integer() < 0 || *id.integer() >= size_)
         refuse(cat("token ", quoted(token), " has the id ",
@@ -64,6 +67,16 @@ class Reader {
       spec_.tokens[at] = token;
       spec_.types[at] = TokenType::normal;
     }
+  }
+
+  // A vocabulary has about as many ids as tokens; memory is not to follow one huge id.
+  void check_holes(std::int64_t end, std::size_t count) const {
+    if (end > 2 * static_cast<std::int64_t>(count) + 65536)
+      refuse(cat("ids go up to ", end - 1, ", but there are only ", count, " tokens"));
+  }
+  void grow(std::int64_t end) {
+    spec_.tokens.resize(static_cast<std::size_t>(end));
+    spec_.types.resize(static_cast<std::size_t>(end), TokenType::unused);
   }
 
   void read_added() {
@@ -85,6 +98,10 @@ class Reader {
       if (id >= size_) {
         ++beyond;
         continue;
+      }
+      if (id >= static_cast<std::int64_t>(spec_.tokens.size())) {
+        check_holes(id + 1, spec_.tokens.size() + added->list()->size());
+        grow(id + 1);
       }
       const auto at = static_cast<std::size_t>(id);
       const auto same =
@@ -108,7 +125,7 @@ class Reader {
                            " rows of the model's embedding; they are left out"));
   }
 
-  void fill_up(const ConfigJson& model) {
+  void find_roles(const ConfigJson& model) {
     const auto unknown = model.text("unk_token");
     bool found = false;
     for (std::size_t i = 0; i < spec_.tokens.size(); ++i) {
@@ -205,8 +222,9 @@ class Reader {
         (*ids->list())[0].integer() == nullptr)
       refuse(cat("'post_processor.special_tokens' does not give ", quoted(*name->text()), " one id"));
     const std::int64_t id = *(*ids->list())[0].integer();
-    if (id < 0 || id >= size_)
-      refuse(cat("the token ", quoted(*name->text()), " has the id ", id, "; ids go from 0 to ", size_ - 1));
+    if (id < 0 || id >= static_cast<std::int64_t>(spec_.tokens.size()))
+      refuse(cat("the token ", quoted(*name->text()), " has the id ", id, "; ids go from 0 to ",
+                 spec_.tokens.size() - 1));
     return static_cast<TokenId>(id);
   }
 

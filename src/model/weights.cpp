@@ -134,8 +134,9 @@ class WeightLoader {
     std::span<const std::int64_t> extents = tensor->shape;
     while (extents.size() > wanted.size() && extents.front() == 1) extents = extents.subspan(1);
     if (!std::equal(extents.begin(), extents.end(), wanted.begin(), wanted.end()))
-      refuse(ErrorCode::bad_format, cat("tensor '", tensor->name, "' has shape ", shape_text(tensor->shape),
-                                        "; the model's metadata asks for ", shape_text(wanted)));
+      refuse(ErrorCode::bad_format,
+             cat("tensor '", tensor->name, "' has shape ", shape_text(checkpoint_.as_written(tensor->shape)),
+                 "; the model's metadata asks for ", shape_text(checkpoint_.as_written(wanted))));
     if (tensor->scales.size() > 1 && static_cast<std::int64_t>(tensor->scales.size()) != rows)
       refuse(ErrorCode::bad_format, cat("tensor '", tensor->name, "' has ", tensor->scales.size(),
                                         " scales; it must be 1 or one for each of ", rows, " outputs"));

@@ -53,4 +53,25 @@ std::string lowercased(std::string_view text) {
   return out;
 }
 
+bool is_word_character(char32_t code_point) {
+  if (code_point == 0x200c || code_point == 0x200d) return true;
+  if ((code_point >= 0x24b6 && code_point <= 0x24e9)) return true;  // circled letters
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code_point))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace kvtide

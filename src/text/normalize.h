@@ -1,4 +1,4 @@
-// normalize.h: Unicode normal forms and lower case. The one place that knows utf8proc.
+// normalize.h: Unicode normal forms, lower case and word characters. The one place that knows utf8proc.
 #pragma once
 
 #include <string>
@@ -12,5 +12,7 @@ enum class NormalForm { nfc, nfd, nfkc, nfkd };
 std::string normalize(std::string_view text, NormalForm form);
 // Every character by itself, as its simple lower case.
 std::string lowercased(std::string_view text);
+// What \w stands for: letters, marks, decimal digits, connectors such as _, and the two joiners.
+bool is_word_character(char32_t code_point);
 
 }  // namespace kvtide

@@ -6,6 +6,7 @@
 #include "kvtide/error.h"
 #include "text/byte_level.h"
 #include "text/markers.h"
+#include "text/normalize.h"
 #include "text/pipeline.h"
 #include "text/sentencepiece.h"
 #include "text/token_index.h"
@@ -82,9 +83,7 @@ PipelineSpec byte_level_pipeline(const VocabSpec& spec) {
   return out;
 }
 
-bool is_word(std::string_view text, std::size_t at) {
-  return text[at] == '_' || (char_class(utf8_at(text, at)) & (kLetter | kNumber)) != 0;
-}
+bool is_word(std::string_view text, std::size_t at) { return is_word_character(utf8_at(text, at)); }
 bool is_space(std::string_view text, std::size_t at) { return (char_class(utf8_at(text, at)) & kSpace) != 0; }
 std::size_t character_before(std::string_view text, std::size_t at) {
   do --at;

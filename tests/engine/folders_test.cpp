@@ -1,0 +1,118 @@
+// folders_test.cpp: checkpoints in the layout of Hugging Face against `transformers`: every tiny folder,
+// every position, every kernel table.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "kernels/kernels.h"
+#include "kvtide/error.h"
+#include "kvtide/session.h"
+#include "tests/engine/logits.h"
+#include "tests/engine/npy.h"
+
+namespace kvtide {
+namespace {
+
+std::vector<std::string> folders() {
+  std::vector<std::string> out;
+  for (const auto& entry : std::filesystem::directory_iterator(KVTIDE_GOLDENS "/folders"))
+    if (entry.is_directory()) out.push_back(entry.path().string());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::vector<TokenId> golden_ids() {
+  return testing::read_npy<TokenId>(KVTIDE_GOLDENS "/models/tiny.ids.npy", "<i4");
+}
+
+SessionOptions exact_options() {
+  SessionOptions options;
+  options.exact = true;
+  options.key_type = options.value_type = KvType::f32;
+  return options;
+}
+
+double furthest(const std::vector<float>& a, const std::vector<float>& b) {
+  double worst = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    worst = std::max(worst, std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  return worst;
+}
+
+TEST(Folders, CoverEveryArchitectureAndElementType) {
+  std::set<std::string> seen;
+  for (const std::string& path : folders()) seen.insert(Model(path).architecture());
+  EXPECT_EQ(seen, (std::set<std::string>{"llama", "qwen2", "qwen3", "gemma3", "gpt2"}));
+  EXPECT_TRUE(
+      std::filesystem::exists(KVTIDE_GOLDENS "/folders/mistral-f16-shards/model.safetensors.index.json"));
+}
+
+TEST(Folders, LogitsOfEveryPositionAreThoseOfTheReference) {
+  const auto ids = golden_ids();
+  ASSERT_EQ(ids.size(), 80u);
+  for (const std::string& path : folders()) {
+    const Model model(path);
+    const auto wanted = testing::read_npy<float>(path + "/logits.npy", "<f4");
+    ASSERT_EQ(wanted.size(), ids.size() * static_cast<std::size_t>(model.vocabulary()));
+    for (const Kernels* kernels : available_kernels()) {
+      SessionOptions options = exact_options();
+      options.kernels = kernels->isa;
+      const auto got = testing::all_logits(model, options, ids);
+      ASSERT_EQ(got.size(), wanted.size()) << path;
+      EXPECT_LE(furthest(got, wanted), 2e-4) << path << " " << kernels->isa;
+    }
+  }
+}
+
+TEST(Folders, LogitsAreTheSameBitsInAnyChunksAndThreads) {
+  const auto ids = golden_ids();
+  for (const std::string& path : folders()) {
+    const Model model(path);
+    const auto wanted = testing::all_logits(model, exact_options(), ids);
+    for (const std::int64_t chunk : {1, 7}) {
+      SessionOptions options = exact_options();
+      options.prefill_chunk = chunk;
+      options.threads = chunk == 1 ? 1 : 3;
+      EXPECT_EQ(testing::all_logits(model, options, ids), wanted) << path << " in chunks of " << chunk;
+    }
+  }
+}
+
+TEST(Folders, EightBitActivationsStayClose) {
+  const auto ids = golden_ids();
+  const std::string path = KVTIDE_GOLDENS "/folders/qwen3-i8";
+  const Model model(path);
+  const auto wanted = testing::read_npy<float>(path + "/logits.npy", "<f4");
+  SessionOptions options = exact_options();
+  options.exact = false;
+  const auto got = testing::all_logits(model, options, ids);
+  EXPECT_LT(furthest(got, wanted), 0.6);
+  EXPECT_NE(got, wanted);
+}
+
+TEST(Folders, TheTextOfTheGoldensIsItsIds) {
+  std::ifstream file(KVTIDE_GOLDENS "/models/tiny.txt");
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  for (const std::string& path : folders())
+    EXPECT_EQ(Model(path).tokenizer().encode(text), golden_ids()) << path;
+}
+
+TEST(Folders, APathMayEndWithASlash) {
+  const Model model(KVTIDE_GOLDENS "/folders/llama-f32/");
+  EXPECT_EQ(model.name(), "llama-f32");
+  EXPECT_TRUE(model.notes().empty());
+}
+
+TEST(Folders, AModelOfSeveralFilesHasOneIdentity) {
+  const Model whole(KVTIDE_GOLDENS "/folders/llama-f32"),
+      shards(KVTIDE_GOLDENS "/folders/mistral-f16-shards");
+  EXPECT_EQ(whole.identity().at("model").size(), 64u);
+  EXPECT_EQ(shards.identity(), Model(KVTIDE_GOLDENS "/folders/mistral-f16-shards").identity());
+  EXPECT_NE(whole.identity().at("model"), shards.identity().at("model"));
+  EXPECT_EQ(whole.identity().at("tokenizer"), shards.identity().at("tokenizer"));
+}
+
+}  // namespace
+}  // namespace kvtide
