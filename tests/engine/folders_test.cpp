@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -11,6 +12,7 @@
 #include "kvtide/session.h"
 #include "tests/engine/logits.h"
 #include "tests/engine/npy.h"
+#include "tests/formats/temporary_folder.h"
 
 namespace kvtide {
 namespace {
@@ -97,6 +99,47 @@ TEST(Folders, TheTextOfTheGoldensIsItsIds) {
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   for (const std::string& path : folders())
     EXPECT_EQ(Model(path).tokenizer().encode(text), golden_ids()) << path;
+}
+
+// Checkpoints of the bare model, or of one with images, call the same tensors by longer or shorter names.
+TEST(Folders, TensorsUnderOtherPrefixesAreTheSameModel) {
+  const struct {
+    const char *folder, *from, *to;
+    bool wrapped;
+  } cases[] = {{"gpt2-f32", "\"transformer.", "\"", false},
+               {"gemma3-f32", "\"model.", "\"language_model.model.", true},
+               {"gemma3-f32", "\"model.", "\"model.language_model.", true}};
+  namespace fs = std::filesystem;
+  for (const auto& names : cases) {
+    const testing::TemporaryFolder scratch;
+    const std::string source = std::string(KVTIDE_GOLDENS "/folders/") + names.folder,
+                      copy = scratch.path("copy");
+    fs::copy(source, copy, fs::copy_options::recursive);
+    const auto text_of = [](const std::string& path) {
+      std::ifstream file(path, std::ios::binary);
+      return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    };
+    const std::string weights = text_of(source + "/model.safetensors");
+    std::uint64_t length = 0;
+    std::memcpy(&length, weights.data(), sizeof length);
+    const std::uint64_t old_length = length;
+    std::string header = weights.substr(8, old_length);
+    int renamed = 0;
+    for (std::size_t at = 0; (at = header.find(names.from, at)) != header.npos;
+         at += std::strlen(names.to), ++renamed)
+      header.replace(at, std::strlen(names.from), names.to);
+    ASSERT_GT(renamed, 20);
+    length = header.size();
+    std::ofstream(copy + "/model.safetensors", std::ios::binary)
+        << std::string(reinterpret_cast<const char*>(&length), sizeof length) << header
+        << weights.substr(8 + old_length);
+    if (names.wrapped)
+      std::ofstream(copy + "/config.json")
+          << R"({"model_type":"gemma3","text_config":)" << text_of(source + "/config.json") << "}";
+    EXPECT_EQ(testing::all_logits(Model(copy), exact_options(), golden_ids()),
+              testing::all_logits(Model(source), exact_options(), golden_ids()))
+        << names.folder << " as " << names.to;
+  }
 }
 
 TEST(Folders, APathMayEndWithASlash) {
