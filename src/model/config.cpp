@@ -125,8 +125,10 @@ ModelConfig read_config(const GgufFile& file) {
     refuse(file, ErrorCode::bad_format,
            cat("rope.dimension_count is ", config.rope_dims, "; it must be even and at most the head's ",
                config.head_dim));
-  const char* epsilon =
-      architecture.name == "gpt2" ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+  // Models whose norms take the mean off have the number under the shorter name.
+  const char* epsilon = "attention.layer_norm_rms_epsilon";
+  if (file.find(full_key(file, "attention.layer_norm_epsilon")) != nullptr)
+    epsilon = "attention.layer_norm_epsilon";
   config.norm_epsilon = static_cast<float>(read_real(file, epsilon, 1e-12, 1e-1));
   config.attention_scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
   config.layers.resize(static_cast<std::size_t>(read_count(file, "block_count", 1, 1024)));

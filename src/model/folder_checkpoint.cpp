@@ -75,11 +75,11 @@ class FolderCheckpoint final : public Checkpoint {
  private:
   // A folder without a config.json is told so first.
   static SafeTensorsFiles open(const std::string& folder, MappedFile::Mode mode) {
-    for (const char* name : {"config.json", "tokenizer.json"})
-      if (!file_exists(cat(folder, "/", name)))
-        throw Error(ErrorCode::not_found,
-                    cat(folder, ": there is no ", name,
-                        "; a folder needs config.json, tokenizer.json and weights as safetensors"));
+    constexpr const char* kNeeds = "a folder needs config.json, tokenizer.json and weights as safetensors";
+    if (!file_exists(folder + "/config.json"))
+      throw Error(ErrorCode::bad_format, cat(folder, ": is a directory without config.json; ", kNeeds));
+    if (!file_exists(folder + "/tokenizer.json"))
+      throw Error(ErrorCode::not_found, cat(folder, ": there is no tokenizer.json; ", kNeeds));
     return SafeTensorsFiles(folder, mode);
   }
 

@@ -83,4 +83,10 @@ inline std::optional<PanelShape> panel_shape(DType dtype) {
   }
 }
 
+// Whether a product with 8-bit activations multiplies integers; the others are multiplied as f32.
+inline bool has_integer_panel(DType dtype) {
+  const auto shape = panel_shape(dtype);
+  return shape && shape->block_elements > 1;
+}
+
 }  // namespace kvtide

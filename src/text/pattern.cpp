@@ -3,6 +3,9 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
+#include <cstdint>
+
 #include "base/text.h"
 #include "kvtide/error.h"
 
@@ -62,7 +65,8 @@ Pattern::Search Pattern::search(std::string_view text) const {
   made->context.reset(pcre2_match_context_create(nullptr));
   if (!made->data || !made->context)
     throw Error(ErrorCode::out_of_memory, "no memory for a regular expression");
-  pcre2_set_match_limit(made->context.get(), kMostSteps);
+  const std::size_t steps = std::min<std::size_t>(kLeastSteps + kStepsPerByte * text.size(), 0xffffffff);
+  pcre2_set_match_limit(made->context.get(), static_cast<std::uint32_t>(steps));
   pcre2_set_heap_limit(made->context.get(), kMostHeapKib);
   return Search(std::move(made));
 }

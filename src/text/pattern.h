@@ -1,8 +1,8 @@
 // pattern.h: a regular expression that a tokenizer.json brings along. The one place that knows PCRE2.
 //
 // Ownership: owns the compiled expression; a Search refers to it and to its text. Thread rules: const members
-// from any thread; a Search belongs to one. A search that takes more than kMostSteps steps of matching is an
-// Error, so that no file can make it endless.
+// from any thread; a Search belongs to one. A match that takes more than kLeastSteps
+// steps and kStepsPerByte for every byte of the text is an Error, so that no file can make it endless.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace kvtide {
 
 class Pattern {
  public:
-  static constexpr unsigned kMostSteps = 1'000'000;  // of one match
+  static constexpr std::size_t kLeastSteps = 1'000'000, kStepsPerByte = 16;
 
   // Throws Error(unsupported) with what the library says and where.
   explicit Pattern(const std::string& expression);

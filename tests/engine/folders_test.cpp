@@ -7,12 +7,15 @@
 #include <filesystem>
 #include <set>
 
+#include "base/mapped_file.h"
+#include "formats/safetensors.h"
 #include "kernels/kernels.h"
 #include "kvtide/error.h"
 #include "kvtide/session.h"
 #include "tests/engine/logits.h"
 #include "tests/engine/npy.h"
 #include "tests/formats/temporary_folder.h"
+#include "tests/model/sample_model.h"
 
 namespace kvtide {
 namespace {
@@ -140,6 +143,53 @@ TEST(Folders, TensorsUnderOtherPrefixesAreTheSameModel) {
               testing::all_logits(Model(source), exact_options(), golden_ids()))
         << names.folder << " as " << names.to;
   }
+}
+
+// GGUF keeps matrices as outputs times inputs, under names of its own.
+TEST(Folders, AGpt2OfAGgufFileGivesTheLogitsOfTheFolder) {
+  const MappedFile file(KVTIDE_GOLDENS "/folders/gpt2-f32/model.safetensors");
+  const SafeTensors tensors = SafeTensors::parse(file.bytes(), "gpt2-f32");
+  testing::ModelSketch sketch;
+  sketch.set("general.architecture", std::string("gpt2"))
+      .set("gpt2.context_length", std::uint32_t{256})
+      .set("gpt2.embedding_length", std::uint32_t{32})
+      .set("gpt2.feed_forward_length", std::uint32_t{48})
+      .set("gpt2.block_count", std::uint32_t{2})
+      .set("gpt2.attention.head_count", std::uint32_t{4})
+      .set("gpt2.attention.layer_norm_epsilon", 1e-5f)
+      .set("tokenizer.ggml.model", std::string("gpt2"))
+      .set("tokenizer.ggml.pre", std::string("gpt2-small-japanese-char"))
+      .set_strings("tokenizer.ggml.tokens", testing::sample_tokens());
+  const std::pair<const char*, const char*> names[] = {
+      {"wte", "token_embd"},       {"wpe", "position_embd"},
+      {"ln_f", "output_norm"},     {"h.", "blk."},
+      {"ln_1", "attn_norm"},       {"ln_2", "ffn_norm"},
+      {"attn.c_attn", "attn_qkv"}, {"attn.c_proj", "attn_output"},
+      {"mlp.c_fc", "ffn_up"},      {"mlp.c_proj", "ffn_down"}};
+  for (const auto& [name, tensor] : tensors.tensors) {
+    std::string renamed = name.substr(std::strlen("transformer."));
+    for (const auto& [from, to] : names)
+      if (const std::size_t at = renamed.find(from); at != renamed.npos)
+        renamed.replace(at, std::strlen(from), to);
+    std::vector<float> values(tensor.bytes.size() / sizeof(float));
+    std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+    std::vector<std::uint64_t> shape(tensor.shape.rbegin(), tensor.shape.rend());
+    if (name.find(".c_") != name.npos && name.ends_with(".weight")) {
+      const auto inputs = static_cast<std::size_t>(tensor.shape[0]),
+                 outputs = static_cast<std::size_t>(tensor.shape[1]);
+      std::vector<float> turned(values.size());
+      for (std::size_t i = 0; i < inputs; ++i)
+        for (std::size_t o = 0; o < outputs; ++o) turned[o * inputs + i] = values[i * outputs + o];
+      values = turned;
+      shape = {inputs, outputs};
+    }
+    sketch.set_floats(renamed, shape, values);
+  }
+  const testing::TemporaryFile gguf("gpt2.gguf", sketch.build().bytes);
+  const auto wanted = testing::read_npy<float>(KVTIDE_GOLDENS "/folders/gpt2-f32/logits.npy", "<f4");
+  const auto got = testing::all_logits(Model(gguf.path()), exact_options(), golden_ids());
+  ASSERT_EQ(got.size(), wanted.size());
+  EXPECT_LE(furthest(got, wanted), 2e-4);
 }
 
 TEST(Folders, APathMayEndWithASlash) {

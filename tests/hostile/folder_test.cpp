@@ -94,7 +94,7 @@ auto put(const char* file, const std::string& text) {
 
 std::vector<Damage> damages() {
   return {
-      {"no config", "llama-f32", drop(kConfig), ErrorCode::not_found, "there is no config.json"},
+      {"no config", "llama-f32", drop(kConfig), kBad, "is a directory without config.json"},
       {"no tokenizer", "llama-f32", drop(kTokenizer), ErrorCode::not_found, "there is no tokenizer.json"},
       {"no weights", "llama-f32", drop(kWeights), ErrorCode::not_found, "neither model.safetensors nor"},
       {"a shard that is missing", "mistral-f16-shards", drop("model-00002-of-00003.safetensors"),
