@@ -64,4 +64,8 @@ struct PipelineSpec {
   std::vector<std::pair<std::string_view, std::string_view>> merges;  // best first
 };
 
+// The steps of a byte-level vocabulary of a GGUF file: the pre-tokeniser of that name, and merges written
+// "left right". Throws Error: unsupported, bad_format.
+PipelineSpec byte_level_pipeline(std::string_view pre, const std::vector<std::string_view>& merges);
+
 }  // namespace kvtide

@@ -6,12 +6,10 @@
 #include "kvtide/error.h"
 #include "text/byte_level.h"
 #include "text/markers.h"
-#include "text/normalize.h"
 #include "text/pipeline.h"
 #include "text/sentencepiece.h"
 #include "text/token_index.h"
 #include "text/token_roles.h"
-#include "text/unicode.h"
 #include "text/utf8.h"
 #include "text/vocab.h"
 
@@ -61,40 +59,6 @@ std::vector<TokenType> types_of(const VocabSpec& spec) {
   return types;
 }
 
-// A byte-level vocabulary of a GGUF file as a pipeline.
-PipelineSpec byte_level_pipeline(const VocabSpec& spec) {
-  const PreTokenizerChoice choice = find_pre_tokenizer(spec.pre);
-  PipelineSpec out;
-  SplitStep step;
-  step.rule = choice.rule;
-  out.splits.push_back(step);
-  out.byte_level = true;
-  out.whole_words = choice.whole_words;
-  out.merges.reserve(spec.merges.size());
-  for (std::size_t i = 0; i < spec.merges.size(); ++i) {
-    const std::string_view merge = spec.merges[i];
-    const std::size_t space = merge.find(' ');
-    if (space == 0 || space == merge.npos || space + 1 == merge.size() ||
-        merge.find(' ', space + 1) != merge.npos)
-      throw Error(ErrorCode::bad_format, cat("vocabulary: merge ", i, " ", quoted(merge),
-                                             " has to be two tokens with one space between them"));
-    out.merges.emplace_back(merge.substr(0, space), merge.substr(space + 1));
-  }
-  return out;
-}
-
-bool is_word(std::string_view text, std::size_t at) { return is_word_character(utf8_at(text, at)); }
-bool is_space(std::string_view text, std::size_t at) { return (char_class(utf8_at(text, at)) & kSpace) != 0; }
-std::size_t character_before(std::string_view text, std::size_t at) {
-  do --at;
-  while ((static_cast<unsigned char>(text[at]) & 0xc0) == 0x80);
-  return at;
-}
-bool stands_alone(std::string_view text, std::size_t first, std::size_t last) {
-  return (first == 0 || !is_word(text, character_before(text, first))) &&
-         (last == text.size() || !is_word(text, last));
-}
-
 bool is_hidden(TokenType type) { return type == TokenType::control || type == TokenType::unknown; }
 
 }  // namespace
@@ -115,7 +79,8 @@ struct Tokenizer::Impl {
     for (const std::string_view token : spec.tokens) bytes += token.size();
     texts.reserve(spec.tokens.size(), bytes);
     const bool sentencepiece = spec.kind == VocabSpec::Kind::sentencepiece;
-    const PipelineSpec steps = spec.kind == VocabSpec::Kind::bpe ? byte_level_pipeline(spec) : spec.pipeline;
+    const PipelineSpec steps =
+        spec.kind == VocabSpec::Kind::bpe ? byte_level_pipeline(spec.pre, spec.merges) : spec.pipeline;
     byte_level = !sentencepiece && steps.byte_level;
     for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
       if (byte_level)
@@ -237,7 +202,7 @@ struct Tokenizer::Impl {
     const std::string text = pipeline->normalized(fragment, fronted);
     std::size_t start = 0;
     for (std::size_t at = 0; at < text.size();) {
-      const auto match = match_at(*normalized_markers, text, at, start, markup ? text.size() : 0);
+      const auto match = normalized_markers->match_at(text, at, start, markup ? text.size() : 0);
       if (!match) {
         ++at;
         continue;
@@ -250,25 +215,6 @@ struct Tokenizer::Impl {
     pipeline->encode(std::string_view(text).substr(start), starts && !continues && start == 0, fronted, out);
   }
 
-  struct Match {
-    std::size_t first, last;  // with the white space that belongs to it
-    TokenId id;
-  };
-  // The marker that stands at text[at]; `done`: where the last one ended.
-  std::optional<Match> match_at(const MarkerSet& set, std::string_view text, std::size_t at, std::size_t done,
-                                std::size_t markup_end) const {
-    if (!set.may_start(text[at])) return std::nullopt;
-    const Marker* marker = set.longest_at(text, at, markup_end);
-    if (marker == nullptr) return std::nullopt;
-    Match match{at, at + marker->text.size(), marker->id};
-    if (marker->whole_word && !stands_alone(text, match.first, match.last)) return std::nullopt;
-    while (marker->takes_space_before && match.first > done &&
-           is_space(text, character_before(text, match.first)))
-      match.first = character_before(text, match.first);
-    while (marker->takes_space_behind && match.last < text.size() && is_space(text, match.last))
-      match.last += utf8_length(text[match.last]);
-    return match;
-  }
   void append_piece(TokenId id, bool special, std::string& out) const;
 
   std::vector<TokenType> types;
@@ -310,7 +256,7 @@ std::vector<TokenId> Tokenizer::Impl::encode(std::string_view text, std::span<co
     }
     while (range < markup.size() && markup[range].last <= at) ++range;
     const bool inside = range < markup.size() && markup[range].first <= at;
-    const auto match = match_at(*markers, text, at, start, inside ? markup[range].last : 0);
+    const auto match = markers->match_at(text, at, start, inside ? markup[range].last : 0);
     if (!match) {
       ++at;
       continue;

@@ -249,7 +249,7 @@ TEST(HostileFolder, MutantsOfEveryFileLoadOrAreRefused) {
       for (int round = 0; round < 60; ++round) {
         std::string text = good;
         for (int change = 0; change <= round % 3; ++change) {
-          const std::size_t at = random() % reach;
+          const std::size_t at = random() % std::min(reach, text.size());
           switch (random() % 4) {
             case 0:
               text[at] = static_cast<char>(random());
@@ -258,7 +258,7 @@ TEST(HostileFolder, MutantsOfEveryFileLoadOrAreRefused) {
               text.erase(at, 1 + random() % 9);
               break;
             case 2:
-              text.insert(at, text.substr(random() % reach, 1 + random() % 12));
+              text.insert(at, text.substr(random() % std::min(reach, text.size()), 1 + random() % 12));
               break;
             default:
               text[at] = "0123456789-.e[]{}\",:"[random() % 20];
