@@ -17,6 +17,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import unicodedata
 
 from tokenizers import (
     AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers,
@@ -171,6 +172,8 @@ def compare_live(program, count, only):
     for name, tokenizer in cases():
         if only and name not in only:
             continue
+        # Normalisers of two Unicode versions differ in characters that one of them does not have yet.
+        known = [only_known(text) for text in texts] if tokenizer.normalizer else texts
         with tempfile.TemporaryDirectory() as scratch:
             folder = pathlib.Path(scratch)
             write_config(folder, tokenizer)
@@ -178,10 +181,14 @@ def compare_live(program, count, only):
             total = 0
             for special in (True, False):
                 # Joined by what no normaliser and no split changes in meaning; then one by one where they differ.
-                for i in range(0, len(texts), 500):
-                    part = texts[i : i + 500]
+                for i in range(0, len(known), 500):
+                    part = known[i : i + 500]
                     total += check(program, folder, tokenizer, name, part, special)
         print(f"{name:24} {count} strings, markers as tokens and as text: all {total} ids are those of tokenizers")
+
+
+def only_known(text):
+    return "".join(c for c in text if unicodedata.category(c) != "Cn")
 
 
 def run(program, folder, text, special):
