@@ -119,6 +119,14 @@ void FolderVocab::choose_ends(const ConfigJson& config) {
   };
   choose(spec_.bos, bos_text_, kBegins, "bos_token_id");
   choose(spec_.eos, eos_text_, kEnds, "eos_token_id");
+  // A list that agrees may name more: the end of a turn.
+  const auto ends = ids_of(config, "eos_token_id");
+  if (!spec_.eos || std::find(ends.begin(), ends.end(), *spec_.eos) == ends.end()) return;
+  for (const std::int64_t id : ends) {
+    const bool known = id >= 0 && id < static_cast<std::int64_t>(spec_.tokens.size()) && id != *spec_.eos &&
+                       spec_.types[static_cast<std::size_t>(id)] == TokenType::control;
+    if (known && !spec_.eot) spec_.eot = static_cast<TokenId>(id);
+  }
 }
 
 }  // namespace kvtide

@@ -192,6 +192,24 @@ TEST(Folders, AGpt2OfAGgufFileGivesTheLogitsOfTheFolder) {
   EXPECT_LE(furthest(got, wanted), 2e-4);
 }
 
+TEST(Folders, AListOfEndsThatAgreesNamesTheEndOfATurnAsWell) {
+  const testing::TemporaryFolder scratch;
+  const std::string copy = scratch.path("copy");
+  std::filesystem::copy(KVTIDE_GOLDENS "/folders/gpt2-f32", copy, std::filesystem::copy_options::recursive);
+  std::ifstream file(copy + "/config.json");
+  std::string config((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string one = "\"eos_token_id\": 2";
+  config.replace(config.find(one), one.size(), "\"eos_token_id\": [2, 3]");
+  std::ofstream(copy + "/config.json", std::ios::trunc) << config;
+  const Model model(copy);
+  EXPECT_EQ(model.tokenizer().eos(), 2);
+  EXPECT_TRUE(model.tokenizer().ends_text(2));
+  EXPECT_TRUE(model.tokenizer().ends_text(3));
+  EXPECT_FALSE(model.tokenizer().ends_text(0));
+  EXPECT_TRUE(model.notes().empty());
+  EXPECT_FALSE(Model(KVTIDE_GOLDENS "/folders/gpt2-f32").tokenizer().ends_text(3));
+}
+
 TEST(Folders, APathMayEndWithASlash) {
   const Model model(KVTIDE_GOLDENS "/folders/llama-f32/");
   EXPECT_EQ(model.name(), "llama-f32");
