@@ -81,7 +81,7 @@ def measure(arguments, model, budget, book):
     steady = figures["kv_steady_from"]
     # What is given back when the process ends is no part of the run.
     samples = [(position, rss) for moment, position, rss in samples if moment <= times[-1][0]]
-    flat = [rss for position, rss in samples if position >= steady] + [figures["rss_bytes"]]
+    flat = [rss for position, rss in samples if position >= steady]
     return {
         "model": Path(model).name,
         "budget": bytes_of(budget),

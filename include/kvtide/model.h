@@ -1,5 +1,6 @@
-// model.h: a language model loaded from a GGUF file: weights, shape and vocabulary. Read-only once loaded.
+// model.h: a language model: weights, shape and vocabulary. Read-only once loaded.
 //
+// Loaded from a GGUF file or from a Hugging Face folder (config.json, tokenizer.json, safetensors).
 // Ownership: a Model owns everything it needs; sessions refer to it and must not outlive it.
 // Thread rules: const members from any thread; any number of sessions may share one model.
 #pragma once
@@ -8,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kvtide/tokenizer.h"
 
@@ -32,9 +34,11 @@ class Model {
   const std::string& path() const;
   const std::string& name() const;          // general.name, or the file's name
   const std::string& architecture() const;  // "llama", "gemma3", ...
-  std::int64_t context_length() const;      // tokens the model was trained to see
-  std::int64_t vocabulary() const;          // number of tokens, the length of a row of logits
-  std::int64_t parameters() const;          // elements of all tensors
+  // What the files contradict each other in, and what was taken; sentences. Empty for most models.
+  const std::vector<std::string>& notes() const;
+  std::int64_t context_length() const;  // tokens the model was trained to see
+  std::int64_t vocabulary() const;      // number of tokens, the length of a row of logits
+  std::int64_t parameters() const;      // elements of all tensors
   int layers() const;
   const Tokenizer& tokenizer() const;
   const std::string& chat_template() const;  // the file's Jinja text; empty: none

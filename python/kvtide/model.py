@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """A model loaded from a GGUF file. Any number of sessions, in any number of threads, may share one.
+    """A model loaded from a GGUF file or a Hugging Face folder. Any number of sessions, in any number of threads, may
+    share one.
 
     Closing it (or leaving its ``with`` block) gives the weights back as soon as the last session on it is closed.
     """
@@ -50,6 +51,11 @@ class Model:
     def name(self) -> str:
         """The name in the file, or the file's name."""
         return self._native.name.decode(errors="replace")
+
+    @property
+    def notes(self) -> list[str]:
+        """What its files contradict each other in, and what was taken. Empty for most models."""
+        return [note.decode(errors="replace") for note in self._native.notes]
 
     @property
     def architecture(self) -> str:

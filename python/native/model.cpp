@@ -78,6 +78,12 @@ void bind_model(nb::module_& module) {
       .def_prop_ro("closed", &PyModel::closed)
       .def_prop_ro("path", [](const PyModel& self) { return bytes_of(self.open()->path()); })
       .def_prop_ro("name", [](const PyModel& self) { return bytes_of(self.open()->name()); })
+      .def_prop_ro("notes",
+                   [](const PyModel& self) {
+                     std::vector<nb::bytes> notes;
+                     for (const std::string& note : self.open()->notes()) notes.push_back(bytes_of(note));
+                     return notes;
+                   })
       .def_prop_ro("architecture", [](const PyModel& self) { return self.open()->architecture(); })
       .def_prop_ro("context_length", [](const PyModel& self) { return self.open()->context_length(); })
       .def_prop_ro("vocabulary", [](const PyModel& self) { return self.open()->vocabulary(); })

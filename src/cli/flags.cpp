@@ -32,7 +32,7 @@ std::uint64_t seed_of(const Given& given) {
 }
 
 constexpr Flag kFlags[] = {
-    {"-m", "--model", "FILE", "the model, a GGUF file; of a split model the first part", kAny,
+    {"-m", "--model", "FILE", "the model: a GGUF file (of a split one the first part) or a folder", kAny,
      [](A& a, const G& g) {
        a.model = g.value;
        a.models.push_back(g.value);

@@ -8,10 +8,12 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
+#include "cli/inspect_folder.h"
 #include "cli/json.h"
 #include "cli/kv_cost.h"
 #include "cli/terminal.h"
 #include "formats/gguf.h"
+#include "formats/text_file.h"
 #include "kvtide/error.h"
 #include "model/config.h"
 
@@ -20,7 +22,6 @@ namespace {
 
 constexpr std::size_t kShown = 8;       // elements of a long array
 constexpr std::size_t kTextLimit = 72;  // bytes of a string in the listing
-constexpr std::int64_t kContexts[] = {4096, 32768, 100000};
 
 struct Totals {
   std::int64_t parameters = 0;
@@ -112,16 +113,6 @@ std::string value_text(const GgufValue& value) {
   return text + "]";
 }
 
-// The cost per format, or null where it cannot be computed.
-Json costs_json(const ModelConfig& config, std::int64_t tokens) {
-  Json costs = Json::object();
-  for (const KvFormat& format : kKvFormats) {
-    const auto bytes = kv_cost(config, format, tokens);
-    costs.set(format.name, bytes ? Json(*bytes) : Json());
-  }
-  return costs;
-}
-
 Json file_json(const GgufFile& file, const std::optional<ModelConfig>& config, const std::string& why_not) {
   Json metadata = Json::object(), tensors = Json::array(), types = Json::object();
   for (const auto& entry : file.metadata()) metadata.set(entry.key, value_json(entry.value));
@@ -144,34 +135,9 @@ Json file_json(const GgufFile& file, const std::optional<ModelConfig>& config, c
       .set("parameters", totals.parameters)
       .set("bytes_by_type", std::move(types))
       .set("metadata", std::move(metadata))
-      .set("tensors", std::move(tensors))
-      .set("kv_bytes_per_token", config ? costs_json(*config, 1) : Json());
-  Json costs = Json::object();
-  if (config)
-    for (const std::int64_t tokens : kContexts) costs.set(cat(tokens), costs_json(*config, tokens));
-  result.set("kv_bytes", config ? std::move(costs) : Json());
-  if (!config) result.set("kv_unknown", why_not);
+      .set("tensors", std::move(tensors));
+  set_memory(result, config, why_not);
   return result;
-}
-
-// A name as it is, but for what a terminal could take for a command.
-std::string shown(std::string_view name) {
-  const std::string in_quotes = quoted(name, 200);
-  return in_quotes.substr(1, in_quotes.size() - 2);
-}
-
-std::string column(std::string text, std::size_t width) {
-  if (text.size() < width) text.resize(width, ' ');
-  return text;
-}
-
-std::string costs_text(const ModelConfig& config, std::int64_t tokens) {
-  std::string text = column(tokens == 1 ? "a token" : count_text(tokens), 12);
-  for (const KvFormat& format : kKvFormats) {
-    const auto bytes = kv_cost(config, format, tokens);
-    text += column(cat(format.name, " ", bytes ? bytes_text(*bytes) : "-"), 18);
-  }
-  return "  " + text + "\n";
 }
 
 std::string file_text(const GgufFile& file, const std::optional<ModelConfig>& config,
@@ -192,15 +158,13 @@ std::string file_text(const GgufFile& file, const std::optional<ModelConfig>& co
   text += cat("\nParameters: ", count_text(totals.parameters), " in ", file.tensors().size(), " tensors\n");
   for (const auto& [type, bytes] : totals.bytes_by_type)
     text += cat("  ", column(std::string(type), 7), bytes_text(bytes), "\n");
-  if (!config) return text + cat("\nKV memory: cannot be computed: ", why_not, "\n");
-  text += "\nKV memory for so many tokens\n" + costs_text(*config, 1);
-  for (const std::int64_t tokens : kContexts) text += costs_text(*config, tokens);
-  return text;
+  return text + memory_text(config, why_not);
 }
 
 }  // namespace
 
 int inspect_command(const Arguments& arguments) {
+  if (is_folder(arguments.model)) return inspect_folder(arguments);
   const GgufFile file(arguments.model,
                       arguments.loading.map_file ? MappedFile::Mode::map : MappedFile::Mode::copy);
   std::optional<ModelConfig> config;

@@ -34,6 +34,7 @@ OpenModel::OpenModel(const Arguments& arguments, std::int64_t context)
       model(arguments.model, arguments.loading),
       session(model, options_for(arguments, model, context)) {
   load_seconds = now() - load_seconds;
+  for (const std::string& note : model.notes()) say(cat("note: ", note));
   stop_if_interrupted("stopped while loading; nothing was read or written");
 }
 

@@ -5,16 +5,14 @@
 #include "cli/input_text.h"
 #include "cli/json.h"
 #include "cli/terminal.h"
-#include "formats/gguf.h"
-#include "model/vocab_reader.h"
+#include "model/checkpoint.h"
 
 namespace kvtide {
 
 int tokenize_command(const Arguments& arguments) {
   const InputText input = given_text(arguments);
-  const GgufFile file(arguments.model,
-                      arguments.loading.map_file ? MappedFile::Mode::map : MappedFile::Mode::copy);
-  const Tokenizer tokenizer(read_vocab(file));
+  const Tokenizer tokenizer = open_tokenizer(
+      arguments.model, arguments.loading.map_file ? MappedFile::Mode::map : MappedFile::Mode::copy);
   const std::vector<TokenId> ids = encode_text(tokenizer, input, arguments);
 
   if (arguments.json) {

@@ -134,6 +134,7 @@ struct Session::Impl {
     // From here on nothing can fail. The state says what the memory is; the session says how large its steps
     // may be.
     theirs.set_max_append(options.prefill_chunk);
+    theirs.set_positions(ours.positions);
     if (theirs.capacity() < options.context) theirs.apply(Expand{options.context});
     state = std::move(theirs);
     read_tokens = std::move(extras.tokens);
@@ -164,6 +165,13 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
     throw Error(ErrorCode::numeric,
                 "this session met numbers that are not finite and cannot go on; clear it first");
   const auto count = static_cast<std::int64_t>(tokens.size());
+  const ModelConfig& config = s.model->internals().config;
+  if (config.learned_positions && count > config.context_length - s.state.position())
+    throw Error(ErrorCode::context_full,
+                cat("the model has learned ", config.context_length, " positions: ", s.state.position(),
+                    " are taken and ", count,
+                    " more do not fit; later positions mean nothing to it, and older "
+                    "ones cannot be shifted away, so read a shorter text"));
   if (count > s.state.room())
     throw Error(ErrorCode::context_full,
                 cat("the context is full: it holds ", s.state.position(), " of ", s.state.capacity(),

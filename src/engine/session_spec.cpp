@@ -23,6 +23,8 @@ KvSpec kv_spec(const ModelConfig& config, const SessionOptions& o) {
   spec.capacity = o.context;
   spec.max_append = o.prefill_chunk;
   spec.slack = o.slack;
+  spec.rotary = !config.learned_positions;
+  if (config.learned_positions) spec.positions = config.context_length;
   spec.rolling = o.rolling;
   if (o.procedural) spec.procedural = procedural_spec(config, *o.procedural);
   return spec;
@@ -40,6 +42,9 @@ SessionOptions completed(const ModelConfig& config, SessionOptions o) {
     refuse(cat("the context must be between 1 and 2^31 tokens, not ", o.context));
   if (o.prefill_chunk < 1 || o.prefill_chunk > 65536)
     refuse(cat("the prefill chunk must be between 1 and 65536 tokens, not ", o.prefill_chunk));
+  if (config.learned_positions && o.context > config.context_length)
+    refuse(cat("a context of ", o.context, " does not fit this model: it has learned ", config.context_length,
+               " positions, and none can be shifted or added"));
   o.prefill_chunk = std::min(o.prefill_chunk, o.context);
   if (o.auto_attention && o.attention_size) refuse("an attention size is either given or adapts itself");
   if (o.auto_attention && o.auto_attention->largest == 0)

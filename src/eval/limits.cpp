@@ -135,7 +135,7 @@ Work work_of_reading(const Model& model, const SessionOptions& options, Pos dept
 }
 
 double arithmetic_limit(const MachineLimits& limits, const Model& model, const SessionOptions& options) {
-  const bool quantised = model.internals().weights->layer(0).gate.panels != nullptr;
+  const bool quantised = has_integer_panel(model.internals().weights->layer(0).up.dtype);
   return (quantised && !options.exact ? limits.int8_gop_s : limits.f32_gflop_s) * 1e9;
 }
 

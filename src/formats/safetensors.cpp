@@ -14,17 +14,19 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::uint64_t kLongestHeader = std::uint64_t{64} << 20;
+constexpr std::uint64_t kLongestHeader = 100'000'000;  // the format's own limit
 constexpr std::size_t kMostDimensions = 8;
 
-std::optional<std::uint64_t> element_bytes(std::string_view dtype) {
+std::optional<std::uint64_t> element_bits(std::string_view dtype) {
   static constexpr struct {
     std::string_view name;
-    std::uint64_t bytes;
-  } kTypes[] = {{"F64", 8},  {"I64", 8}, {"U64", 8}, {"F32", 4}, {"I32", 4}, {"U32", 4}, {"F16", 2},
-                {"BF16", 2}, {"I16", 2}, {"U16", 2}, {"I8", 1},  {"U8", 1},  {"BOOL", 1}};
+    std::uint64_t bits;
+  } kTypes[] = {{"F64", 64},    {"I64", 64},    {"U64", 64}, {"C64", 64},    {"F32", 32},
+                {"I32", 32},    {"U32", 32},    {"F16", 16}, {"BF16", 16},   {"I16", 16},
+                {"U16", 16},    {"I8", 8},      {"U8", 8},   {"BOOL", 8},    {"F8_E4M3", 8},
+                {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6}};
   for (const auto& type : kTypes)
-    if (type.name == dtype) return type.bytes;
+    if (type.name == dtype) return type.bits;
   return std::nullopt;
 }
 
@@ -40,6 +42,7 @@ class Parser {
       refuse(cat("its header of ", length, " bytes is longer than ", kLongestHeader));
     const std::span<const std::byte> header = reader_.take(length, "its text");
     data_ = reader_.take(reader_.left(), "the tensors");
+    if (header.empty() || header[0] != std::byte{'{'}) refuse("its header does not begin with {");
     const Json json = tree({reinterpret_cast<const char*>(header.data()), header.size()});
     if (!json.is_object()) refuse("the header is no JSON object");
     for (const auto& [name, item] : json.items()) {
@@ -80,6 +83,8 @@ class Parser {
       if (deep) throw Error(ErrorCode::bad_format, cat(file_, ": the safetensors header nests too deeply"));
       return true;
     };
+    // The parser takes a zero byte for the end of its input.
+    if (text.find('\0') != text.npos) refuse("the header is not valid JSON");
     Json json;
     try {
       json = Json::parse(text.begin(), text.end(), watch);
@@ -91,6 +96,7 @@ class Parser {
   }
 
   void metadata(const Json& item) {
+    if (item.is_null()) return;
     if (!item.is_object()) refuse("__metadata__ is no object");
     for (const auto& [key, value] : item.items()) {
       if (!value.is_string()) refuse(cat("the metadata ", quoted(key), " is no text"));
@@ -120,8 +126,8 @@ class Parser {
     const Json& shape = field(name, item, "shape");
     if (!shape.is_array() || shape.size() > kMostDimensions)
       refuse_it(cat("has a shape that is no list of at most ", kMostDimensions, " sizes"));
-    std::optional<std::uint64_t> needed = element_bytes(tensor.dtype);
-    const bool known = needed.has_value();
+    std::optional<std::uint64_t> needed = element_bits(tensor.dtype);
+    if (!needed) refuse_it(cat("has the dtype ", quoted(tensor.dtype), ", which the format does not know"));
     for (const Json& extent : shape) {
       tensor.shape.push_back(static_cast<std::int64_t>(size_at(name, extent)));
       if (needed) needed = checked_mul(*needed, static_cast<std::uint64_t>(tensor.shape.back()));
@@ -131,7 +137,8 @@ class Parser {
     const std::uint64_t first = size_at(name, offsets[0]), last = size_at(name, offsets[1]);
     if (first > last || last > data_.size())
       refuse_it(cat("lies at ", first, " to ", last, " of ", data_.size(), " bytes"));
-    if (known && needed != last - first)
+    // Types of less than a byte: a tensor of them must fill whole bytes.
+    if (!needed || *needed % 8 != 0 || *needed / 8 != last - first)
       refuse_it(cat("has ", last - first, " bytes, which is not what its shape needs"));
     tensor.bytes = data_.subspan(first, last - first);
     places_.emplace_back(first, last);

@@ -25,8 +25,7 @@ struct SafeTensors {
   std::map<std::string, std::string> metadata;
   std::map<std::string, SafeTensor> tensors;
 
-  // `file`: its name, for messages. Throws Error(bad_format) naming the tensor and the rule it breaks. Types
-  // that are not known here are kept without checking their size against the shape.
+  // `file`: its name, for messages. Throws Error(bad_format) naming the tensor and the rule it breaks.
   static SafeTensors parse(std::span<const std::byte> bytes, std::string_view file);
 };
 

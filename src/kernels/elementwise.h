@@ -1,8 +1,8 @@
 // elementwise.h: what happens to one row of activations between two matrix products.
 //
 // Every function works on one row (or on one row at a time), so chunking cannot change a result. Shapes in
-// brackets. Source of the formulas: RMSNorm (Zhang, Sennrich 2019), RoPE (Su et al. 2021), SwiGLU/GeGLU
-// (Shazeer 2020).
+// brackets. Source of the formulas: LayerNorm (Ba et al. 2016), RMSNorm (Zhang, Sennrich 2019), RoPE (Su et
+// al. 2021), SwiGLU/GeGLU (Shazeer 2020).
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,9 @@ struct ElementwiseRow {
   const char* isa;
   // y[n] = x / sqrt(mean(x^2) + epsilon) * weight
   void (*rms_norm)(const float* x, const float* weight, std::int64_t n, float epsilon, float* y) noexcept;
+  // y[n] = (x - mean(x)) / sqrt(variance(x) + epsilon) * weight + bias
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, std::int64_t n, float epsilon,
+                     float* y) noexcept;
   // Rotates pairs (i, i + half) of x[2 * half] in place by the angles with the given cosines and sines
   // [half].
   void (*rope)(float* x, const float* cosine, const float* sine, std::int64_t half) noexcept;
@@ -20,6 +23,8 @@ struct ElementwiseRow {
   void (*silu_mul)(float* gate, const float* up, std::int64_t n) noexcept;
   // gate[n] = gelu(gate) * up, with the tanh form of gelu
   void (*gelu_mul)(float* gate, const float* up, std::int64_t n) noexcept;
+  // x[n] = gelu(x), likewise
+  void (*gelu)(float* x, std::int64_t n) noexcept;
   // x[n] += y
   void (*add)(float* x, const float* y, std::int64_t n) noexcept;
   // x[n] *= factor

@@ -36,6 +36,36 @@ void rms_norm(const float* x, const float* weight, std::int64_t n, float epsilon
     store_tail(y + i, mul(mul(load_tail(x + i, n - i), factor), load_tail(weight + i, n - i)), n - i);
 }
 
+void layer_norm(const float* x, const float* weight, const float* bias, std::int64_t n, float epsilon,
+                float* y) noexcept {
+  const auto at = [n](const float* p, std::int64_t i) { return i + kLanes <= n ? load(p + i) : load_tail(p + i, n - i); };
+  Lanes sum = set1(0.0f);
+  for (std::int64_t i = 0; i < n; i += kLanes) sum = add(sum, at(x, i));
+  const Lanes mean = set1(reduce_add(sum) / static_cast<float>(n));
+  // The lanes behind a short tail hold the mean itself, so that they add nothing.
+  float tail[kLanes];
+  const auto centred = [&](std::int64_t i) {
+    if (i + kLanes <= n) return sub(load(x + i), mean);
+    store(tail, mean);
+    for (std::int64_t j = i; j < n; ++j) tail[j - i] = x[j];
+    return sub(load(tail), mean);
+  };
+  Lanes squares = set1(0.0f);
+  for (std::int64_t i = 0; i < n; i += kLanes) {
+    const Lanes c = centred(i);
+    squares = fma(c, c, squares);
+  }
+  const float variance = reduce_add(squares) / static_cast<float>(n);
+  const Lanes factor = set1(1.0f / __builtin_sqrtf(variance + epsilon));
+  for (std::int64_t i = 0; i < n; i += kLanes) {
+    const Lanes result = fma(mul(centred(i), factor), at(weight, i), at(bias, i));
+    if (i + kLanes <= n)
+      store(y + i, result);
+    else
+      store_tail(y + i, result, n - i);
+  }
+}
+
 void rope(float* x, const float* cosine, const float* sine, std::int64_t half) noexcept {
   for (std::int64_t i = 0; i < half; i += kLanes) {
     const std::int64_t n = half - i;
@@ -63,13 +93,19 @@ void silu_mul(float* gate, const float* up, std::int64_t n) noexcept {
   });
 }
 
+// 0.5 x (1 + tanh(u)) = x / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
+inline Lanes gelu_of(Lanes x) {
+  const Lanes inner = mul(x, fma(mul(x, x), set1(0.044715f), set1(1.0f)));
+  const Lanes denominator = add(set1(1.0f), exp(mul(inner, set1(-2.0f * 0.79788456080286536f))));
+  return div(x, denominator);
+}
+
 void gelu_mul(float* gate, const float* up, std::int64_t n) noexcept {
-  // 0.5 x (1 + tanh(u)) = x / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
-  for_each(gate, up, n, [](Lanes g, Lanes u) {
-    const Lanes inner = mul(g, fma(mul(g, g), set1(0.044715f), set1(1.0f)));
-    const Lanes denominator = add(set1(1.0f), exp(mul(inner, set1(-2.0f * 0.79788456080286536f))));
-    return mul(div(g, denominator), u);
-  });
+  for_each(gate, up, n, [](Lanes g, Lanes u) { return mul(gelu_of(g), u); });
+}
+
+void gelu(float* x, std::int64_t n) noexcept {
+  for_each(x, x, n, [](Lanes a, Lanes) { return gelu_of(a); });
 }
 
 void add(float* x, const float* y, std::int64_t n) noexcept {

@@ -9,9 +9,11 @@ namespace kvtide {
 
 extern const ElementwiseRow kElementwiseScalar{.isa = "scalar",
                                                .rms_norm = &rms_norm,
+                                               .layer_norm = &layer_norm,
                                                .rope = &rope,
                                                .silu_mul = &silu_mul,
                                                .gelu_mul = &gelu_mul,
+                                               .gelu = &gelu,
                                                .add = &add,
                                                .scale = &scale,
                                                .to_f16 = &to_f16,

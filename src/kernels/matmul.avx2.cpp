@@ -278,6 +278,21 @@ inline void decode(const std::byte* panel, std::int64_t k0, std::int64_t k1, flo
           static_cast<int>(b % Type::kSubs), out);
 }
 
+void decode_f16(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
+  const auto* in = reinterpret_cast<const Half*>(panel);
+  for (std::int64_t k = k0; k < k1; ++k, out += kPanelRows) {
+    const Float16 x = half16(in + k * kPanelRows);
+    _mm256_storeu_ps(out, x.lo);
+    _mm256_storeu_ps(out + 8, x.hi);
+  }
+}
+void decode_bf16(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
+  const auto* in = reinterpret_cast<const std::uint16_t*>(panel);
+  for (std::int64_t i = k0 * kPanelRows; i < k1 * kPanelRows; i += 8, out += 8) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+  }
+}
 void decode_q4_0(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
   decode<Q4_0>(panel, k0, k1, out, [](const PanelQ4_0& p, int, float* to) {
     const Float16 d = half16(p.d);
@@ -369,6 +384,8 @@ extern const MatmulRow kMatmulAvx2{.isa = "avx2",
                                    .q8_0 = &dot_panel<Q8_0>,
                                    .q4_k = &dot_panel<Q4K>,
                                    .q6_k = &dot_panel<Q6K>,
+                                   .decode_f16 = &decode_f16,
+                                   .decode_bf16 = &decode_bf16,
                                    .decode_q4_0 = &decode_q4_0,
                                    .decode_q4_1 = &decode_q4_1,
                                    .decode_q5_0 = &decode_q5_0,

@@ -233,6 +233,18 @@ inline __m512 element(__m512i group, int c, int offset) {
   return _mm512_cvtepi32_ps(_mm512_sub_epi32(value, _mm512_set1_epi32(offset)));
 }
 
+void decode_f16(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
+  const auto* in = reinterpret_cast<const Half*>(panel);
+  for (std::int64_t k = k0; k < k1; ++k, out += kPanelRows)
+    _mm512_storeu_ps(out, half16(in + k * kPanelRows));
+}
+void decode_bf16(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
+  const auto* in = reinterpret_cast<const std::uint16_t*>(panel);
+  for (std::int64_t k = k0; k < k1; ++k, out += kPanelRows) {
+    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + k * kPanelRows));
+    _mm512_storeu_si512(out, _mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+  }
+}
 void decode_q4_0(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
   for (std::int64_t b = k0 / 32; b < k1 / 32; ++b) {
     const auto& p = reinterpret_cast<const PanelQ4_0*>(panel)[b];
@@ -339,6 +351,8 @@ extern const MatmulRow kMatmulAvx512{.isa = "avx512",
                                      .q8_0 = &dot_panel<Q8_0>,
                                      .q4_k = &dot_panel<Q4K>,
                                      .q6_k = &dot_panel<Q6K>,
+                                     .decode_f16 = &decode_f16,
+                                     .decode_bf16 = &decode_bf16,
                                      .decode_q4_0 = &decode_q4_0,
                                      .decode_q4_1 = &decode_q4_1,
                                      .decode_q5_0 = &decode_q5_0,

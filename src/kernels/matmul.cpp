@@ -33,6 +33,10 @@ DotFn dot_of(const MatmulRow& kernels, DType dtype) {
 
 DecodeFn decode_of(const MatmulRow& kernels, DType dtype) {
   switch (dtype) {
+    case DType::f16:
+      return kernels.decode_f16;
+    case DType::bf16:
+      return kernels.decode_bf16;
     case DType::q4_0:
       return kernels.decode_q4_0;
     case DType::q4_1:
@@ -74,6 +78,10 @@ void decode_slice(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t 
   }
 }
 
+const float* float_panel(const WeightMatrix& w, std::int64_t panel) {
+  return reinterpret_cast<const float*>(w.panels + panel * panel_bytes(w.dtype, w.columns));
+}
+
 void gemm_panel(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t panel, const float* x,
                 std::int64_t rows, const PanelOut& out) {
   alignas(64) float decoded[kSlice * kPanelRows];
@@ -81,8 +89,12 @@ void gemm_panel(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t pa
   std::memset(acc, 0, static_cast<std::size_t>(rows * kPanelRows) * sizeof(float));
   for (std::int64_t k0 = 0; k0 < w.columns; k0 += kSlice) {
     const std::int64_t k1 = std::min(w.columns, k0 + kSlice);
-    decode_slice(kernels, w, panel, k0, k1, decoded);
-    kernels.gemm(decoded, k1 - k0, x + k0, w.columns, rows, acc, kPanelRows);
+    const float* slice = decoded;
+    if (w.panels != nullptr && w.dtype == DType::f32)
+      slice = float_panel(w, panel) + k0 * kPanelRows;
+    else
+      decode_slice(kernels, w, panel, k0, k1, decoded);
+    kernels.gemm(slice, k1 - k0, x + k0, w.columns, rows, acc, kPanelRows);
   }
   for (std::int64_t m = 0; m < rows; ++m)
     std::memcpy(out.y + m * out.stride, acc + m * kPanelRows,
@@ -105,11 +117,14 @@ void run_panel(const MatmulRow& kernels, const Activations& x, const MatmulJob& 
   const std::int64_t left = w.rows - panel * kPanelRows;
   const PanelOut out{job.y + first * job.stride + panel * kPanelRows, job.stride,
                      static_cast<int>(std::min<std::int64_t>(left, kPanelRows))};
-  if (w.panels != nullptr && x.quant.q != nullptr)
-    dot_of(kernels, w.dtype)(w.panels + panel * panel_bytes(w.dtype, w.columns),
-                             quant_block(x.quant, first, count), out);
+  const DotFn dot = w.panels != nullptr && x.quant.q != nullptr ? dot_of(kernels, w.dtype) : nullptr;
+  if (dot != nullptr)
+    dot(w.panels + panel * panel_bytes(w.dtype, w.columns), quant_block(x.quant, first, count), out);
   else
     gemm_panel(kernels, w, panel, x.f32 + first * x.k, count, out);
+  if (w.row_scales == nullptr) return;
+  for (std::int64_t m = 0; m < count; ++m)
+    for (int i = 0; i < out.columns; ++i) out.y[m * out.stride + i] *= w.row_scales[panel * kPanelRows + i];
 }
 
 std::int64_t panels_of(const WeightMatrix& w) { return (w.rows + kPanelRows - 1) / kPanelRows; }
@@ -142,11 +157,16 @@ void matmul(ThreadPool& pool, const MatmulRow& kernels, const Activations& x,
 
 void decode_weight_row(const MatmulRow& kernels, const WeightMatrix& weights, std::int64_t row, float* out) {
   if (weights.panels == nullptr) return decode_file_row(weights, row, 0, weights.columns, out);
+  const float scale = weights.row_scales != nullptr ? weights.row_scales[row] : 1.0f;
   alignas(64) float decoded[kSlice * kPanelRows];
   for (std::int64_t k0 = 0; k0 < weights.columns; k0 += kSlice) {
     const std::int64_t k1 = std::min(weights.columns, k0 + kSlice);
-    decode_slice(kernels, weights, row / kPanelRows, k0, k1, decoded);
-    for (std::int64_t k = k0; k < k1; ++k) out[k] = decoded[(k - k0) * kPanelRows + row % kPanelRows];
+    const float* slice = decoded;
+    if (weights.dtype == DType::f32)
+      slice = float_panel(weights, row / kPanelRows) + k0 * kPanelRows;
+    else
+      decode_slice(kernels, weights, row / kPanelRows, k0, k1, decoded);
+    for (std::int64_t k = k0; k < k1; ++k) out[k] = scale * slice[(k - k0) * kPanelRows + row % kPanelRows];
   }
 }
 

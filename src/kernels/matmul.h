@@ -14,8 +14,8 @@
 
 namespace kvtide {
 
-// A weight matrix [rows][columns], not owning. Either panels (quantised types, pack.h) or the file's own
-// rows, which are decoded by tile.
+// A weight matrix [rows][columns], not owning. Either panels (pack.h) or the file's own rows, which are
+// decoded by tile.
 struct WeightMatrix {
   DType dtype = DType::f32;
   std::int64_t rows = 0;     // n
@@ -23,6 +23,7 @@ struct WeightMatrix {
   const std::byte* panels = nullptr;
   const std::byte* blocks = nullptr;        // when there are no panels: rows of blocks as in the file
   const std::int32_t* row_order = nullptr;  // row i is row row_order[i] of `blocks`; nullptr: as they are
+  const float* row_scales = nullptr;        // [rows]: row i stands for so many times itself; nullptr: once
 };
 
 struct Activations {

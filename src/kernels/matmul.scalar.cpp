@@ -108,6 +108,14 @@ inline void decode(const std::byte* panel, std::int64_t block, std::int64_t k0, 
       out[(k - k0) * kPanelRows + r] = value(blocks[k / block], static_cast<int>(k % block), r);
 }
 
+void decode_f16(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
+  const auto* in = reinterpret_cast<const Half*>(panel);
+  for (std::int64_t i = k0 * kPanelRows; i < k1 * kPanelRows; ++i) *out++ = f16_to_f32(in[i]);
+}
+void decode_bf16(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
+  const auto* in = reinterpret_cast<const std::uint16_t*>(panel);
+  for (std::int64_t i = k0 * kPanelRows; i < k1 * kPanelRows; ++i) *out++ = bf16_to_f32(in[i]);
+}
 void decode_q4_0(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
   decode<PanelQ4_0>(panel, 32, k0, k1, out, [](const PanelQ4_0& w, int e, int r) {
     return f16_to_f32(w.d[r]) * static_cast<float>(nibble(w.q, r, e) - 8);
@@ -164,6 +172,8 @@ extern const MatmulRow kMatmulScalar{.isa = "scalar",
                                      .q8_0 = &q8_0,
                                      .q4_k = &q4_k,
                                      .q6_k = &q6_k,
+                                     .decode_f16 = &decode_f16,
+                                     .decode_bf16 = &decode_bf16,
                                      .decode_q4_0 = &decode_q4_0,
                                      .decode_q4_1 = &decode_q4_1,
                                      .decode_q5_0 = &decode_q5_0,

@@ -46,6 +46,7 @@ using DecodeFn = void (*)(const std::byte* panel, std::int64_t k0, std::int64_t 
 struct MatmulRow {
   const char* isa;
   DotFn q4_0, q4_1, q5_0, q8_0, q4_k, q6_k;
+  DecodeFn decode_f16, decode_bf16;  // a panel of f32 is multiplied as it lies
   DecodeFn decode_q4_0, decode_q4_1, decode_q5_0, decode_q8_0, decode_q4_k, decode_q6_k;
   // acc[rows][16] += x[rows][0 .. k) * w[k][16]; x rows are x_stride floats apart, acc rows acc_stride.
   void (*gemm)(const float* w, std::int64_t k, const float* x, std::int64_t x_stride, std::int64_t rows,

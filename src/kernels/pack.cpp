@@ -108,6 +108,15 @@ void pack_rows(const std::byte* const rows[16], std::int64_t blocks, std::byte* 
       }
 }
 
+template <class Element>
+void pack_floats(const std::byte* const rows[16], std::int64_t k, std::byte* panel) {
+  std::memset(panel, 0, static_cast<std::size_t>(k * kPanelRows) * sizeof(Element));
+  for (int row = 0; row < kPanelRows; ++row)
+    for (std::int64_t i = 0; rows[row] != nullptr && i < k; ++i)
+      std::memcpy(panel + (i * kPanelRows + row) * static_cast<std::int64_t>(sizeof(Element)),
+                  rows[row] + i * static_cast<std::int64_t>(sizeof(Element)), sizeof(Element));
+}
+
 }  // namespace
 
 std::int64_t panel_bytes(DType dtype, std::int64_t k) {
@@ -118,6 +127,11 @@ std::int64_t panel_bytes(DType dtype, std::int64_t k) {
 void pack_panel(DType dtype, const std::byte* const rows[16], std::int64_t k, std::byte* panel) {
   const std::int64_t blocks = k / panel_shape(dtype)->block_elements;
   switch (dtype) {
+    case DType::f32:
+      return pack_floats<std::uint32_t>(rows, k, panel);
+    case DType::f16:
+    case DType::bf16:
+      return pack_floats<std::uint16_t>(rows, k, panel);
     case DType::q4_0:
       return pack_rows<PanelQ4_0, BlockQ4_0>(rows, blocks, panel);
     case DType::q4_1:

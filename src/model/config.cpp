@@ -86,6 +86,17 @@ double read_real(const GgufFile& file, std::string_view key, double low, double 
   return *value;
 }
 
+void check_heads(const std::string& file, const ModelConfig& config) {
+  if (config.heads % config.kv_heads != 0)
+    throw Error(ErrorCode::bad_format,
+                cat(file, ": ", config.heads, " query heads cannot share ", config.kv_heads,
+                    " KV heads: the second number must divide the first"));
+  if (config.heads / config.kv_heads > kQueryBlock)
+    throw Error(ErrorCode::unsupported,
+                cat(file, ": ", config.heads / config.kv_heads, " query heads per KV head; at most ",
+                    kQueryBlock, " are supported"));
+}
+
 ModelConfig read_config(const GgufFile& file) {
   const Architecture& architecture = find_architecture(file);
   constexpr std::int64_t kWide = std::int64_t{1} << 20;
@@ -97,14 +108,7 @@ ModelConfig read_config(const GgufFile& file) {
   config.hidden = read_count(file, "feed_forward_length", 1, kWide);
   config.heads = static_cast<int>(read_count(file, "attention.head_count", 1, 4096));
   config.kv_heads = static_cast<int>(read_count(file, "attention.head_count_kv", 1, 4096, config.heads));
-  if (config.heads % config.kv_heads != 0)
-    refuse(file, ErrorCode::bad_format,
-           cat(config.heads, " query heads cannot share ", config.kv_heads,
-               " KV heads: the second number must divide the first"));
-  if (config.heads / config.kv_heads > kQueryBlock)
-    refuse(file, ErrorCode::unsupported,
-           cat(config.heads / config.kv_heads, " query heads per KV head; at most ", kQueryBlock,
-               " are supported"));
+  check_heads(file.path(), config);
   std::optional<std::int64_t> divided;
   if (config.width % config.heads == 0) divided = config.width / config.heads;
   config.head_dim = static_cast<int>(read_count(file, "attention.key_length", 1, kMaxHeadDim, divided));
@@ -121,7 +125,11 @@ ModelConfig read_config(const GgufFile& file) {
     refuse(file, ErrorCode::bad_format,
            cat("rope.dimension_count is ", config.rope_dims, "; it must be even and at most the head's ",
                config.head_dim));
-  config.norm_epsilon = static_cast<float>(read_real(file, "attention.layer_norm_rms_epsilon", 1e-12, 1e-1));
+  // Models whose norms take the mean off have the number under the shorter name.
+  const char* epsilon = "attention.layer_norm_rms_epsilon";
+  if (file.find(full_key(file, "attention.layer_norm_epsilon")) != nullptr)
+    epsilon = "attention.layer_norm_epsilon";
+  config.norm_epsilon = static_cast<float>(read_real(file, epsilon, 1e-12, 1e-1));
   config.attention_scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
   config.layers.resize(static_cast<std::size_t>(read_count(file, "block_count", 1, 1024)));
   config.ropes.push_back(read_rope(file, config.rope_dims));

@@ -11,6 +11,8 @@
 
 namespace kvtide {
 
+class ConfigJson;
+
 enum class RopeScaling { none, linear, yarn };
 
 // How one group of layers rotates its queries and keys.
@@ -22,7 +24,8 @@ struct RopeConfig {
   std::vector<float> divisors;    // one per pair, or empty: frequencies are divided by these (llama 3)
 };
 
-enum class Activation { silu, gelu };
+enum class Activation { silu, gelu };  // gelu: the tanh form
+enum class NormKind { rms, layer };    // layer: with the mean taken off, and a bias
 
 struct LayerConfig {
   std::optional<std::int64_t> window;  // sliding window, own position included; nullopt: sees everything
@@ -45,19 +48,22 @@ struct ModelConfig {
   Activation activation = Activation::silu;
   bool head_norms = false;  // RMS norm of every query and key head
   bool post_norms = false;  // RMS norm after attention and after the feed-forward
+  NormKind norm = NormKind::rms;
+  bool gated = true;  // the feed-forward multiplies activation(gate) with up; else activation(up)
+  bool learned_positions = false;  // added to the embedding: positions end at context_length
+  // Whether the output matrix is the embedding; nullopt: when the checkpoint has no other.
+  std::optional<bool> tied_head;
   std::vector<RopeConfig> ropes;
   std::vector<LayerConfig> layers;
-};
-
-// What an architecture file provides: its name in GGUF and what differs from the common reading of the keys.
-struct Architecture {
-  std::string_view name;
-  void (*adjust)(const GgufFile& file, ModelConfig& config);
 };
 
 // Throws Error: unsupported (architecture, scaling), bad_format (a key that is missing, of the wrong type or
 // out of range; the message names the key, its value and the range).
 ModelConfig read_config(const GgufFile& file);
+ModelConfig read_config(const ConfigJson& json);
+
+// The rules that numbers of heads follow in any format; messages begin with `file`.
+void check_heads(const std::string& file, const ModelConfig& config);
 
 // A numeric key of the model's architecture: "<architecture>.<key>" as an integer in [low, high].
 std::int64_t read_count(const GgufFile& file, std::string_view key, std::int64_t low, std::int64_t high,

@@ -85,7 +85,7 @@ class ForwardPass {
     KvState::Step step = state.begin(count);
     samples_ = FarShareSamples(step.sampled());
     ws_.most_tokens_ = std::max(ws_.most_tokens_, count);
-    embed(tokens);
+    embed(tokens, step.first());
     for (std::size_t r = 0; r < ws_.ropes_.size(); ++r)
       ws_.ropes_[r].fill(step.first(), count, ws_.cosine_[r], ws_.sine_[r]);
 
@@ -98,7 +98,7 @@ class ForwardPass {
         context_.on_residual(layer, {ws_.x_, static_cast<std::size_t>(count * config_.width)});
       if (count > skip) feed_forward(layer, skip, count);
     }
-    norm(ws_.x_, weights_.output_norm(), count - wanted, count, ws_.normed_);
+    norm(ws_.x_, weights_.output_norm(), weights_.output_norm_bias(), count - wanted, count, ws_.normed_);
     const std::span<const float> hidden(ws_.normed_ + (count - wanted) * config_.width,
                                         static_cast<std::size_t>(wanted * config_.width));
     // Rows that nobody wants count, too: what they wrote into the memory would reach later tokens.
@@ -135,7 +135,7 @@ class ForwardPass {
     // References, and tokens that a shadow looks at, may be among rows that nobody else wants.
     const bool shadowed = context_.shadow != nullptr && context_.shadow->looks_at(layer, step.first(), count);
     const std::int64_t attended = step.observes(layer) || shadowed ? 0 : skip;
-    norm(ws_.x_, w.attention_norm, 0, count, ws_.normed_);
+    norm(ws_.x_, w.attention_norm, w.attention_norm_bias, 0, count, ws_.normed_);
     const Activations x = activations(ws_.normed_, count, width);
     const MatmulJob jobs[] = {
         {&w.query, ws_.q_, q_width}, {&w.key, ws_.k_, kv_width}, {&w.value, ws_.v_, kv_width}};
@@ -207,34 +207,51 @@ class ForwardPass {
     if (skip == count) return;
 
     project(w.output, ws_.mixed_, q_width, skip, count);
-    add_residual(w.attention_post_norm, skip, count);
+    add_residual(w.output_bias, w.attention_post_norm, skip, count);
   }
 
   void feed_forward(int layer, std::int64_t skip, std::int64_t count) {
     const LayerWeights& w = weights_.layer(layer);
     const std::int64_t hidden = config_.hidden;
-    norm(ws_.x_, w.feed_forward_norm, skip, count, ws_.normed_);
+    norm(ws_.x_, w.feed_forward_norm, w.feed_forward_norm_bias, skip, count, ws_.normed_);
     const Activations x = activations(ws_.normed_ + skip * config_.width, count - skip, config_.width);
-    const MatmulJob jobs[] = {{&w.gate, ws_.gate_ + skip * hidden, hidden},
-                              {&w.up, ws_.up_ + skip * hidden, hidden}};
-    matmul(context_.pool, context_.kernels.matmul, x, jobs);
-    const auto activate = config_.activation == Activation::silu ? rows_.silu_mul : rows_.gelu_mul;
-    for_rows(skip, count,
-             [&](std::int64_t t) { activate(ws_.gate_ + t * hidden, ws_.up_ + t * hidden, hidden); });
-    project(w.down, ws_.gate_, hidden, skip, count);
-    add_residual(w.feed_forward_post_norm, skip, count);
+    const MatmulJob jobs[] = {{&w.up, ws_.up_ + skip * hidden, hidden},
+                              {&w.gate, ws_.gate_ + skip * hidden, hidden}};
+    matmul(context_.pool, context_.kernels.matmul, x, std::span(jobs, config_.gated ? 2 : 1));
+    const auto multiply = config_.activation == Activation::silu ? rows_.silu_mul : rows_.gelu_mul;
+    for_rows(skip, count, [&](std::int64_t t) {
+      float* up = ws_.up_ + t * hidden;
+      if (!w.up_bias.empty()) rows_.add(up, w.up_bias.data(), hidden);
+      if (config_.gated)
+        multiply(ws_.gate_ + t * hidden, up, hidden);
+      else
+        rows_.gelu(up, hidden);
+    });
+    project(w.down, config_.gated ? ws_.gate_ : ws_.up_, hidden, skip, count);
+    add_residual(w.down_bias, w.feed_forward_post_norm, skip, count);
   }
 
-  void embed(std::span<const TokenId> tokens) {
+  void embed(std::span<const TokenId> tokens, Pos first) {
     for (const TokenId token : tokens)
       if (token < 0 || token >= config_.vocab)
         throw Error(ErrorCode::invalid_argument,
                     cat("token id ", token, " is outside the vocabulary of ", config_.vocab));
+    const Pos end = first + static_cast<Pos>(tokens.size());
+    if (config_.learned_positions && end > config_.context_length)
+      throw Error(ErrorCode::context_full,
+                  cat("position ", end - 1, " is beyond the ", config_.context_length,
+                      " positions that this model has learned; it has nothing to say of later ones"));
     for_rows(0, static_cast<std::int64_t>(tokens.size()), [&](std::int64_t t) {
       float* x = ws_.x_ + t * config_.width;
       decode_weight_row(context_.kernels.matmul, weights_.embedding(), tokens[static_cast<std::size_t>(t)],
                         x);
       if (config_.embedding_scale != 1.0f) rows_.scale(x, config_.embedding_scale, config_.width);
+      if (config_.learned_positions) {
+        // The normed rows are free until the first layer.
+        float* position = ws_.normed_ + t * config_.width;
+        decode_weight_row(context_.kernels.matmul, weights_.positions(), first + t, position);
+        rows_.add(x, position, config_.width);
+      }
     });
   }
 
@@ -272,19 +289,24 @@ class ForwardPass {
     matmul(context_.pool, context_.kernels.matmul, x, {&job, 1});
   }
 
-  void add_residual(const std::vector<float>& post_norm, std::int64_t skip, std::int64_t count) {
+  void add_residual(const std::vector<float>& bias, const std::vector<float>& post_norm, std::int64_t skip,
+                    std::int64_t count) {
     for_rows(skip, count, [&](std::int64_t t) {
       float* y = ws_.normed_ + t * config_.width;
+      if (!bias.empty()) rows_.add(y, bias.data(), config_.width);
       if (!post_norm.empty()) rows_.rms_norm(y, post_norm.data(), config_.width, config_.norm_epsilon, y);
       rows_.add(ws_.x_ + t * config_.width, y, config_.width);
     });
   }
 
-  void norm(const float* x, const std::vector<float>& weight, std::int64_t first, std::int64_t last,
-            float* y) {
+  void norm(const float* x, const std::vector<float>& weight, const std::vector<float>& bias,
+            std::int64_t first, std::int64_t last, float* y) {
+    const std::int64_t n = config_.width;
     for_rows(first, last, [&](std::int64_t t) {
-      rows_.rms_norm(x + t * config_.width, weight.data(), config_.width, config_.norm_epsilon,
-                     y + t * config_.width);
+      if (config_.norm == NormKind::rms)
+        rows_.rms_norm(x + t * n, weight.data(), n, config_.norm_epsilon, y + t * n);
+      else
+        rows_.layer_norm(x + t * n, weight.data(), bias.data(), n, config_.norm_epsilon, y + t * n);
     });
   }
 

@@ -80,7 +80,17 @@ std::map<std::string, std::string> model_identity(const Model& model, const std:
   const LoadedModel& loaded = model.internals();
   const std::lock_guard lock(loaded.identity_mutex);
   if (loaded.model_hash.empty()) {
-    loaded.model_hash = cached_hash(loaded.path, cache);
+    if (loaded.files.size() == 1) {
+      loaded.model_hash = cached_hash(loaded.files[0], cache);
+    } else {
+      // Of several files: the hash of their hashes, each behind its bare name.
+      Sha256 hash;
+      for (const std::string& file : loaded.files) {
+        const std::string line = cat(file.substr(file.rfind('/') + 1), " ", cached_hash(file, cache), "\n");
+        hash.add(std::as_bytes(std::span(line)));
+      }
+      loaded.model_hash = hex(hash.finish());
+    }
     loaded.vocabulary_hash = hash_vocabulary(*loaded.tokenizer);
   }
   return {{"architecture", loaded.config.architecture},

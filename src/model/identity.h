@@ -8,10 +8,10 @@
 
 namespace kvtide {
 
-// {"architecture", name}, {"model", SHA-256 of the file's bytes}, {"tokenizer", SHA-256 of its tokens}. The
-// file is read once per process and model; `cache` names a folder where the hash is kept under (device,
-// inode, size, mtime), so that later runs need not read it; empty: none. A cache that cannot be written is no
-// error. Throws Error: not_found, io.
+// {"architecture", name}, {"model", SHA-256 of the file's bytes, or of the list of several files' hashes},
+// {"tokenizer", SHA-256 of its tokens}. The file is read once per process and model; `cache` names a folder
+// where the hash is kept under (device, inode, size, mtime), so that later runs need not read it; empty:
+// none. A cache that cannot be written is no error. Throws Error: not_found, io.
 std::map<std::string, std::string> model_identity(const Model& model, const std::string& cache);
 
 }  // namespace kvtide

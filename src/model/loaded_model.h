@@ -5,21 +5,23 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "formats/gguf.h"
 #include "kvtide/model.h"
 #include "kvtide/tokenizer.h"
-#include "model/config.h"
+#include "model/checkpoint.h"
 #include "model/weights.h"
 
 namespace kvtide {
 
 struct LoadedModel {
   std::string path, name, chat_template;
+  std::vector<std::string> files;  // that the model was read from
+  std::vector<std::string> notes;  // what they contradict each other in, and what was taken
   std::int64_t parameters = 0;
   std::int64_t vocabulary_bytes = 0;
   ModelConfig config;
-  std::optional<GgufFile> file;  // kept only while weights are used where they lie in it
+  std::unique_ptr<Checkpoint> checkpoint;  // kept only while weights are used where they lie in it
   std::optional<Tokenizer> tokenizer;
   std::optional<Weights> weights;
 

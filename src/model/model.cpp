@@ -8,7 +8,6 @@
 #include "kvtide/error.h"
 #include "model/identity.h"
 #include "model/loaded_model.h"
-#include "model/vocab_reader.h"
 
 namespace kvtide {
 namespace {
@@ -24,17 +23,15 @@ Model::Model(const std::string& path, const ModelOptions& options)
     : loaded_(std::make_unique<LoadedModel>()) {
   LoadedModel& m = *loaded_;
   m.path = path;
-  m.file.emplace(path, options.map_file ? MappedFile::Mode::map : MappedFile::Mode::copy);
-  m.config = read_config(*m.file);
-  m.name = m.file->get_string("general.name").value_or(std::string_view(path).substr(path.rfind('/') + 1));
-  m.chat_template = m.file->get_string("tokenizer.chat_template").value_or("");
-  for (const auto& tensor : m.file->tensors()) {
-    std::int64_t elements = 1;
-    for (const std::int64_t extent : tensor.shape) elements *= extent;
-    m.parameters += elements;
-  }
+  m.checkpoint = open_checkpoint(path, options.map_file ? MappedFile::Mode::map : MappedFile::Mode::copy);
+  m.config = m.checkpoint->config();
+  m.name = m.checkpoint->name();
+  m.chat_template = m.checkpoint->chat_template();
+  m.files = m.checkpoint->files();
+  m.notes = m.checkpoint->notes();
+  m.parameters = m.checkpoint->parameters();
 
-  const VocabSpec vocab = read_vocab(*m.file);
+  const VocabSpec vocab = m.checkpoint->vocabulary();
   if (static_cast<std::int64_t>(vocab.tokens.size()) != m.config.vocab)
     throw Error(ErrorCode::bad_format, cat(path, ": the vocabulary has ", vocab.tokens.size(),
                                            " tokens but 'token_embd.weight' has ", m.config.vocab, " rows"));
@@ -42,8 +39,8 @@ Model::Model(const std::string& path, const ModelOptions& options)
   for (const auto token : vocab.tokens) m.vocabulary_bytes += static_cast<std::int64_t>(token.size()) + 24;
 
   ThreadPool pool(loading_threads(options.threads));
-  m.weights.emplace(*m.file, m.config, pool);
-  if (m.weights->mapped_bytes() == 0) m.file.reset();
+  m.weights.emplace(*m.checkpoint, pool);
+  if (m.weights->mapped_bytes() == 0) m.checkpoint.reset();
 }
 
 Model::~Model() = default;
@@ -56,6 +53,7 @@ const std::string& Model::architecture() const { return loaded_->config.architec
 std::map<std::string, std::string> Model::identity(const std::string& cache) const {
   return model_identity(*this, cache);
 }
+const std::vector<std::string>& Model::notes() const { return loaded_->notes; }
 std::int64_t Model::context_length() const { return loaded_->config.context_length; }
 std::int64_t Model::vocabulary() const { return loaded_->config.vocab; }
 std::int64_t Model::parameters() const { return loaded_->parameters; }

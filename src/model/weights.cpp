@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <optional>
 #include <string>
 
@@ -9,6 +10,7 @@
 #include "kernels/codec.h"
 #include "kernels/pack.h"
 #include "kvtide/error.h"
+#include "model/stored_rows.h"
 
 namespace kvtide {
 namespace {
@@ -25,46 +27,57 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 
 class WeightLoader {
  public:
-  WeightLoader(const GgufFile& file, const ModelConfig& config, ThreadPool& pool, Weights& weights)
-      : file_(file), config_(config), pool_(pool), weights_(weights) {}
+  WeightLoader(const Checkpoint& checkpoint, ThreadPool& pool, Weights& weights)
+      : checkpoint_(checkpoint), config_(checkpoint.config()), pool_(pool), weights_(weights) {}
 
   void load() {
     const std::int64_t width = config_.width;
-    weights_.embedding_ = matrix("token_embd.weight", config_.vocab, width);
-    weights_.head_ = file_.find_tensor("output.weight") != nullptr
-                         ? matrix("output.weight", config_.vocab, width)
-                         : weights_.embedding_;
-    weights_.output_norm_ = vector("output_norm.weight", width);
-    for (std::size_t i = 0; i < config_.layers.size(); ++i)
-      weights_.layers_.push_back(layer(cat("blk.", i, ".")));
+    weights_.embedding_ = matrix(Role::embedding, config_.vocab, width);
+    if (config_.learned_positions)
+      weights_.positions_ = matrix(Role::positions, config_.context_length, width);
+    const bool tied = config_.tied_head.value_or(!checkpoint_.find(Role::head));
+    weights_.head_ = tied ? weights_.embedding_ : matrix(Role::head, config_.vocab, width);
+    weights_.output_norm_ = vector(Role::final_norm, width);
+    if (config_.norm == NormKind::layer) weights_.output_norm_bias_ = vector(Role::final_norm_bias, width);
+    for (std::size_t i = 0; i < config_.layers.size(); ++i) {
+      layer_ = static_cast<int>(i);
+      weights_.layers_.push_back(layer());
+    }
   }
 
  private:
-  LayerWeights layer(const std::string& prefix) {
-    const std::int64_t width = config_.width, head_dim = config_.head_dim;
+  LayerWeights layer() {
+    const std::int64_t width = config_.width, head_dim = config_.head_dim, hidden = config_.hidden;
     const std::int64_t q_rows = config_.heads * head_dim, kv_rows = config_.kv_heads * head_dim;
     LayerWeights w;
-    w.attention_norm = vector(prefix + "attn_norm.weight", width);
-    w.feed_forward_norm = vector(prefix + "ffn_norm.weight", width);
+    w.attention_norm = vector(Role::attention_norm, width);
+    w.feed_forward_norm = vector(Role::feed_forward_norm, width);
+    if (config_.norm == NormKind::layer) {
+      w.attention_norm_bias = vector(Role::attention_norm_bias, width);
+      w.feed_forward_norm_bias = vector(Role::feed_forward_norm_bias, width);
+    }
     if (config_.post_norms) {
-      w.attention_post_norm = vector(prefix + "post_attention_norm.weight", width);
-      w.feed_forward_post_norm = vector(prefix + "post_ffw_norm.weight", width);
+      w.attention_post_norm = vector(Role::attention_post_norm, width);
+      w.feed_forward_post_norm = vector(Role::feed_forward_post_norm, width);
     }
     if (config_.head_norms) {
-      w.query_norm = vector(prefix + "attn_q_norm.weight", head_dim);
-      w.key_norm = vector(prefix + "attn_k_norm.weight", head_dim);
+      w.query_norm = vector(Role::query_norm, head_dim);
+      w.key_norm = vector(Role::key_norm, head_dim);
     }
     const auto* order = rotation_order();
-    w.query = matrix(prefix + "attn_q.weight", q_rows, width, order);
-    w.key = matrix(prefix + "attn_k.weight", kv_rows, width, order);
-    w.value = matrix(prefix + "attn_v.weight", kv_rows, width);
-    w.query_bias = optional_vector(prefix + "attn_q.bias", q_rows, order);
-    w.key_bias = optional_vector(prefix + "attn_k.bias", kv_rows, order);
-    w.value_bias = optional_vector(prefix + "attn_v.bias", kv_rows);
-    w.output = matrix(prefix + "attn_output.weight", width, q_rows);
-    w.gate = matrix(prefix + "ffn_gate.weight", config_.hidden, width);
-    w.up = matrix(prefix + "ffn_up.weight", config_.hidden, width);
-    w.down = matrix(prefix + "ffn_down.weight", width, config_.hidden);
+    w.query = matrix(Role::query, q_rows, width, order);
+    w.key = matrix(Role::key, kv_rows, width, order);
+    w.value = matrix(Role::value, kv_rows, width);
+    w.query_bias = optional_vector(Role::query_bias, q_rows, order);
+    w.key_bias = optional_vector(Role::key_bias, kv_rows, order);
+    w.value_bias = optional_vector(Role::value_bias, kv_rows);
+    w.output = matrix(Role::attention_output, width, q_rows);
+    w.output_bias = optional_vector(Role::attention_output_bias, width);
+    if (config_.gated) w.gate = matrix(Role::gate, hidden, width);
+    w.up = matrix(Role::up, hidden, width);
+    w.up_bias = optional_vector(Role::up_bias, hidden);
+    w.down = matrix(Role::down, width, hidden);
+    w.down_bias = optional_vector(Role::down_bias, width);
     return w;
   }
 
@@ -86,19 +99,48 @@ class WeightLoader {
   }
 
   [[noreturn]] void refuse(ErrorCode code, const std::string& why) const {
-    throw Error(code, cat(file_.path(), ": ", why));
+    throw Error(code, cat(checkpoint_.path(), ": ", why));
   }
 
-  const GgufTensor& find(const std::string& name, std::span<const std::int64_t> shape) const {
-    const GgufTensor* tensor = file_.find_tensor(name);
-    if (tensor == nullptr) refuse(ErrorCode::bad_format, cat("the tensor '", name, "' is missing"));
-    // Trailing dimensions of 1 carry no meaning.
-    auto extents = tensor->shape;
-    while (extents.size() > shape.size() && extents.back() == 1) extents.pop_back();
-    if (!std::equal(extents.begin(), extents.end(), shape.begin(), shape.end()))
-      refuse(ErrorCode::bad_format, cat("tensor '", name, "' has shape ", shape_text(tensor->shape),
-                                        "; the model's metadata asks for ", shape_text(shape)));
-    return *tensor;
+  // Where the rows of a role begin in a tensor of queries, keys and values, and how many it has.
+  std::int64_t fused_start(Role role) const {
+    const std::int64_t q_rows = std::int64_t{config_.heads} * config_.head_dim;
+    const std::int64_t kv_rows = std::int64_t{config_.kv_heads} * config_.head_dim;
+    switch (role) {
+      case Role::key:
+      case Role::key_bias:
+        return q_rows;
+      case Role::value:
+      case Role::value_bias:
+        return q_rows + kv_rows;
+      default:
+        return 0;
+    }
+  }
+  std::int64_t fused_rows() const {
+    return (std::int64_t{config_.heads} + 2 * std::int64_t{config_.kv_heads}) * config_.head_dim;
+  }
+
+  // columns 0: a vector of `rows` elements.
+  StoredTensor find(Role role, std::int64_t rows, std::int64_t columns) const {
+    auto tensor = checkpoint_.find(role, layer_);
+    if (!tensor)
+      refuse(ErrorCode::bad_format,
+             cat("the tensor '", checkpoint_.wanted_name(role, layer_), "' is missing"));
+    if (tensor->rule.fused) rows = fused_rows();
+    std::vector<std::int64_t> wanted = {rows};
+    if (columns > 0) wanted.insert(tensor->rule.transposed ? wanted.begin() : wanted.end(), columns);
+    // Leading dimensions of 1 carry no meaning.
+    std::span<const std::int64_t> extents = tensor->shape;
+    while (extents.size() > wanted.size() && extents.front() == 1) extents = extents.subspan(1);
+    if (!std::equal(extents.begin(), extents.end(), wanted.begin(), wanted.end()))
+      refuse(ErrorCode::bad_format,
+             cat("tensor '", tensor->name, "' has shape ", shape_text(checkpoint_.as_written(tensor->shape)),
+                 "; the model's metadata asks for ", shape_text(checkpoint_.as_written(wanted))));
+    if (tensor->scales.size() > 1 && static_cast<std::int64_t>(tensor->scales.size()) != rows)
+      refuse(ErrorCode::bad_format, cat("tensor '", tensor->name, "' has ", tensor->scales.size(),
+                                        " scales; it must be 1 or one for each of ", rows, " outputs"));
+    return std::move(*tensor);
   }
 
   [[noreturn]] void refuse_numbers(const std::string& name) const {
@@ -106,85 +148,106 @@ class WeightLoader {
            cat("tensor '", name, "' holds NaN or infinity; weights must be finite numbers"));
   }
 
-  std::vector<float> vector(const std::string& name, std::int64_t n) const {
-    const std::int64_t shape[] = {n};
-    const GgufTensor& tensor = find(name, shape);
-    if (!scales_finite(tensor.dtype, tensor.data.data(), n)) refuse_numbers(name);
-    std::vector<float> values(static_cast<std::size_t>(n));
-    decode_row(tensor.dtype, tensor.data.data(), n, values.data());
+  std::vector<float> vector(Role role, std::int64_t n) const {
+    const StoredTensor tensor = find(role, n, 0);
+    if (!tensor.scales.empty())
+      refuse(ErrorCode::unsupported,
+             cat("tensor '", tensor.name, "' holds 8-bit integers; only matrices may"));
+    const std::int64_t all = tensor.rule.fused ? fused_rows() : n;
+    if (!scales_finite(tensor.dtype, tensor.bytes.data(), all)) refuse_numbers(tensor.name);
+    std::vector<float> values(static_cast<std::size_t>(all));
+    decode_row(tensor.dtype, tensor.bytes.data(), all, values.data());
+    if (tensor.rule.fused) {
+      values.erase(values.begin(), values.begin() + fused_start(role));
+      values.resize(static_cast<std::size_t>(n));
+    }
+    if (tensor.rule.plus != 0.0f)
+      for (float& value : values) value += tensor.rule.plus;
     return values;
   }
 
-  std::vector<float> optional_vector(const std::string& name, std::int64_t n,
+  std::vector<float> optional_vector(Role role, std::int64_t n,
                                      const std::vector<std::int32_t>* order = nullptr) const {
-    if (file_.find_tensor(name) == nullptr) return {};
-    auto values = vector(name, n);
+    if (!checkpoint_.find(role, layer_)) return {};
+    auto values = vector(role, n);
     if (order == nullptr) return values;
     auto sorted = values;
     for (std::size_t i = 0; i < sorted.size(); ++i) sorted[i] = values[static_cast<std::size_t>((*order)[i])];
     return sorted;
   }
 
-  WeightMatrix matrix(const std::string& name, std::int64_t rows, std::int64_t columns,
+  WeightMatrix matrix(Role role, std::int64_t rows, std::int64_t columns,
                       const std::vector<std::int32_t>* order = nullptr) {
-    const std::int64_t shape[] = {columns, rows};
-    const GgufTensor& tensor = find(name, shape);
+    const StoredTensor tensor = find(role, rows, columns);
+    const std::int64_t first = tensor.rule.fused ? fused_start(role) : 0;
+    const StoredRows source(tensor, first, rows, columns, order);
     WeightMatrix w;
-    w.dtype = tensor.dtype;
+    w.dtype = source.dtype();
     w.rows = rows;
     w.columns = columns;
-    w.blocks = tensor.data.data();
-    w.row_order = order != nullptr ? order->data() : nullptr;
 
-    const bool packs = panel_shape(tensor.dtype).has_value();
+    const bool packs = panel_shape(w.dtype).has_value();
+    if (!packs && !source.in_place())
+      refuse(ErrorCode::unsupported, cat("tensor '", tensor.name, "' of type ", dtype_info(w.dtype).name,
+                                         " cannot be read in the order in which this file holds it"));
     const std::int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
-    const std::int64_t panel_size = packs ? panel_bytes(tensor.dtype, columns) : 0;
+    const std::int64_t panel_size = packs ? panel_bytes(w.dtype, columns) : 0;
     std::byte* target = nullptr;
     if (packs) {
       weights_.panels_.emplace_back(static_cast<std::size_t>(panels * panel_size));
       target = weights_.panels_.back().data();
     }
     std::atomic<bool> finite{true};
-    const std::int64_t row_bytes = dtype_bytes(tensor.dtype, columns);
     const auto pack_one = [&](std::int64_t panel) {
-      const std::byte* sources[kPanelRows] = {};
-      for (std::int64_t r = 0; r < kPanelRows && panel * kPanelRows + r < rows; ++r) {
-        const std::int64_t row = panel * kPanelRows + r;
-        sources[r] = w.blocks + (w.row_order != nullptr ? w.row_order[row] : row) * row_bytes;
-        if (!scales_finite(tensor.dtype, sources[r], columns)) finite.store(false, std::memory_order_relaxed);
-      }
-      if (packs) pack_panel(tensor.dtype, sources, columns, target + panel * panel_size);
+      const std::byte* pointers[kPanelRows] = {};
+      std::vector<std::byte> scratch;
+      source.gather(panel * kPanelRows, std::min<std::int64_t>(kPanelRows, rows - panel * kPanelRows),
+                    pointers, scratch);
+      for (const std::byte* row : pointers)
+        if (row != nullptr && !scales_finite(w.dtype, row, columns))
+          finite.store(false, std::memory_order_relaxed);
+      if (packs) pack_panel(w.dtype, pointers, columns, target + panel * panel_size);
     };
     // Slice by slice, letting go of the file's pages behind: the peak is one copy of the weights and one
     // slice.
+    const std::int64_t row_bytes = source.row_bytes();
     const std::int64_t slice = std::max<std::int64_t>(1, kSliceBytes / (row_bytes * kPanelRows));
-    for (std::int64_t first = 0; first < panels; first += slice) {
-      const std::int64_t count = std::min(slice, panels - first);
-      pool_.run(count, [&](std::int64_t i) { pack_one(first + i); });
-      file_.release(
-          tensor, static_cast<std::size_t>(first * kPanelRows * row_bytes),
-          static_cast<std::size_t>(std::min(count * kPanelRows, rows - first * kPanelRows) * row_bytes));
+    for (std::int64_t begin = 0; begin < panels; begin += slice) {
+      const std::int64_t count = std::min(slice, panels - begin);
+      pool_.run(count, [&](std::int64_t i) { pack_one(begin + i); });
+      if (!tensor.rule.transposed)
+        checkpoint_.release(
+            tensor, static_cast<std::size_t>((first + begin * kPanelRows) * row_bytes),
+            static_cast<std::size_t>(std::min(count * kPanelRows, rows - begin * kPanelRows) * row_bytes));
     }
-    if (!finite.load()) refuse_numbers(name);
+    if (tensor.rule.transposed) checkpoint_.release(tensor, 0, tensor.bytes.size());
+    if (!finite.load()) refuse_numbers(tensor.name);
+    if (!tensor.scales.empty()) {
+      std::vector<float> scales(static_cast<std::size_t>(rows), tensor.scales[0]);
+      if (tensor.scales.size() > 1) std::copy_n(tensor.scales.begin() + first, rows, scales.begin());
+      weights_.scales_.push_back(std::move(scales));
+      w.row_scales = weights_.scales_.back().data();
+    }
     if (packs) {
       w.panels = target;
-      w.blocks = nullptr;
-      w.row_order = nullptr;
       weights_.packed_bytes_ += panels * panel_size;
     } else {
-      weights_.mapped_bytes_ += static_cast<std::int64_t>(tensor.data.size());
+      w.blocks = tensor.bytes.data() + first * row_bytes;
+      w.row_order = order != nullptr ? order->data() : nullptr;
+      weights_.mapped_bytes_ += rows * row_bytes;
     }
     return w;
   }
 
-  const GgufFile& file_;
+  const Checkpoint& checkpoint_;
   const ModelConfig& config_;
   ThreadPool& pool_;
   Weights& weights_;
+  int layer_ = 0;
 };
 
-Weights::Weights(const GgufFile& file, const ModelConfig& config, ThreadPool& pool) {
-  WeightLoader(file, config, pool, *this).load();
+Weights::Weights(const Checkpoint& checkpoint, ThreadPool& pool) {
+  WeightLoader(checkpoint, pool, *this).load();
 }
 
 }  // namespace kvtide

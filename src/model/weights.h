@@ -1,9 +1,9 @@
 // weights.h: the tensors of a model, checked and laid out for the kernels.
 //
-// Quantised matrices that have a panel form are repacked (threads share the work, the file's pages are let go
-// one matrix after another, so that the peak stays near one copy). Other matrices are used where they lie in
-// the file. Ownership: Weights owns the panels and refers to the GgufFile it was loaded from, which must
-// outlive it.
+// Matrices that have a panel form are repacked (threads share the work, the file's pages are let go one
+// matrix after another, so that the peak stays near one copy). Other matrices are used where they lie in the
+// file. Ownership: Weights owns the panels and refers to the Checkpoint it was loaded from, which must
+// outlive it while mapped_bytes() is not 0.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,8 @@
 
 #include "base/buffer.h"
 #include "base/thread_pool.h"
-#include "formats/gguf.h"
 #include "kernels/matmul.h"
-#include "model/config.h"
+#include "model/checkpoint.h"
 
 namespace kvtide {
 
@@ -21,22 +20,26 @@ struct LayerWeights {
   std::vector<float> attention_norm, feed_forward_norm;            // [width]
   std::vector<float> attention_post_norm, feed_forward_post_norm;  // [width], where the architecture has them
   std::vector<float> query_norm, key_norm;                         // [head_dim], likewise
-  std::vector<float> query_bias, key_bias, value_bias;             // empty: none
+  std::vector<float> attention_norm_bias, feed_forward_norm_bias;  // [width], of layer norms
+  std::vector<float> query_bias, key_bias, value_bias, output_bias;  // empty: none
+  std::vector<float> up_bias, down_bias;                             // likewise
   WeightMatrix query, key, value, output;
-  WeightMatrix gate, up, down;
+  WeightMatrix gate, up, down;  // gate: only where the feed-forward is gated
 };
 
 class Weights {
  public:
   // Throws Error: bad_format (a tensor that is missing or has another shape), numeric (NaN or infinity in a
   // tensor).
-  Weights(const GgufFile& file, const ModelConfig& config, ThreadPool& pool);
+  Weights(const Checkpoint& checkpoint, ThreadPool& pool);
 
   const WeightMatrix& embedding() const { return embedding_; }
+  const WeightMatrix& positions() const { return positions_; }  // [context][width], where they are learned
   const WeightMatrix& head() const {
     return head_;
   }  // the output matrix; the embedding when the file has none
   const std::vector<float>& output_norm() const { return output_norm_; }
+  const std::vector<float>& output_norm_bias() const { return output_norm_bias_; }
   const LayerWeights& layer(int i) const { return layers_[static_cast<std::size_t>(i)]; }
 
   std::int64_t packed_bytes() const { return packed_bytes_; }  // in memory of our own
@@ -44,11 +47,12 @@ class Weights {
 
  private:
   friend class WeightLoader;
-  WeightMatrix embedding_, head_;
-  std::vector<float> output_norm_;
+  WeightMatrix embedding_, positions_, head_;
+  std::vector<float> output_norm_, output_norm_bias_;
   std::vector<LayerWeights> layers_;
   std::vector<Buffer> panels_;
   std::vector<std::vector<std::int32_t>> orders_;
+  std::vector<std::vector<float>> scales_;
   std::int64_t packed_bytes_ = 0, mapped_bytes_ = 0;
 };
 

@@ -38,6 +38,8 @@ struct KvSpec {
   std::optional<Rolling> rolling;                 // layers with a window of their own keep that instead
   std::optional<ProceduralSpec> procedural = {};  // likewise
   std::vector<RecurrentSpec> recurrent = {};
+  // Positions that the model has; nullopt: any number. Known to a session, not kept in files.
+  std::optional<std::int64_t> positions = {};
   bool rotary = true;  // keys are rotated by position: only then can rows be seen from another distance
 };
 

@@ -154,6 +154,7 @@ class KvState {
 
   // Tokens of the largest step from now on: changes no result.
   void set_max_append(std::int64_t tokens) { spec_.max_append = tokens; }
+  void set_positions(std::optional<std::int64_t> positions) { spec_.positions = positions; }
 
   // Forgets everything; gives the memory back.
   void clear();

@@ -38,6 +38,9 @@ std::string KvState::why_not(const Transition& transition) const {
     if (t.capacity < spec_.capacity)
       return cat("cannot expand to ", t.capacity, " rows: the capacity is ", spec_.capacity,
                  "; compact lowers it");
+    if (spec_.positions && t.capacity > *spec_.positions)
+      return cat("cannot expand to ", t.capacity, " rows: the model has learned ", *spec_.positions,
+                 " positions, and there are no others");
     if (t.capacity > (std::int64_t{1} << 31))
       return cat("cannot expand to ", t.capacity, " rows: at most 2^31");
     return "";

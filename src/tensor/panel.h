@@ -1,4 +1,4 @@
-// panel.h: quantised weights regrouped for the processor: 16 rows of a matrix side by side. Structs only.
+// panel.h: weights regrouped for the processor: 16 rows of a matrix side by side. Structs only.
 //
 // A panel holds rows 16 p .. 16 p + 15 of a weight matrix (missing rows are zeros) as consecutive blocks
 // along k. One block covers 32 k (or 256 for the k-quants). Quants lie in groups of 64 bytes: byte 4 r + c of
@@ -51,6 +51,8 @@ struct PanelQ6K {  // 256 k
   } sub[8];
 };
 
+// A panel of a plain float type is its elements: 16 of one k, then 16 of the next.
+
 struct PanelShape {
   std::int64_t block_elements;  // along k
   std::int64_t block_bytes;     // of 16 rows
@@ -59,6 +61,11 @@ struct PanelShape {
 // nullopt: this type has no panel form and is decoded by tile instead.
 inline std::optional<PanelShape> panel_shape(DType dtype) {
   switch (dtype) {
+    case DType::f32:
+      return PanelShape{1, 4 * kPanelRows};
+    case DType::f16:
+    case DType::bf16:
+      return PanelShape{1, 2 * kPanelRows};
     case DType::q4_0:
       return PanelShape{32, sizeof(PanelQ4_0)};
     case DType::q4_1:
@@ -74,6 +81,12 @@ inline std::optional<PanelShape> panel_shape(DType dtype) {
     default:
       return std::nullopt;
   }
+}
+
+// Whether a product with 8-bit activations multiplies integers; the others are multiplied as f32.
+inline bool has_integer_panel(DType dtype) {
+  const auto shape = panel_shape(dtype);
+  return shape && shape->block_elements > 1;
 }
 
 }  // namespace kvtide

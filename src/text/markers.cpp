@@ -4,8 +4,26 @@
 
 #include "base/text.h"
 #include "kvtide/error.h"
+#include "text/normalize.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
 
 namespace kvtide {
+namespace {
+
+bool is_word(std::string_view text, std::size_t at) { return is_word_character(utf8_at(text, at)); }
+bool is_space(std::string_view text, std::size_t at) { return (char_class(utf8_at(text, at)) & kSpace) != 0; }
+std::size_t character_before(std::string_view text, std::size_t at) {
+  do --at;
+  while ((static_cast<unsigned char>(text[at]) & 0xc0) == 0x80);
+  return at;
+}
+bool stands_alone(std::string_view text, std::size_t first, std::size_t last) {
+  return (first == 0 || !is_word(text, character_before(text, first))) &&
+         (last == text.size() || !is_word(text, last));
+}
+
+}  // namespace
 
 MarkerSet::MarkerSet(std::vector<Marker> markers) : markers_(std::move(markers)) {
   std::erase_if(markers_, [](const Marker& marker) { return marker.text.empty(); });
@@ -56,6 +74,21 @@ const Marker* MarkerSet::longest_at(std::string_view text, std::size_t at,
     last = static_cast<std::uint32_t>(high - begin);
   }
   return best;
+}
+
+std::optional<MarkerSet::Match> MarkerSet::match_at(std::string_view text, std::size_t at, std::size_t done,
+                                                    std::size_t markup_end) const noexcept {
+  if (!may_start(text[at])) return std::nullopt;
+  const Marker* marker = longest_at(text, at, markup_end);
+  if (marker == nullptr) return std::nullopt;
+  Match match{at, at + marker->text.size(), marker->id};
+  if (marker->whole_word && !stands_alone(text, match.first, match.last)) return std::nullopt;
+  while (marker->takes_space_before && match.first > done &&
+         is_space(text, character_before(text, match.first)))
+    match.first = character_before(text, match.first);
+  while (marker->takes_space_behind && match.last < text.size() && is_space(text, match.last))
+    match.last += utf8_length(text[match.last]);
+  return match;
 }
 
 }  // namespace kvtide

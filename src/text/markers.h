@@ -21,6 +21,8 @@ struct Marker {
   std::string_view text;
   TokenId id = -1;
   bool control = true;
+  bool takes_space_before = false, takes_space_behind = false;  // white space beside it belongs to it
+  bool whole_word = false;  // counts only where no letter, digit or underscore stands beside it
 };
 
 class MarkerSet {
@@ -33,6 +35,15 @@ class MarkerSet {
   // The longest marker that starts at text[at]; a control marker has to end at or before markup_end.
   // nullptr: none starts here.
   const Marker* longest_at(std::string_view text, std::size_t at, std::size_t markup_end) const noexcept;
+
+  struct Match {
+    std::size_t first, last;  // with the white space that belongs to the marker
+    TokenId id;
+  };
+  // The same with all that a marker asks of what stands beside it. `done`: white space before it is not its
+  // own.
+  std::optional<Match> match_at(std::string_view text, std::size_t at, std::size_t done,
+                                std::size_t markup_end) const noexcept;
 
   // Whether some marker starts with this byte: lets a scan skip the rest.
   bool may_start(char byte) const noexcept { return ranges_[index(byte)].first != ranges_[index(byte)].last; }

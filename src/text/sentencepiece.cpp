@@ -61,6 +61,11 @@ std::optional<unsigned char> parse_byte_token(std::string_view text) {
   return static_cast<unsigned char>(value);
 }
 
+std::string byte_token_text(unsigned char byte) {
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  return std::string("<0x") + kHex[byte >> 4] + kHex[byte & 15] + ">";
+}
+
 // What one call of encode carries along.
 struct SentencePiece::Work {
   struct Halves {

@@ -26,6 +26,7 @@ std::string with_space_marks(std::string_view text);
 std::string without_space_marks(std::string_view text);
 // The byte of a token written <0x00> to <0xFF>.
 std::optional<unsigned char> parse_byte_token(std::string_view text);
+std::string byte_token_text(unsigned char byte);
 
 class SentencePiece {
  public:

@@ -5,8 +5,8 @@
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "text/byte_level.h"
-#include "text/byte_level_bpe.h"
 #include "text/markers.h"
+#include "text/pipeline.h"
 #include "text/sentencepiece.h"
 #include "text/token_index.h"
 #include "text/token_roles.h"
@@ -74,13 +74,21 @@ struct Tokenizer::Impl {
         eos(spec.eos),
         add_bos(spec.add_bos),
         add_eos(spec.add_eos),
-        add_space_prefix(spec.add_space_prefix) {
+        add_space_prefix(spec.add_space_prefix && spec.kind != VocabSpec::Kind::bpe) {
     std::size_t bytes = 0;
     for (const std::string_view token : spec.tokens) bytes += token.size();
     texts.reserve(spec.tokens.size(), bytes);
-    const bool byte_level = spec.kind == VocabSpec::Kind::bpe;
+    const bool sentencepiece = spec.kind == VocabSpec::Kind::sentencepiece;
+    const PipelineSpec steps =
+        spec.kind == VocabSpec::Kind::bpe ? byte_level_pipeline(spec.pre, spec.merges) : spec.pipeline;
+    byte_level = !sentencepiece && steps.byte_level;
     for (std::size_t i = 0; i < spec.tokens.size(); ++i) {
-      byte_level ? add_byte_level(spec.tokens[i], types[i]) : add_piece(spec.tokens[i], types[i]);
+      if (byte_level)
+        add_byte_level(spec.tokens[i], types[i]);
+      else if (sentencepiece)
+        add_piece(spec.tokens[i], types[i]);
+      else
+        add_symbol(spec.tokens[i], types[i]);
     }
     ends.resize(types.size());
     for (std::size_t i = 0; i < types.size(); ++i)
@@ -88,19 +96,46 @@ struct Tokenizer::Impl {
     if (eos) ends[static_cast<std::size_t>(*eos)] = true;
     if (spec.eot) ends[static_cast<std::size_t>(*spec.eot)] = true;
 
-    std::vector<Marker> found;
+    if (sentencepiece) {
+      pieces.emplace(spec, texts, plain, types);
+    } else {
+      // An unknown byte of a GGUF vocabulary is left out.
+      const auto unknown = spec.kind == VocabSpec::Kind::pipeline ? spec.unk : std::nullopt;
+      pipeline.emplace(steps, BpeModel(steps, unknown, texts, plain,
+                                       [this](std::string_view token) { return find(token); }));
+    }
+    make_markers(steps);
+  }
+
+  void make_markers(const PipelineSpec& steps) {
+    std::vector<AddedToken> added(types.size());
+    for (const AddedToken& token : steps.added) added[checked(token.id)] = token;
+    std::vector<Marker> found, found_normalized;
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < types.size(); ++i)
+      if (added[i].normalized) bytes += texts[static_cast<TokenId>(i)].size() + 64;
+    normalized_texts.reserve(types.size(), bytes);
     for (std::size_t i = 0; i < types.size(); ++i) {
       const auto id = static_cast<TokenId>(i);
-      if (is_hidden(types[i])) found.push_back({texts[id], id, true});
+      const bool control = is_hidden(types[i]);
       // SentencePiece matches its user-defined tokens itself, behind the marking of spaces.
-      if (byte_level && types[i] == TokenType::user_defined) found.push_back({texts[id], id, false});
+      if (!control && (pieces || types[i] != TokenType::user_defined)) continue;
+      const AddedToken& token = added[i];
+      const Marker marker{texts[id],       id, control, token.takes_space_before, token.takes_space_behind,
+                          token.whole_word};
+      if (token.normalized && pipeline->normalizes()) {
+        normalized_of.emplace_back(static_cast<TokenId>(normalized_texts.size()), marker);
+        normalized_texts.add(pipeline->normalized(texts[id], true));
+      } else {
+        found.push_back(marker);
+      }
     }
     markers.emplace(std::move(found));
-    if (byte_level) {
-      bpe.emplace(spec, texts, plain, [this](std::string_view token) { return find_byte_level(token); });
-    } else {
-      pieces.emplace(spec, texts, plain, types);
+    for (auto& [index, marker] : normalized_of) {
+      marker.text = normalized_texts[index];
+      found_normalized.push_back(marker);
     }
+    normalized_markers.emplace(std::move(found_normalized));
   }
   Impl(const Impl&) = delete;  // the parts refer to each other
   Impl& operator=(const Impl&) = delete;
@@ -125,6 +160,14 @@ struct Tokenizer::Impl {
     (is_hidden(type) || type == TokenType::byte ? literal : plain).insert(texts, id);
   }
 
+  // Of a pipeline whose symbols are characters: as stored; an added token is no result of merging.
+  void add_symbol(std::string_view stored, TokenType type) {
+    const auto id = static_cast<TokenId>(texts.size());
+    texts.add(stored);
+    if (stored.empty()) return;
+    (is_hidden(type) || type == TokenType::user_defined ? literal : plain).insert(texts, id);
+  }
+
   std::optional<TokenId> find_byte_level(std::string_view stored) const {
     if (const auto bytes = from_byte_level(stored)) {
       if (const auto id = plain.find(texts, *bytes)) return id;
@@ -133,8 +176,9 @@ struct Tokenizer::Impl {
   }
 
   std::optional<TokenId> find(std::string_view stored) const {
-    if (bpe) return find_byte_level(stored);
+    if (byte_level) return find_byte_level(stored);
     if (const auto id = literal.find(texts, stored)) return id;
+    if (!pieces) return plain.find(texts, stored);
     return plain.find(texts, with_space_marks(stored));
   }
 
@@ -147,22 +191,41 @@ struct Tokenizer::Impl {
   // `markup` holds the ranges in which control markers count, ascending and apart from each other.
   std::vector<TokenId> encode(std::string_view text, std::span<const ByteRange> markup,
                               const EncodeOptions& options) const;
-  void encode_fragment(std::string_view fragment, bool starts_text, std::vector<TokenId>& out) const {
+  // starts: it begins the text. continues: the text goes on behind other text, and this begins it. markup:
+  // all of it is markup.
+  void encode_fragment(std::string_view fragment, bool starts, bool continues, bool markup,
+                       std::vector<TokenId>& out) const {
     if (fragment.empty()) return;
-    if (bpe) {
-      bpe->encode(fragment, out);
-    } else {
-      pieces->encode(fragment, starts_text && add_space_prefix, out);
+    if (pieces) return pieces->encode(fragment, starts && !continues && add_space_prefix, out);
+    const bool fronted = !(starts && continues);
+    if (!pipeline->normalizes()) return pipeline->encode(fragment, starts && !continues, fronted, out);
+    const std::string text = pipeline->normalized(fragment, fronted);
+    std::size_t start = 0;
+    for (std::size_t at = 0; at < text.size();) {
+      const auto match = normalized_markers->match_at(text, at, start, markup ? text.size() : 0);
+      if (!match) {
+        ++at;
+        continue;
+      }
+      pipeline->encode(std::string_view(text).substr(start, match->first - start),
+                       starts && !continues && start == 0, fronted, out);
+      out.push_back(match->id);
+      start = at = match->last;
     }
+    pipeline->encode(std::string_view(text).substr(start), starts && !continues && start == 0, fronted, out);
   }
+
   void append_piece(TokenId id, bool special, std::string& out) const;
 
   std::vector<TokenType> types;
   TokenTexts texts;   // by token: bytes of byte-level tokens, else the stored text with spaces marked
   TextIndex plain;    // tokens that merging may produce
   TextIndex literal;  // the others, by stored text
-  std::optional<MarkerSet> markers;
-  std::optional<ByteLevelBpe> bpe;  // exactly one of the two
+  std::optional<MarkerSet> markers, normalized_markers;
+  TokenTexts normalized_texts;  // of the markers that are looked for in normalised text
+  std::vector<std::pair<TokenId, Marker>> normalized_of;
+  bool byte_level = false;
+  std::optional<Pipeline> pipeline;  // exactly one of the two
   std::optional<SentencePiece> pieces;
   std::vector<bool> ends;
   std::optional<TokenId> bos, eos;
@@ -180,6 +243,10 @@ std::vector<TokenId> Tokenizer::Impl::encode(std::string_view text, std::span<co
                   "encode: add_bos is set, but the vocabulary names no bos token");
     out.push_back(*bos);
   }
+  const auto is_markup = [&](std::size_t first, std::size_t last) {
+    return std::any_of(markup.begin(), markup.end(),
+                       [&](const ByteRange& range) { return range.first <= first && last <= range.last; });
+  };
   std::size_t start = 0;  // of the fragment that is not encoded yet
   std::size_t range = 0;  // of markup: the first that does not end at or before `at`
   for (std::size_t at = 0; at < text.size();) {
@@ -189,16 +256,17 @@ std::vector<TokenId> Tokenizer::Impl::encode(std::string_view text, std::span<co
     }
     while (range < markup.size() && markup[range].last <= at) ++range;
     const bool inside = range < markup.size() && markup[range].first <= at;
-    const Marker* marker = markers->longest_at(text, at, inside ? markup[range].last : 0);
-    if (!marker) {
+    const auto match = markers->match_at(text, at, start, inside ? markup[range].last : 0);
+    if (!match) {
       ++at;
       continue;
     }
-    encode_fragment(text.substr(start, at - start), start == 0 && !options.continues, out);
-    out.push_back(marker->id);
-    start = at += marker->text.size();
+    encode_fragment(text.substr(start, match->first - start), start == 0, options.continues,
+                    is_markup(start, match->first), out);
+    out.push_back(match->id);
+    start = at = match->last;
   }
-  encode_fragment(text.substr(start), start == 0 && !options.continues, out);
+  encode_fragment(text.substr(start), start == 0, options.continues, is_markup(start, text.size()), out);
   if (add_eos && !options.continues) out.push_back(*eos);
   return out;
 }
@@ -207,8 +275,8 @@ void Tokenizer::Impl::append_piece(TokenId id, bool special, std::string& out) c
   const TokenType type = types[checked(id)];
   if (is_hidden(type)) {
     if (special) out += texts[id];
-  } else if (bpe) {
-    out += texts[id];
+  } else if (byte_level || type == TokenType::user_defined) {
+    out += pieces ? without_space_marks(texts[id]) : std::string(texts[id]);
   } else if (type == TokenType::byte) {
     out += static_cast<char>(*parse_byte_token(texts[id]));
   } else {
@@ -251,8 +319,7 @@ std::string Tokenizer::decode(std::span<const TokenId> ids, bool special) const 
   for (std::size_t i = first; i < ids.size(); ++i) {
     impl_->append_piece(ids[i], special, out);
     // Only text that starts the sequence was given a space; text behind another marker was not.
-    const bool prefixed =
-        i == first && impl_->add_space_prefix && impl_->pieces && !is_hidden(impl_->types[ids[i]]);
+    const bool prefixed = i == first && impl_->add_space_prefix && !is_hidden(impl_->types[ids[i]]);
     if (prefixed && out.starts_with(' ')) out.erase(0, 1);
   }
   return out;
@@ -265,7 +332,7 @@ std::optional<TokenId> Tokenizer::eos() const { return impl_->eos; }
 bool Tokenizer::adds_bos() const { return impl_->add_bos; }
 bool Tokenizer::ends_text(TokenId id) const { return impl_->ends[impl_->checked(id)]; }
 std::string Tokenizer::missing_bytes() const {
-  return impl_->bpe ? impl_->bpe->missing_bytes() : std::string();
+  return impl_->pipeline ? impl_->pipeline->missing_bytes() : std::string();
 }
 
 }  // namespace kvtide

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kvtide/types.h"
+#include "text/pipeline_spec.h"
 
 namespace kvtide {
 
@@ -24,13 +25,15 @@ enum class TokenType : std::uint8_t {
 };
 
 struct VocabSpec {
-  enum class Kind { bpe, sentencepiece };  // tokenizer.ggml.model: "gpt2" and "llama"
+  // tokenizer.ggml.model: "gpt2" and "llama"; pipeline: tokenizer.json, which says each step itself
+  enum class Kind { bpe, sentencepiece, pipeline };
   Kind kind = Kind::bpe;
   std::string pre;                       // pre-tokeniser of a bpe vocabulary: "smollm", "gpt-2", "qwen2", ...
   std::vector<std::string_view> tokens;  // index = TokenId
   std::vector<float> scores;             // sentencepiece only; one per token
   std::vector<TokenType> types;          // one per token, or empty: all normal
   std::vector<std::string_view> merges;  // bpe only: "left right", best first
+  PipelineSpec pipeline;                 // kind pipeline only
   std::optional<TokenId> bos, eos, eot, unk;
   bool add_bos = false;
   bool add_eos = false;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 
@@ -40,8 +42,8 @@ TEST(SafeTensors, ReadsNamesTypesShapesAndBytes) {
   EXPECT_EQ(found.tensors.at("b").bytes[0], std::byte{7});
 }
 
-TEST(SafeTensors, TakesTensorsInAnyOrderAndTypesThatAreNew) {
-  const std::string file = file_of(R"({"z":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[4,7]},)"
+TEST(SafeTensors, TakesTensorsInAnyOrderAndTypesOfLessThanAByte) {
+  const std::string file = file_of(R"({"z":{"dtype":"F4","shape":[6],"data_offsets":[4,7]},)"
                                    R"("y":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})",
                                    "abcdefg");
   const SafeTensors found = SafeTensors::parse(bytes_of(file), "x");
@@ -59,7 +61,7 @@ TEST(SafeTensors, RefusesFilesThatBreakARule_AndSaysWhich) {
   const auto one = [](const std::string& item, std::size_t data = 4) {
     return file_of("{\"a\":" + item + "}", std::string(data, 'x'));
   };
-  const std::string deep(100000, '[');
+  const std::string deep = "{\"a\":" + std::string(100000, '[');
   const BadFile cases[] = {
       {"nothing", "", "its length"},
       {"half a length", "1234", "its length"},
@@ -68,7 +70,11 @@ TEST(SafeTensors, RefusesFilesThatBreakARule_AndSaysWhich) {
       {"no JSON", file_of("{\"a\"", ""), "not valid JSON"},
       {"text that is not UTF-8", file_of("{\"\xff\":1}", ""), "not valid JSON"},
       {"brackets without end", file_of(deep, ""), "too deeply"},
-      {"a list", file_of("[]", ""), "no JSON object"},
+      {"a list", file_of("[]", ""), "does not begin with {"},
+      {"a space before the object", file_of(" {}", ""), "does not begin with {"},
+      {"a type that the format does not have", one(R"({"dtype":"Q4","shape":[8],"data_offsets":[0,4]})"),
+       "has the dtype 'Q4'"},
+      {"half a byte", one(R"({"dtype":"F4","shape":[7],"data_offsets":[0,4]})"), "not what its shape needs"},
       {"metadata that is a number", file_of(R"({"__metadata__":3})", ""), "__metadata__"},
       {"metadata with a number", file_of(R"({"__metadata__":{"k":3}})", ""), "'k'"},
       {"a tensor that is a number", one("3"), "'a' is no object"},
@@ -114,6 +120,31 @@ TEST(SafeTensors, RefusesFilesThatBreakARule_AndSaysWhich) {
       EXPECT_NE(error.message().find(bad.says), std::string::npos) << error.message();
     }
   }
+}
+
+// Damaged files and what the reference package says of each: tools/compare_safetensors.py.
+TEST(SafeTensors, AcceptsAndRefusesWhatTheReferencePackageDoes) {
+  std::ifstream file(KVTIDE_GOLDENS "/formats/safetensors.mutants", std::ios::binary);
+  const std::string all((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  int accepted = 0, refused = 0;
+  for (std::size_t at = 0; at + 5 <= all.size();) {
+    std::uint32_t length = 0;
+    std::memcpy(&length, all.data() + at, sizeof length);
+    const bool wanted = all[at + 4] != 0;
+    ASSERT_LE(at + 5 + length, all.size());
+    const std::string candidate = all.substr(at + 5, length);
+    at += 5 + length;
+    bool accepts = true;
+    try {
+      SafeTensors::parse(bytes_of(candidate), "m");
+    } catch (const Error&) {
+      accepts = false;
+    }
+    EXPECT_EQ(accepts, wanted) << ::testing::PrintToString(candidate);
+    ++(wanted ? accepted : refused);
+  }
+  EXPECT_GT(accepted, 40);
+  EXPECT_GT(refused, 200);
 }
 
 TEST(SafeTensors, MutantsAreRefusedOrLieInsideTheFile) {

@@ -126,6 +126,59 @@ TEST(SiluMul, IsTheIdentityForLargeArguments_AndVanishesForLargeNegativeOnes) {
   }
 }
 
+TEST(LayerNorm, EqualsTheFormulaInDouble_AlsoInPlace) {
+  for (const Kernels* kernels : available_kernels())
+    for (const std::int64_t n : kLengths) {
+      auto x = normals(n, 31, 3.0f);
+      for (float& v : x) v += 5.0f;  // far from zero, so that the mean matters
+      const auto weight = normals(n, 32), bias = normals(n, 33);
+      std::vector<float> y(n + 1, -7.5f);
+      kernels->elementwise.layer_norm(x.data(), weight.data(), bias.data(), n, 1e-5f, y.data());
+      double mean = 0.0, squares = 0.0;
+      for (const float v : x) mean += static_cast<double>(v) / static_cast<double>(n);
+      for (const float v : x) squares += (static_cast<double>(v) - mean) * (static_cast<double>(v) - mean);
+      const double factor = 1.0 / std::sqrt(squares / static_cast<double>(n) + 1e-5);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const double wanted = (static_cast<double>(x[i]) - mean) * factor * static_cast<double>(weight[i]) +
+                              static_cast<double>(bias[i]);
+        // A single element is its own mean: what rounding leaves is magnified by 1 / sqrt(epsilon).
+        ASSERT_NEAR(y[i], wanted, 2e-5 * (1.0 + std::fabs(wanted)))
+            << kernels->isa << " n " << n << " at " << i;
+      }
+      EXPECT_EQ(y.back(), -7.5f);
+      y.pop_back();
+      kernels->elementwise.layer_norm(x.data(), weight.data(), bias.data(), n, 1e-5f, x.data());
+      EXPECT_TRUE(same_bits(x, y)) << kernels->isa << " n " << n;
+    }
+}
+
+TEST(LayerNorm, GivesTheSameBitsOnEveryInstructionSet) {
+  for (const std::int64_t n : kLengths) {
+    const auto x = normals(n, 34), weight = normals(n, 35), bias = normals(n, 36);
+    std::vector<float> wanted(x.size()), y(x.size());
+    kernels_by_name("scalar").elementwise.layer_norm(x.data(), weight.data(), bias.data(), n, 1e-6f,
+                                                     wanted.data());
+    for (const Kernels* kernels : available_kernels()) {
+      kernels->elementwise.layer_norm(x.data(), weight.data(), bias.data(), n, 1e-6f, y.data());
+      EXPECT_TRUE(same_bits(y, wanted)) << kernels->isa << " n " << n;
+    }
+  }
+}
+
+TEST(Gelu, EqualsTheTanhFormInDouble) {
+  for (const Kernels* kernels : available_kernels())
+    for (const std::int64_t n : kLengths) {
+      const auto x = normals(n, 37, 4.0f);
+      auto y = x;
+      kernels->elementwise.gelu(y.data(), n);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const double v = static_cast<double>(x[i]);
+        const double wanted = 0.5 * v * (1.0 + std::tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)));
+        ASSERT_NEAR(y[i], wanted, 4e-6 * std::fabs(v) + 1e-7) << kernels->isa << " x " << v;
+      }
+    }
+}
+
 TEST(GeluMul, EqualsTheTanhFormInDouble) {
   std::vector<float> gate;
   for (double x = -12.0; x <= 12.0; x += 1.0 / 256.0) gate.push_back(static_cast<float>(x));

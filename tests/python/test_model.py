@@ -1,6 +1,7 @@
 """Models and tokenizers as Python sees them."""
 
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -30,6 +31,26 @@ def test_logits_of_every_architecture_are_those_of_the_reference(models, name):
             logits = session.read_logits(np.load(models / "tiny.ids.npy"))
     assert logits.dtype == np.float32
     np.testing.assert_allclose(logits, expected, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", ["gpt2-f32", "mistral-f16-shards", "qwen3-i8"])
+def test_a_folder_is_loaded_like_a_file(models, name):
+    folder = models.parent / "folders" / name
+    with kvtide.Model.load(folder) as model:
+        assert (model.name, model.notes) == (name, [])
+        with model.session(exact=True, key_type="f32", value_type="f32") as session:
+            logits = session.read_logits(np.load(models / "tiny.ids.npy"))
+    np.testing.assert_allclose(logits, np.load(folder / "logits.npy"), atol=2e-4)
+
+
+def test_a_folder_that_contradicts_itself_says_what_was_taken(models, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(models.parent / "folders" / "gpt2-f32", folder)
+    config = (folder / "config.json").read_text("utf-8")
+    (folder / "config.json").write_text(config.replace('"eos_token_id": 2', '"eos_token_id": 3'), "utf-8")
+    with kvtide.Model.load(folder) as model:
+        (note,) = model.notes
+    assert note == "config.json says that 'eos_token_id' is 3, the tokenizer says 2 '</s>'; the tokenizer is right"
 
 
 def test_a_model_tells_what_it_is(model, tiny):

@@ -46,6 +46,9 @@ COMMON = dict(
 )
 
 
+GPT2_COMMON = ("vocab_size", "tie_word_embeddings", "bos_token_id", "eos_token_id")
+
+
 def rope(kind: str = "default", theta: float = 10000.0, **more) -> dict:
     return {"rope_type": kind, "rope_theta": theta, **more}
 
@@ -87,9 +90,11 @@ CASES = [
 def build(case: Case):
     """The model in float32 with plain (eager) attention and every parameter random: no norm is 1, no bias is 0."""
     prefix = case.family + ("Text" if case.family == "Gemma3" else "")
-    config = getattr(transformers, prefix + "Config")(**COMMON | case.config)
+    common = COMMON if case.arch != "gpt2" else {k: v for k, v in COMMON.items() if k in GPT2_COMMON}
+    config = getattr(transformers, prefix + "Config")(**common | case.config)
     config._attn_implementation = "eager"
-    model = getattr(transformers, case.family + "ForCausalLM")(config).to(torch.float32).eval()
+    model_class = "GPT2LMHeadModel" if case.arch == "gpt2" else case.family + "ForCausalLM"
+    model = getattr(transformers, model_class)(config).to(torch.float32).eval()
     stream = np.random.RandomState(case.seed)
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
@@ -99,6 +104,8 @@ def build(case: Case):
 
 
 def _scaled(name: str, noise: np.ndarray, arch: str) -> np.ndarray:
+    if arch == "gpt2":
+        return _scaled_gpt2(name, noise)
     if "norm" in name:
         centre = 0.0 if arch == "gemma3" else 1.0  # gemma3 adds the 1 itself
         return centre + 0.3 * noise
@@ -109,6 +116,16 @@ def _scaled(name: str, noise: np.ndarray, arch: str) -> np.ndarray:
     # Queries and keys are made large enough for attention to prefer some positions clearly over others.
     gain = 1.5 if "q_proj" in name or "k_proj" in name else 1.0
     return gain * noise / np.sqrt(noise.shape[1])
+
+
+def _scaled_gpt2(name: str, noise: np.ndarray) -> np.ndarray:
+    if ".ln_" in name:
+        return (1.0 if name.endswith("weight") else 0.0) + 0.3 * noise
+    if name.endswith("bias"):
+        return 0.3 * noise
+    if "wte" in name or "wpe" in name:
+        return 0.4 * noise
+    return noise / np.sqrt(noise.shape[0])  # Conv1D: inputs times outputs
 
 
 def logits_of(model, ids: list[int]) -> np.ndarray:

@@ -1,16 +1,37 @@
 // architectures.h: the list of architectures, one file each in this folder. To add one: a file and a line
 // here.
+//
+// An architecture says, for each format it comes in, what differs from the common reading of the keys and
+// under which names its tensors lie. The forward pass reads ModelConfig and asks for roles.
 #pragma once
 
+#include <span>
+#include <string_view>
+
 #include "model/config.h"
+#include "model/config_json.h"
+#include "model/tensor_rules.h"
 
 namespace kvtide {
+
+struct Architecture {
+  std::string_view name;  // general.architecture in GGUF
+  void (*adjust)(const GgufFile& file, ModelConfig& config);
+  std::span<const TensorRule> gguf_tensors;
+
+  std::span<const std::string_view> model_types;  // model_type in config.json
+  void (*read)(const ConfigJson& json, ModelConfig& config);
+  std::span<const TensorRule> folder_tensors;
+  // With which the names of a folder begin: as in the table, then what may stand instead. Empty: as they are.
+  std::span<const std::string_view> folder_prefixes = {};
+};
 
 extern const Architecture kLlama;  // Llama 2 and 3, SmolLM2, Mistral
 extern const Architecture kGemma3;
 extern const Architecture kQwen2;
 extern const Architecture kQwen3;
+extern const Architecture kGpt2;  // also what is trained in its shape, as zenz
 
-inline constexpr const Architecture* kArchitectures[] = {&kLlama, &kGemma3, &kQwen2, &kQwen3};
+inline constexpr const Architecture* kArchitectures[] = {&kLlama, &kGemma3, &kQwen2, &kQwen3, &kGpt2};
 
 }  // namespace kvtide

@@ -1,6 +1,9 @@
 // llama.cpp: the Llama family (Llama 2 and 3, SmolLM2, Mistral). What differs: GGUF stores its query and key
-// rows so that pairs (2 i, 2 i + 1) rotate together. Llama 3's scaling comes as a tensor, rope_freqs.weight.
+// rows so that pairs (2 i, 2 i + 1) rotate together, folders do not. Llama 3's scaling comes as a tensor,
+// rope_freqs.weight, in GGUF and as a formula's constants in folders.
 #include "model/arch/architectures.h"
+#include "model/arch/tensor_names.h"
+#include "model/folder_config.h"
 
 namespace kvtide {
 namespace {
@@ -13,8 +16,18 @@ void adjust(const GgufFile& file, ModelConfig& config) {
     for (auto& layer : config.layers) layer.window = window;
 }
 
+void read(const ConfigJson& json, ModelConfig& config) {
+  read_llama_like(json, config);
+  if (json.text("hidden_act").value_or("silu") != "silu")
+    json.refuse(ErrorCode::unsupported, "'hidden_act' must be silu");
+  config.ropes = {read_folder_rope(json, config, 10000.0)};
+  if (json.text("model_type") == "mistral") read_windows(json, config, 0);
+}
+
+constexpr std::string_view kTypes[] = {"llama", "mistral"};
+
 }  // namespace
 
-const Architecture kLlama{"llama", &adjust};
+const Architecture kLlama{"llama", &adjust, kGgufTensors, kTypes, &read, kLlamaFolderTensors};
 
 }  // namespace kvtide

@@ -1,0 +1,18 @@
+// qwen.h: what the config.json of Qwen 2 and 3 share: a sliding window that is off unless use_sliding_window
+// says otherwise, and then begins behind max_window_layers.
+#pragma once
+
+#include "model/folder_config.h"
+
+namespace kvtide {
+
+inline void read_qwen(const ConfigJson& json, ModelConfig& config) {
+  read_llama_like(json, config);
+  if (json.text("hidden_act").value_or("silu") != "silu")
+    json.refuse(ErrorCode::unsupported, "'hidden_act' must be silu");
+  config.ropes = {read_folder_rope(json, config, 10000.0)};
+  if (json.flag("use_sliding_window", false))
+    read_windows(json, config, json.count("max_window_layers", 0, 1024, 28));
+}
+
+}  // namespace kvtide

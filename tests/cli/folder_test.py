@@ -1,0 +1,73 @@
+"""A folder in the layout of Hugging Face, wherever a GGUF file may stand."""
+
+import json
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+from program import MODELS, ProgramTest, kvtide
+
+GOLDENS = MODELS.parent
+FOLDER = str(GOLDENS / "folders" / "mistral-f16-shards")
+GPT2 = GOLDENS / "folders" / "gpt2-f32"
+TEXT = str(GOLDENS / "models" / "tiny.txt")
+
+
+class FolderTest(ProgramTest):
+    def test_run_continues_a_text(self):
+        done = self.assert_fine(kvtide("run", "-m", FOLDER, "-p", "the tide", "-n", "5"))
+        self.assertIn("'mistral-f16-shards': llama", done.err)
+        self.assertIn("wrote    5 tokens", done.err)
+
+    def test_ppl_bench_tokenize_and_logits_take_it(self):
+        self.assert_fine(kvtide("ppl", "-m", FOLDER, "-f", TEXT, "-c", "32"))
+        self.assert_fine(kvtide("bench", "-m", FOLDER, "-p", "16", "-n", "4", "-r", "1"))
+        ids = self.assert_fine(kvtide("tokenize", "-m", FOLDER, "-f", TEXT, "--json")).json["ids"]
+        self.assertEqual(len(ids), 80)
+
+    def test_inspect_lists_its_files_tensors_and_memory(self):
+        answer = self.assert_fine(kvtide("inspect", FOLDER, "--json")).json
+        self.assertEqual(answer["format"], "folder")
+        self.assertEqual(answer["architecture"], "mistral")
+        self.assertEqual(len(answer["files"]), 3)
+        self.assertEqual(answer["metadata"]["sliding_window"], 16)
+        names = [tensor["name"] for tensor in answer["tensors"]]
+        self.assertIn("model.layers.1.mlp.down_proj.weight", names)
+        self.assertEqual(answer["kv_bytes_per_token"]["f16"], 2 * 2 * 2 * 8 * 2)
+        self.assertIn("KV memory for so many tokens", self.assert_fine(kvtide("inspect", FOLDER)).text)
+
+    def test_a_snapshot_of_a_folder_belongs_to_its_files(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            snapshot = str(pathlib.Path(scratch) / "state.kv")
+            self.assert_fine(kvtide("run", "-m", FOLDER, "-p", "the tide", "-n", "2", "--save-state", snapshot))
+            self.assert_fine(kvtide("run", "-m", FOLDER, "-p", " in", "-n", "2", "--load-state", snapshot))
+            other = kvtide("run", "-m", str(GOLDENS / "folders" / "llama-f32"), "-n", "2", "--load-state", snapshot, "-p", "a")
+            self.assertNotEqual(other.status, 0)
+
+    def test_what_config_json_says_of_special_tokens_is_overruled_aloud(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = pathlib.Path(scratch) / "model"
+            shutil.copytree(GPT2, folder)
+            config = json.loads((folder / "config.json").read_text("utf-8"))
+            (folder / "config.json").write_text(json.dumps(config | {"eos_token_id": 3}), "utf-8")
+            done = self.assert_fine(kvtide("run", "-m", str(folder), "-p", "the tide", "-n", "2"))
+            self.assertIn("note: config.json says that 'eos_token_id' is 3, the tokenizer says 2", done.err)
+
+    def test_positions_that_were_not_learned_are_refused(self):
+        done = kvtide("run", "-m", str(GPT2), "-p", "the tide", "-n", "2", "-c", "300")
+        self.assertNotEqual(done.status, 0)
+        self.assertIn("it has learned 256 positions", done.err)
+        done = kvtide("run", "-m", str(GPT2), "-p", "the tide", "-n", "2", "--overflow", "rolling", "--kv-window", "64")
+        self.assertNotEqual(done.status, 0)
+        self.assertIn("absolute positions cannot follow", done.err)
+
+    def test_an_empty_folder_is_told_what_it_needs(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            done = kvtide("run", "-m", scratch, "-p", "a")
+            self.assertNotEqual(done.status, 0)
+            self.assertIn("a folder needs config.json, tokenizer.json and weights as safetensors", done.err)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,153 @@
+"""Builds the tiny random checkpoints in the layout of Hugging Face: the goldens of tests/goldens/folders.
+
+    python tools/references/tiny_folders.py [--out tests/goldens/folders]
+
+Each case is a config class of `transformers` with random weights, saved by the package itself (config.json,
+model.safetensors or shards), with the tokenizer that every tiny model carries and the logits of the package at every
+position of the text that they all read. Files end as small as they are because the models are.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import shutil
+from importlib.metadata import version
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import toy_vocab
+from tiny_models import COMMON, Case, build, logits_of, rope
+
+GOLDENS = pathlib.Path(__file__).resolve().parents[2] / "tests" / "goldens" / "folders"
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    case: Case
+    dtype: str = "F32"  # F32, F16, BF16, or I8: matrices of the layers as integers with scales
+    shards: int = 1
+
+
+SMALL = dict(num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=2)
+
+FOLDERS = [
+    Folder(Case("llama-f32", "llama", "Llama", 201, "llama3 rope scaling; halves rotate together in folders",
+                dict(SMALL, rms_norm_eps=1e-5,
+                     rope_parameters=rope("llama3", 500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                          original_max_position_embeddings=64)))),
+    Folder(Case("mistral-f16-shards", "llama", "Mistral", 202, "float16 in three shards, window of 16, its own head",
+                dict(SMALL, rms_norm_eps=1e-5, tie_word_embeddings=False, sliding_window=16,
+                     rope_parameters=rope(theta=1000000.0))), "F16", 3),
+    Folder(Case("qwen2-bf16", "qwen2", "Qwen2", 203, "bfloat16; biases; a window from the second layer on",
+                dict(SMALL, rms_norm_eps=1e-6, use_sliding_window=True, sliding_window=11, max_window_layers=1,
+                     rope_parameters=rope(theta=1000000.0))), "BF16"),
+    Folder(Case("qwen3-i8", "qwen3", "Qwen3", 204, "8-bit integers with scales per output and per tensor",
+                dict(SMALL, head_dim=16, rms_norm_eps=1e-6, rope_parameters=rope(theta=1000000.0))), "I8"),
+    Folder(Case("gemma3-f32", "gemma3", "Gemma3", 205, "norms without their 1, windows by layer_types, two rotations",
+                dict(num_attention_heads=4, num_key_value_heads=1, head_dim=8, query_pre_attn_scalar=10,
+                     num_hidden_layers=3, intermediate_size=24, rms_norm_eps=1e-6, sliding_window=16,
+                     layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                     rope_parameters=dict(sliding_attention=rope(theta=5000.0),
+                                          full_attention=rope("linear", theta=1000000.0, factor=8.0))))),
+    Folder(Case("gpt2-f32", "gpt2", "GPT2", 206, "learned positions, layer norms with biases, gelu_new, Conv1D, tied head",
+                dict(n_embd=32, n_layer=2, n_head=4, n_positions=256, n_inner=48, layer_norm_epsilon=1e-5))),
+    # Longer than half floats count: a position kept as one is wrong from 2,049 on.
+    Folder(Case("gpt2-long-f16", "gpt2", "GPT2", 207, "more than 2,048 positions, float16",
+                dict(n_embd=16, n_layer=1, n_head=2, n_positions=2304, n_inner=None)), "F16"),
+]  # fmt: skip
+
+TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+def round_weights(model, dtype: str) -> dict[str, torch.Tensor]:
+    """Rounds the weights of the model to what will be stored; returns the tensors to store."""
+    stored = {}
+    state = model.state_dict()
+    tied = {"lm_head.weight"} if model.config.tie_word_embeddings else set()
+    for index, (name, tensor) in enumerate(state.items()):
+        if name in tied:
+            continue
+        if dtype != "I8":
+            stored[name] = tensor.to(TYPES[dtype]).contiguous()
+            tensor.copy_(stored[name].to(torch.float32))
+        elif "_proj.weight" in name:
+            per_row = index % 2 == 0
+            largest = tensor.abs().amax(dim=1, keepdim=True) if per_row else tensor.abs().max().reshape(1)
+            scale = largest / 127
+            stored[name] = torch.round(tensor / scale).clamp(-127, 127).to(torch.int8)
+            stored[name + "_scale"] = scale
+            tensor.copy_(stored[name].to(torch.float32) * scale)
+        else:
+            stored[name] = tensor.contiguous()
+    return stored
+
+
+def write_weights(stored: dict[str, torch.Tensor], folder: pathlib.Path, shards: int) -> None:
+    if shards == 1:
+        save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
+        return
+    names, places = sorted(stored), {}
+    for shard in range(shards):
+        file = f"model-{shard + 1:05}-of-{shards:05}.safetensors"
+        part = {name: stored[name] for name in names[shard::shards]}
+        save_file(part, folder / file, metadata={"format": "pt"})
+        places |= {name: file for name in part}
+    total = sum(tensor.numel() * tensor.element_size() for tensor in stored.values())
+    index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
+
+
+def write_tokenizer(folder: pathlib.Path) -> None:
+    tokenizer = toy_vocab.tokenizer()
+    tokenizer.add_special_tokens(toy_vocab.SPECIALS)
+    tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
+
+
+def build_folder(folder: Folder, out: pathlib.Path, ids: list[int]) -> dict:
+    target = out / folder.case.name
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    model = build(folder.case)
+    with torch.no_grad():
+        stored = round_weights(model, folder.dtype)
+    model.config.save_pretrained(target)
+    write_weights(stored, target, folder.shards)
+    write_tokenizer(target)
+    logits = logits_of(model, ids)
+    np.save(target / "logits.npy", logits)
+    return {
+        "name": folder.case.name,
+        "shows": folder.case.shows,
+        "seed": folder.case.seed,
+        "dtype": folder.dtype,
+        "config_class": type(model.config).__name__,
+        "logit_min": float(logits.min()),
+        "logit_max": float(logits.max()),
+    }
+
+
+def build_all(out: pathlib.Path) -> dict:
+    out.mkdir(parents=True, exist_ok=True)
+    _, ids = toy_vocab.text_and_ids()
+    entries = [build_folder(folder, out, ids) for folder in FOLDERS]
+    packages = ("torch", "transformers", "safetensors", "tokenizers", "numpy")
+    manifest = {"versions": {p: version(p) for p in packages}, "models": entries}
+    (out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    return manifest
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=pathlib.Path, default=GOLDENS)
+    out = parser.parse_args().out
+    for entry in build_all(out)["models"]:
+        size = sum(file.stat().st_size for file in (out / entry["name"]).iterdir())
+        print(f"{entry['name']:22} {size / 1000:6.1f} kB   logits {entry['logit_min']:.2f} .. {entry['logit_max']:.2f}")
+
+
+if __name__ == "__main__":
+    main()
