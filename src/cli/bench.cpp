@@ -1,10 +1,11 @@
 // kvtide bench: how fast a model is read ("pp": prompt processing) and written ("tg": text generation) at
 // several depths, and what share of the machine's own limits that is.
 #include <algorithm>
-#include <chrono>
 #include <optional>
 
+#include "base/stopwatch.h"
 #include "base/text.h"
+#include "cli/bench_profile.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/input_text.h"
@@ -21,8 +22,6 @@
 namespace kvtide {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 struct Case {
   bool reads;  // "pp", else "tg"
   std::int64_t n;
@@ -31,6 +30,7 @@ struct Case {
 
 struct Measured {
   double seconds = 0.0;  // median
+  PassTimes times;       // of the last repetition, when they are asked for
   std::uint64_t hash = 0;
   std::int64_t kv_bytes = 0, rss_bytes = 0;
 };
@@ -55,9 +55,18 @@ class Bench {
     const std::size_t middle = seconds.size() / 2;
     result.seconds =
         seconds.size() % 2 == 1 ? seconds[middle] : (seconds[middle - 1] + seconds[middle]) / 2.0;
+    result.times = times_;
     result.kv_bytes = session_.memory().kv;
     result.rss_bytes = read_memory().rss;
     return result;
+  }
+
+  PassWork parts_of(const Case& what) const {
+    if (what.reads) return parts_of_reading(model_, session_.options(), what.depth, what.n);
+    PassWork work;
+    for (std::int64_t i = 0; i < what.n; ++i)
+      work += parts_of_pass(model_, session_.options(), what.depth + i, 1, 1);
+    return work;
   }
 
   Work work_of(const Case& what) const {
@@ -91,25 +100,32 @@ class Bench {
       };
       session_.read(part(0, what.depth), fill);
     }
-    const auto now = [] { return Clock::now(); };
-    if (what.reads) {
-      ReadOptions read;
-      read.progress = [](std::int64_t) { return !interrupted(); };
-      const auto start = now();
-      session_.read(part(what.depth, what.n), read);
-      seconds.push_back(std::chrono::duration<double>(now() - start).count());
-      return hash_logits(session_.logits());
-    }
-    std::chrono::duration<double> spent{0};
+    const PassTimes before = session_.times();
+    const std::uint64_t hash = what.reads ? read_once(what, seconds) : write_once(what, seconds);
+    times_ = session_.times() - before;
+    return hash;
+  }
+
+  std::uint64_t read_once(const Case& what, std::vector<double>& seconds) {
+    ReadOptions read;
+    read.progress = [](std::int64_t) { return !interrupted(); };
+    const Stopwatch watch;
+    session_.read(part(what.depth, what.n), read);
+    seconds.push_back(watch.seconds());
+    return hash_logits(session_.logits());
+  }
+
+  std::uint64_t write_once(const Case& what, std::vector<double>& seconds) {
+    double spent = 0.0;
     std::uint64_t hash = 0;
     for (std::int64_t i = 0; i < what.n; ++i) {
       stop_if_interrupted("bench: stopped; nothing is kept");
-      const auto start = now();
+      const Stopwatch watch;
       session_.read(part(what.depth + i, 1));
-      spent += now() - start;
+      spent += watch.seconds();
       hash = hash_logits(session_.logits(), hash);
     }
-    seconds.push_back(spent.count());
+    seconds.push_back(spent);
     return hash;
   }
 
@@ -117,6 +133,7 @@ class Bench {
   const Model& model_;
   Session& session_;
   std::vector<TokenId> tokens_;
+  PassTimes times_;
 };
 
 // Tokens of the text, or a fixed sequence that visits the vocabulary in no obvious order.
@@ -154,9 +171,10 @@ int bench_command(const Arguments& arguments) {
 
   const SessionOptions& options = open.session.options();
   const MachineLimits limits = measure_limits(options);
-  const std::string header = cat(
-      "limits of this machine with these threads: ", number_text(limits.read_gb_s, 1), " GB/s read, ",
-      number_text(limits.f32_gflop_s, 0), " GFLOP/s f32, ", number_text(limits.int8_gop_s, 0), " GOP/s int8");
+  const std::string header =
+      cat("limits of this machine with these threads: ", number_text(limits.read_gb_s, 1), " GB/s read, ",
+          number_text(limits.f32_gflop_s, 0), " GFLOP/s f32, ", number_text(limits.bf16_gflop_s, 0),
+          " bf16, ", number_text(limits.int8_gop_s, 0), " GOP/s int8");
   Json list = Json::array();
   if (arguments.json)
     say(header);
@@ -192,6 +210,8 @@ int bench_command(const Arguments& arguments) {
             .set("kv_bytes", measured.kv_bytes)
             .set("rss_bytes", measured.rss_bytes)
             .set("repetitions", arguments.repetitions);
+        if (options.profile)
+          item.set("profile", profile_json(measured.times, bench.parts_of(what), limits, options, what.n));
         list.push(std::move(item));
         continue;
       }
@@ -202,6 +222,8 @@ int bench_command(const Arguments& arguments) {
                        padded(number_text(gb_s, 1), 9), padded(number_text(share * 100.0, 1), 7), "%",
                        padded(bytes_text(measured.kv_bytes), 11), padded(bytes_text(measured.rss_bytes), 11),
                        "  ", hash_text(measured.hash), "\n"));
+      if (options.profile)
+        write_result(profile_text(measured.times, bench.parts_of(what), limits, options, what.n));
     }
   if (arguments.json) write_result(list.text() + "\n");
   return kExitFine;

@@ -106,6 +106,8 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { a.bench_tokens = whole(g, "the number of tokens to write", 0, kMany); }},
     {"-d", "--n-depth", "LIST", "tokens held before measuring, for instance 0,4096 [0]", kBench,
      [](A& a, const G& g) { a.depths = whole_list(g, "depths", 0, kMany); }},
+    {"", "--profile", "", "where the time goes, part by part, and what share of the limits that is", kBench,
+     [](A& a, const G&) { a.session.profile = true; }},
     {"-r", "--repetitions", "N", "the median of so many runs [3]", kBench,
      [](A& a, const G& g) {
        a.repetitions = static_cast<int>(whole(g, "the number of repetitions", 1, 1000));

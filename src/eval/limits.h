@@ -14,14 +14,15 @@
 namespace kvtide {
 
 struct MachineLimits {
-  double read_gb_s = 0.0;    // reading memory that no cache holds
-  double f32_gflop_s = 0.0;  // f32 fused multiply-adds
-  double int8_gop_s = 0.0;   // 8-bit dot products
+  double read_gb_s = 0.0;     // reading memory that no cache holds
+  double f32_gflop_s = 0.0;   // f32 fused multiply-adds
+  double bf16_gflop_s = 0.0;  // pairs of bf16 products with f32 sums, as attention multiplies
+  double int8_gop_s = 0.0;    // 8-bit dot products
 };
 
 // Best of several short measurements with the threads of the pool; takes about half a second and, for that
 // time, 256 MiB. Throws Error(out_of_memory).
-MachineLimits measure_limits(ThreadPool& pool, const ProbeRow& probe);
+MachineLimits measure_limits(ThreadPool& pool, const Kernels& kernels);
 
 // The same with as many threads and the kernels that a session with these options (filled in) has.
 MachineLimits measure_limits(const SessionOptions& options);
@@ -32,6 +33,15 @@ struct Work {
   double bytes = 0.0;       // every matrix that is used, and every visible key and value, read once
   Work& operator+=(const Work& other);
 };
+
+// The same by parts, with the operations of attention.
+struct PassWork {
+  Work matmul, attention, head;
+  PassWork& operator+=(const PassWork& other);
+};
+PassWork parts_of_pass(const Model& model, const SessionOptions& options, Pos depth, std::int64_t tokens,
+                       std::int64_t logit_rows);
+PassWork parts_of_reading(const Model& model, const SessionOptions& options, Pos depth, std::int64_t tokens);
 
 // One pass that appends `tokens` tokens to a session that holds `depth`, with `logit_rows` rows of logits (0
 // or 1).

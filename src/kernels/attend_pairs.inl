@@ -212,5 +212,19 @@ void fold_tile_pairs(const AttendTile& tile, const AttendQueries& queries,
   });
 }
 
+constexpr int kProbeChains = 12;
+constexpr std::int64_t kProbeFlop = kProbeChains * kLanes * 4;
+
+float probe_pairs(std::int64_t rounds) noexcept {
+  const std::uint32_t half = 0x3f003f00u;
+  const Pairs pairs = join_pairs(set1(0.001f), set1(0.001f));
+  Lanes sum[kProbeChains];
+  for (int i = 0; i < kProbeChains; ++i) sum[i] = set1(1.0f + static_cast<float>(i));
+  for (std::int64_t round = 0; round < rounds; ++round)
+    for (Lanes& chain : sum) chain = dot_pairs(chain, half, pairs);
+  for (int i = 1; i < kProbeChains; ++i) sum[0] = add(sum[0], sum[i]);
+  return reduce_add(sum[0]);
+}
+
 }  // namespace
 }  // namespace kvtide
