@@ -20,13 +20,13 @@ import importlib.metadata
 import io
 import json
 import pathlib
-import sys
 
 import numpy
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
+from golden_files import store
 from text_reference import (
     BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, Reference, Vocabulary, generated_texts, pre_tokenizer,
 )
@@ -187,15 +187,7 @@ def main():
     files = {"texts": "\n".join(["# " + versions(), *map(escape, texts)]) + "\n"}
     for name, vocabulary in vocabularies():
         files[name] = render(vocabulary, texts)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        path = FOLDER / f"{name}.golden"
-        if args.check:
-            if not path.exists() or path.read_bytes() != content.encode():
-                sys.exit(f"{path} is not what the references give now")
-        else:
-            path.write_bytes(content.encode())
-            print(f"{path.name}: {len(content.encode())} bytes")
+    store(FOLDER, ((f"{name}.golden", content) for name, content in files.items()), args.check)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from tokenizers import (
     AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers,
 )
 
+from golden_files import store
 from make_text_goldens import HARD, IN_FULL, PROSE, SEED, escape, hash_of
 from text_reference import GPT2, LLAMA3, QWEN2, generated_texts, split
 
@@ -230,15 +231,7 @@ def main():
     args = parser.parse_args()
     if args.kvtide:
         return compare_live(args.kvtide, args.strings, args.only)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, content in files():
-        path = FOLDER / name
-        if args.check:
-            if not path.exists() or path.read_bytes() != content.encode():
-                sys.exit(f"{path} is not what the references give now")
-        else:
-            path.write_bytes(content.encode())
-            print(f"{path.name}: {len(content.encode())} bytes")
+    store(FOLDER, files(), args.check)
 
 
 if __name__ == "__main__":

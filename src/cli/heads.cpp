@@ -1,6 +1,6 @@
 // kvtide heads: which heads of a model copy from the past, and what each of them needs.
-#include <chrono>
 
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
@@ -17,7 +17,7 @@ namespace kvtide {
 int heads_command(const Arguments& arguments) {
   if (!arguments.out.empty()) OutputFile::check(arguments.out);
   const Model model(arguments.model, arguments.loading);
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   Progress progress("measuring heads");
   const HeadTable table =
       measure_heads(model, {.threads = arguments.session.threads, .progress = [&](double share) {
@@ -31,7 +31,7 @@ int heads_command(const Arguments& arguments) {
   std::int64_t full = 0;
   for (const HeadNeed& need : table.needs) full += need.induction >= ProceduralOptions{}.full_from;
   say(cat(full, " of ", table.needs.size(), " heads copy from the past and keep every row; measured in ",
-          time_text(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count())));
+          time_text(watch.seconds())));
   return kExitFine;
 }
 

@@ -1,6 +1,6 @@
 // kvtide ppl: how well a model predicts a text, in chunks (llama-perplexity's rule) or in one stream.
-#include <chrono>
 
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
@@ -107,10 +107,7 @@ int ppl_command(const Arguments& arguments) {
     ppl_against_full(arguments, session, tokens);
     return kExitFine;
   }
-  const auto start = std::chrono::steady_clock::now();
-  const auto seconds = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
+  const Stopwatch watch;
   Progress progress("scoring", session);
   bool announced = false;
   const auto show = [&](const PerplexityProgress& at) {
@@ -126,10 +123,10 @@ int ppl_command(const Arguments& arguments) {
       for (const TokenId token : score.likeliest) file.write(cat(token, "\n"));
       file.commit();
     }
-    print_stream(arguments, score, session.attention_changes(), seconds());
+    print_stream(arguments, score, session.attention_changes(), watch.seconds());
   } else {
     const Perplexity score = perplexity_by_chunks(session, tokens, session.context(), arguments.chunks, show);
-    print_chunks(arguments, score, seconds());
+    print_chunks(arguments, score, watch.seconds());
   }
   return kExitFine;
 }

@@ -1,9 +1,9 @@
 #include "cli/ppl_against.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "cli/columns.h"
 #include "cli/interrupt.h"
@@ -53,7 +53,7 @@ std::string control_words(const SessionOptions& control) {
 }
 
 void ppl_against_full(const Arguments& arguments, Session& session, std::span<const TokenId> tokens) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const auto count = static_cast<std::int64_t>(tokens.size());
   const SessionOptions control = full_cache(session.model(), session.options(), count);
   Session full(session.model(), control);
@@ -90,7 +90,7 @@ void ppl_against_full(const Arguments& arguments, Session& session, std::span<co
       .set("kv_bytes", session.memory().kv)
       .set("full_kv_bytes", full.memory().kv)
       .set("chunks", std::move(chunks))
-      .set("seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count())
+      .set("seconds", watch.seconds())
       .set("buckets", std::move(buckets));
   write_result(json.text() + "\n");
 }

@@ -1,7 +1,6 @@
 #include "engine/overflow.h"
 
-#include <chrono>
-
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 
@@ -39,7 +38,7 @@ std::vector<TokenId> tokens_to_refill(std::span<const TokenId> tokens, std::int6
 }
 
 Refill refill(Session& session, std::int64_t pinned, const std::function<bool(std::int64_t)>& progress) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const std::vector<TokenId> kept = tokens_to_refill(session.tokens(), session.context(), pinned);
   Refill done;
   done.position = session.position();
@@ -50,8 +49,7 @@ Refill refill(Session& session, std::int64_t pinned, const std::function<bool(st
   read.need_logits = false;
   read.progress = progress;
   session.read(kept, read);
-  done.milliseconds =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  done.milliseconds = watch.ms();
   return done;
 }
 

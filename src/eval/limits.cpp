@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <optional>
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/stopwatch.h"
 #include "kernels/pack.h"
 #include "model/loaded_model.h"
 
@@ -19,9 +19,9 @@ constexpr int kRepeats = 5;
 constexpr double kTarget = 0.02;  // seconds that one measurement of arithmetic should take
 
 double seconds_of(FunctionRef<void()> body) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   body();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return watch.seconds();
 }
 
 double best_of(FunctionRef<void()> body) {

@@ -1,5 +1,5 @@
-// attend.avx2.cpp: attention over one tile of rows for AVX2, FMA, F16C. The arithmetic is in attend.inl and
-// attend_pairs.inl.
+// attend.avx2.cpp: attention over one tile of rows for AVX2, FMA, F16C. The arithmetic is in attend.inl,
+// attend_pairs.inl and attend_spread.inl.
 #include "kernels/attend_kernel.h"
 #include "kernels/lanes.avx2.h"
 // After the lanes, on which it is written.

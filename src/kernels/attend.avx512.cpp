@@ -1,5 +1,5 @@
-// attend.avx512.cpp: attention over one tile of rows for AVX-512. The arithmetic is in attend.inl and
-// attend_pairs.inl.
+// attend.avx512.cpp: attention over one tile of rows for AVX-512. The arithmetic is in attend.inl,
+// attend_pairs.inl and attend_spread.inl.
 #include "kernels/attend_kernel.h"
 #include "kernels/lanes.avx512.h"
 // After the lanes, on which it is written.

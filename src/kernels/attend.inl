@@ -49,6 +49,19 @@ struct Q4Row {  // blocks of 32: value = d * (nibble - 8), the low nibbles first
   }
 };
 
+// body<Row>() for the reader of rows of a type; of f32 rows that is F32.
+template <class F32 = F32Row, class Body>
+inline void with_row(DType type, Body body) {
+  if (type == DType::f16)
+    body.template operator()<F16Row>();
+  else if (type == DType::q8_0)
+    body.template operator()<Q8Row>();
+  else if (type == DType::q4_0)
+    body.template operator()<Q4Row>();
+  else
+    body.template operator()<F32>();
+}
+
 template <class Row>
 inline void load_row(Row row, const AttendQueries& queries, float* out) {
   for (int d = 0; d < queries.padded_dim; d += kLanes) store(out + d, row.at(d, queries.head_dim));
@@ -56,14 +69,7 @@ inline void load_row(Row row, const AttendQueries& queries, float* out) {
 
 inline void load_key(const AttendTile& tile, const AttendQueries& queries, int place, float* out) {
   const std::byte* row = tile.keys + (place - tile.begin) * tile.key_stride;
-  if (tile.key_type == DType::f16)
-    load_row(F16Row{row}, queries, out);
-  else if (tile.key_type == DType::q8_0)
-    load_row(Q8Row{row}, queries, out);
-  else if (tile.key_type == DType::q4_0)
-    load_row(Q4Row{row}, queries, out);
-  else
-    load_row(F32Row{row}, queries, out);
+  with_row(tile.key_type, [&]<class Row>() { load_row(Row{row}, queries, out); });
 }
 
 // Turns pairs (i, i + pairs) of one key.
@@ -209,14 +215,7 @@ void fold_tile(const AttendTile& tile, const AttendQueries& queries, const Atten
     into.max[i] = join(into.max[i], tile_max, &keep[i], &take[i]);
     into.sum[i] = __builtin_fmaf(tile_sum, take[i], into.sum[i] * keep[i]);
   }
-  if (tile.value_type == DType::f16)
-    mix<F16Row>(tile, scores, keep, take, into.out, queries);
-  else if (tile.value_type == DType::q8_0)
-    mix<Q8Row>(tile, scores, keep, take, into.out, queries);
-  else if (tile.value_type == DType::q4_0)
-    mix<Q4Row>(tile, scores, keep, take, into.out, queries);
-  else
-    mix<F32Row>(tile, scores, keep, take, into.out, queries);
+  with_row(tile.value_type, [&]<class Row>() { mix<Row>(tile, scores, keep, take, into.out, queries); });
 }
 
 void merge(int count, int padded_dim, const AttendPartials& from, const AttendPartials& into) noexcept {

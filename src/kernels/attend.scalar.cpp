@@ -1,5 +1,5 @@
 // attend.scalar.cpp: attention over one tile of rows for plain C++, the specification. The arithmetic is in
-// attend.inl.
+// attend.inl, attend_pairs.inl and attend_spread.inl.
 #include "kernels/attend_kernel.h"
 #include "kernels/lanes.scalar.h"
 // After the lanes, on which it is written.

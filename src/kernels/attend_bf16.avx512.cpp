@@ -1,6 +1,5 @@
 // attend_bf16.avx512.cpp: attention over one tile of rows for AVX-512 with its bf16 instructions. The
-// arithmetic is in attend.inl, attend_pairs.inl and
-// attend_spread.inl.
+// arithmetic is in attend.inl, attend_pairs.inl and attend_spread.inl.
 #include "kernels/attend_kernel.h"
 #include "kernels/lanes.avx512.h"
 // After the lanes, on which it is written.

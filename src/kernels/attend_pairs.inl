@@ -2,11 +2,10 @@
 // f32. Included once by each attend.<isa>.cpp after attend.inl.
 //
 // Order of the arithmetic, the same for every instruction set and every caller:
-//   score    one chain per row over pairs of dimensions, ascending; of a pair the second first (dot_pairs);
-//   times
-//            scale, plus log mass
-//   tile     as in attend.inl, with weights that are rounded before they are summed: they still sum to one
-//   values   one chain per dimension over pairs of rows, ascending; a row that is missing counts as zeros
+//   score: one chain per row over pairs of dimensions, ascending, of a pair the second first (dot_pairs);
+//   then times scale, plus log mass;
+//   tile: as in attend.inl, with weights that are rounded before they are summed: they still sum to one;
+//   values: one chain per dimension over pairs of rows, ascending; a row that is missing counts as zeros.
 // Numbers below 2^-60 count as zero, so that no product of two falls below what processors multiply alike.
 namespace kvtide {
 namespace {
@@ -15,7 +14,7 @@ constexpr int kMaxPairs = kMaxHeadDim / 2;
 
 inline Lanes drop_tiny(Lanes a) { return select_less(abs(a), set1(0x1p-60f), set1(0.0f), a); }
 
-// C[i][v] = sum over pairs of query[i] times rows[v]: rows are `stride` pairs apart, queries `pairs_stride`.
+// C[i][v] = sum over pairs of query[i] times rows[v]: rows are `stride` pairs apart, queries `query_stride`.
 template <int Q, int V>
 inline void multiply(const std::uint32_t* query, int query_stride, const std::uint32_t* rows, int stride,
                      int pairs, Lanes (&sum)[Q][V]) {
@@ -109,16 +108,10 @@ struct RoundedF32Row {
   Lanes at(int d, int head_dim) const { return drop_tiny(F32Row{bytes}.at(d, head_dim)); }
 };
 
-inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, std::uint32_t* packed,
-                        float (*scores)[kTileRows]) {
-  if (tile.key_type == DType::f16)
-    pack_key_rows<F16Row>(tile, queries, packed);
-  else if (tile.key_type == DType::q8_0)
-    pack_key_rows<Q8Row>(tile, queries, packed);
-  else if (tile.key_type == DType::q4_0)
-    pack_key_rows<Q4Row>(tile, queries, packed);
-  else
-    pack_key_rows<RoundedF32Row>(tile, queries, packed);
+// Scores of the places [from, to), those around the tile's rows.
+inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, int from, int to,
+                        std::uint32_t* packed, float (*scores)[kTileRows]) {
+  with_row<RoundedF32Row>(tile.key_type, [&]<class Row>() { pack_key_rows<Row>(tile, queries, packed); });
   const int dim = queries.padded_dim, pairs = dim / 2;
   alignas(64) float mass[kTileRows] = {};
   if (tile.log_mass != nullptr)
@@ -135,7 +128,7 @@ inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, st
         }
     });
   });
-  hide_unseen(queries, tile.begin & ~(2 * kLanes - 1), (tile.end + 2 * kLanes - 1) & ~(2 * kLanes - 1), scores);
+  hide_unseen(queries, from, to, scores);
 }
 
 // rows: [count][padded_dim]; pairs: [count][padded_dim / 2].
@@ -175,8 +168,8 @@ void fold_tile_pairs(const AttendTile& tile, const AttendQueries& queries,
   alignas(64) float scores[kQueryBlock][kTileRows];
   alignas(64) std::uint32_t p[kQueryBlock][kTileRows / 2];
   float keep[kQueryBlock], take[kQueryBlock];
-  score_pairs(tile, queries, packed, scores);
   const int from = tile.begin & ~(2 * kLanes - 1), to = (tile.end + 2 * kLanes - 1) & ~(2 * kLanes - 1);
+  score_pairs(tile, queries, from, to, packed, scores);
   for (int i = 0; i < queries.count; ++i) {
     if (queries.lo[i] >= queries.hi[i]) {  // sees nothing here: its partial stays, bit for bit
       for (std::uint32_t& pair : p[i]) pair = 0;
@@ -189,14 +182,7 @@ void fold_tile_pairs(const AttendTile& tile, const AttendQueries& queries,
     into.max[i] = join(into.max[i], tile_max, &keep[i], &take[i]);
     into.sum[i] = __builtin_fmaf(tile_sum, take[i], into.sum[i] * keep[i]);
   }
-  if (tile.value_type == DType::f16)
-    pack_value_rows<F16Row>(tile, queries, packed);
-  else if (tile.value_type == DType::q8_0)
-    pack_value_rows<Q8Row>(tile, queries, packed);
-  else if (tile.value_type == DType::q4_0)
-    pack_value_rows<Q4Row>(tile, queries, packed);
-  else
-    pack_value_rows<RoundedF32Row>(tile, queries, packed);
+  with_row<RoundedF32Row>(tile.value_type, [&]<class Row>() { pack_value_rows<Row>(tile, queries, packed); });
   const int dim = queries.padded_dim, first_pair = tile.begin / 2, pairs = (tile.end + 1) / 2 - first_pair;
   each_vector(0, dim / kLanes, [&]<int V>(int vector) {
     each_query(queries.count, [&]<int Q>(int first) {

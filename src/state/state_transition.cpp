@@ -1,13 +1,13 @@
 #include "kvtide/state_transition.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <string>
 #include <thread>
 
 #include "base/checked.h"
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "state/dense.h"
@@ -77,7 +77,7 @@ int threads_for(const DenseMove& move, int asked) {
 // The checks that both transitions end with, and the move.
 DenseTransitionRecord apply(const DenseSource& source, const DenseTarget& target, Pos position,
                             std::span<const std::byte> pad, const TransitionOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   check_alike(source.shape, target.shape);
   if (pad.empty() || pad.size() > kLargestElement)
     refuse(cat("an element of padding has 1 to ", kLargestElement, " bytes, not ", pad.size()));
@@ -103,12 +103,11 @@ DenseTransitionRecord apply(const DenseSource& source, const DenseTarget& target
     ThreadPool pool(threads_for(move, options.threads));
     run(move, pool);
   }
-  const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
   return {.kept = position,
           .dropped = length - position,
           .bytes_before = static_cast<std::int64_t>(source.bytes.size()),
           .bytes_after = static_cast<std::int64_t>(target.bytes.size()),
-          .milliseconds = spent.count()};
+          .milliseconds = watch.ms()};
 }
 
 }  // namespace

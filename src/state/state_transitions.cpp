@@ -1,7 +1,7 @@
 // state_transitions.cpp: plan and apply of KvState.
 #include <algorithm>
-#include <chrono>
 
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "state/state.h"
@@ -155,12 +155,11 @@ TransitionRecord KvState::apply(const TransitionPlan& plan) {
   if (plan.generation_ != generation_)
     throw Error(ErrorCode::invalid_argument,
                 cat("this plan to ", plan.expected_.name, " was made before the state changed; plan again"));
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   perform(plan.transition_);
   ++generation_;
   TransitionRecord record = plan.expected_;
-  record.milliseconds =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  record.milliseconds = watch.ms();
   record.bytes_after = held_bytes();
   return record;
 }

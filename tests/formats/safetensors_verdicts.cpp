@@ -1,5 +1,5 @@
-// safetensors_verdicts.cpp: reads a file of candidates ([u32 length][bytes], one after another) and prints 1 for each
-// that is accepted and 0 for each that is refused, as one line. For tools/compare_safetensors.py.
+// safetensors_verdicts.cpp: reads a file of candidates ([u32 length][bytes], one after another) and prints 1
+// for each that is accepted and 0 for each that is refused, as one line. For tools/compare_safetensors.py.
 #include <cstdio>
 #include <cstring>
 #include <string>

@@ -50,6 +50,19 @@ TEST(Hadamard, IsItsDefinitionAndItsOwnInverse) {
   }
 }
 
+TEST(Hadamard, IsWhatEveryTableDoesToRows_BitForBit) {
+  for (const int dim : {32, 64, 96, 256, 480, 512}) {
+    const std::vector<float> rows = testing::normals(static_cast<std::size_t>(3 * dim), 4);
+    std::vector<float> wanted = rows;
+    for (int i = 0; i < 3; ++i) hadamard(wanted.data() + i * dim, dim);
+    for (const Kernels* kernels : available_kernels()) {
+      std::vector<float> got = rows;
+      kernels->attend.spread(3, dim, dim, nullptr, 0, got.data());
+      EXPECT_TRUE(testing::same_bits(got, wanted)) << kernels->isa << " " << dim;
+    }
+  }
+}
+
 // The compact rows of a case as they lie transformed, and what they then stand for, put back into the case.
 struct Spread {
   AttendCase c;

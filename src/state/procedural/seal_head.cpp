@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "kernels/codec.h"
-#include "kernels/hadamard.h"
 #include "state/procedural/budget.h"
 #include "state/procedural/reference_rows.h"
 #include "state/procedural/summarise.h"
@@ -57,7 +56,7 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
   const auto encode = [&](const float* row, std::byte* out) {
     if (is_spread(spec, plan)) {
       std::copy_n(row, head_dim, spread.begin());
-      hadamard(spread.data(), head_dim);
+      kernels.attend.spread(1, head_dim, head_dim, nullptr, 0, spread.data());
       row = spread.data();
     }
     encode_row(type, row, head_dim, out);

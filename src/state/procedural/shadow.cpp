@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/stopwatch.h"
 #include "base/text.h"
 #include "kernels/codec.h"
 #include "kernels/hadamard.h"
@@ -20,13 +21,13 @@ constexpr std::int64_t kReserve = std::int64_t{1} << 18;
 class Timer {
  public:
   explicit Timer(double& seconds) : seconds_(seconds) {}
-  ~Timer() { seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  ~Timer() { seconds_ += watch_.seconds(); }
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
 
  private:
   double& seconds_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Stopwatch watch_;
 };
 
 void turn(float* key, const Span& span) {
