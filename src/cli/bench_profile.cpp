@@ -16,15 +16,13 @@ struct Part {
   double limit_gop_s = 0.0;    // of its operations
 };
 
-std::vector<Part> parts(const PassTimes& times, const PassWork& work, const MachineLimits& limits,
-                        const SessionOptions& options) {
-  const double products = options.exact ? limits.f32_gflop_s : limits.int8_gop_s;
-  const double attention = options.exact ? limits.f32_gflop_s : limits.bf16_gflop_s;
-  return {{"matmul", times.matmul, &work.matmul, products},
+std::vector<Part> parts(const PassTimes& times, const std::optional<PassWork>& work,
+                        const PassLimits& limits) {
+  return {{"matmul", times.matmul, work ? &work->matmul : nullptr, limits.products},
           {"quantise", times.quantise},
-          {"attention", times.attention, options.procedural ? nullptr : &work.attention, attention},
+          {"attention", times.attention, work ? &work->attention : nullptr, limits.attention},
           {"rows", times.rows},
-          {"head", times.head, &work.head, products},
+          {"head", times.head, work ? &work->head : nullptr, limits.products},
           {"seal", times.seal},
           {"rest", times.rest}};
 }
@@ -33,10 +31,10 @@ double rate(double amount, double seconds) { return seconds > 0.0 ? amount / sec
 
 }  // namespace
 
-std::string profile_text(const PassTimes& times, const PassWork& work, const MachineLimits& limits,
-                         const SessionOptions& options, std::int64_t tokens) {
+std::string profile_text(const PassTimes& times, const std::optional<PassWork>& work,
+                         const PassLimits& limits, std::int64_t tokens) {
   std::string text;
-  for (const Part& part : parts(times, work, limits, options)) {
+  for (const Part& part : parts(times, work, limits)) {
     if (part.seconds == 0.0) continue;
     std::string name = part.name;
     name.resize(10, ' ');
@@ -54,10 +52,10 @@ std::string profile_text(const PassTimes& times, const PassWork& work, const Mac
   return text;
 }
 
-Json profile_json(const PassTimes& times, const PassWork& work, const MachineLimits& limits,
-                  const SessionOptions& options, std::int64_t tokens) {
+Json profile_json(const PassTimes& times, const std::optional<PassWork>& work, const PassLimits& limits,
+                  std::int64_t tokens) {
   Json list = Json::array();
-  for (const Part& part : parts(times, work, limits, options)) {
+  for (const Part& part : parts(times, work, limits)) {
     Json item = Json::object();
     item.set("part", part.name).set("ms_tok", part.seconds * 1e3 / static_cast<double>(tokens));
     if (part.work != nullptr)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cli/json.h"
@@ -11,11 +12,10 @@
 
 namespace kvtide {
 
-// A line per part; `tokens` were read or written. Shares of limits are left out where the work of a part is
-// not counted: memories that compress hold other rows than the text has.
-std::string profile_text(const PassTimes& times, const PassWork& work, const MachineLimits& limits,
-                         const SessionOptions& options, std::int64_t tokens);
-Json profile_json(const PassTimes& times, const PassWork& work, const MachineLimits& limits,
-                  const SessionOptions& options, std::int64_t tokens);
+// A line per part; `tokens` were read or written. Without `work` no shares of limits.
+std::string profile_text(const PassTimes& times, const std::optional<PassWork>& work,
+                         const PassLimits& limits, std::int64_t tokens);
+Json profile_json(const PassTimes& times, const std::optional<PassWork>& work, const PassLimits& limits,
+                  std::int64_t tokens);
 
 }  // namespace kvtide

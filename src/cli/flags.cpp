@@ -108,6 +108,10 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { a.depths = whole_list(g, "depths", 0, kMany); }},
     {"", "--profile", "", "where the time goes, part by part, and what share of the limits that is", kBench,
      [](A& a, const G&) { a.session.profile = true; }},
+    {"", "--plot", "FILE", "draw tokens per second against depth, with the machine's limit, as an SVG",
+     kBench, [](A& a, const G& g) { a.plot = g.value; }},
+    {"", "--rows", "FILE", "draw these rows too, from --json or bench/compare.py; without -m only these",
+     kBench, [](A& a, const G& g) { a.rows = g.value; }},
     {"-r", "--repetitions", "N", "the median of so many runs [3]", kBench,
      [](A& a, const G& g) {
        a.repetitions = static_cast<int>(whole(g, "the number of repetitions", 1, 1000));

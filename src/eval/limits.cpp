@@ -105,8 +105,8 @@ PassWork& PassWork::operator+=(const PassWork& other) {
   return *this;
 }
 
-PassWork parts_of_pass(const Model& model, const SessionOptions& options, Pos depth, std::int64_t tokens,
-                       std::int64_t logit_rows) {
+PassWork work_of_pass(const Model& model, const SessionOptions& options, Pos depth, std::int64_t tokens,
+                      std::int64_t logit_rows) {
   const ModelConfig& config = model.internals().config;
   const Weights& weights = *model.internals().weights;
   const auto element = [](KvType type) {
@@ -144,37 +144,33 @@ PassWork parts_of_pass(const Model& model, const SessionOptions& options, Pos de
   return work;
 }
 
-PassWork parts_of_reading(const Model& model, const SessionOptions& options, Pos depth, std::int64_t tokens) {
+PassWork work_of_reading(const Model& model, const SessionOptions& options, Pos depth, std::int64_t tokens) {
   PassWork work;
   for (std::int64_t done = 0; done < tokens;) {
     const std::int64_t pass = std::min(options.prefill_chunk, tokens - done);
-    work += parts_of_pass(model, options, depth + done, pass, done + pass == tokens ? 1 : 0);
+    work += work_of_pass(model, options, depth + done, pass, done + pass == tokens ? 1 : 0);
     done += pass;
   }
   return work;
 }
 
-namespace {
-
-Work products_and_all_bytes(const PassWork& parts) {
-  return {parts.matmul.operations + parts.head.operations,
-          parts.matmul.bytes + parts.attention.bytes + parts.head.bytes};
-}
-
-}  // namespace
-
-Work work_of_pass(const Model& model, const SessionOptions& options, Pos depth, std::int64_t tokens,
-                  std::int64_t logit_rows) {
-  return products_and_all_bytes(parts_of_pass(model, options, depth, tokens, logit_rows));
-}
-
-Work work_of_reading(const Model& model, const SessionOptions& options, Pos depth, std::int64_t tokens) {
-  return products_and_all_bytes(parts_of_reading(model, options, depth, tokens));
-}
-
-double arithmetic_limit(const MachineLimits& limits, const Model& model, const SessionOptions& options) {
+PassLimits pass_limits(const MachineLimits& limits, const Model& model, const SessionOptions& options) {
   const bool quantised = has_integer_panel(model.internals().weights->layer(0).up.dtype);
-  return (quantised && !options.exact ? limits.int8_gop_s : limits.f32_gflop_s) * 1e9;
+  return {quantised && !options.exact ? limits.int8_gop_s : limits.f32_gflop_s,
+          options.exact ? limits.f32_gflop_s : limits.bf16_gflop_s, limits.read_gb_s};
+}
+
+double least_seconds(const PassWork& work, const PassLimits& limits) {
+  const auto part = [&](const Work& of, double gop_s) {
+    return 1e-9 * std::max(of.operations / gop_s, of.bytes / limits.read_gb_s);
+  };
+  return part(work.matmul, limits.products) + part(work.attention, limits.attention) +
+         part(work.head, limits.products);
+}
+
+MachineLimits best_of_both(const MachineLimits& a, const MachineLimits& b) {
+  return {std::max(a.read_gb_s, b.read_gb_s), std::max(a.f32_gflop_s, b.f32_gflop_s),
+          std::max(a.bf16_gflop_s, b.bf16_gflop_s), std::max(a.int8_gop_s, b.int8_gop_s)};
 }
 
 }  // namespace kvtide
