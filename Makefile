@@ -23,7 +23,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 SANITIZED := base tensor formats hostile kernels text state capi
 
 .PHONY: help install build bench-state demo test test-release test-python test-sanitized test-fuzz test-references \
-  bench-peers bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table check check-clang format clean
+  bench-peers bench-tokenizer bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table check check-clang format clean
 
 help:  ## show this list
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' Makefile | expand -t 26
@@ -110,6 +110,12 @@ bench-peers: build  ## kvtide and llama.cpp in turn at several depths, on both r
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
 	build/venv-peers/bin/python bench/compare.py --kvtide build/kvtide --depths $(DEPTHS) --rounds $(ROUNDS) \
 	  --json build/peers.json --markdown build/peers.md --plot build/peers.svg $(SMOLLM2) $(GEMMA3)
+
+bench-tokenizer: build $(BOOK)  ## bytes of prose per second that become tokens, on one thread
+	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
+	@cmake --build build/cmake --target bench_tokenizer
+	build/cmake/bench_tokenizer $(SMOLLM2) $(BOOK) 9
+	build/cmake/bench_tokenizer $(GEMMA3) $(BOOK) 9
 
 bench-attention: build $(BOOK)  ## what attention sizes cost and save, on both real models (half an hour)
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null

@@ -49,7 +49,18 @@ BpeModel::BpeModel(const PipelineSpec& spec, std::optional<TokenId> unknown, con
   }
 }
 
-void BpeModel::encode(std::string_view word, MergeRun& run, std::vector<TokenId>& out) const {
+void BpeModel::encode(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const {
+  if (!scratch.words.takes(word)) return merge_word(word, scratch.run, out);
+  if (const auto ids = scratch.words.find(word)) {
+    out.insert(out.end(), ids->begin(), ids->end());
+    return;
+  }
+  const std::size_t before = out.size();
+  merge_word(word, scratch.run, out);
+  scratch.words.keep(word, std::span(out).subspan(before));
+}
+
+void BpeModel::merge_word(std::string_view word, MergeRun& run, std::vector<TokenId>& out) const {
   if (whole_words_) {
     if (const auto id = plain_.find(texts_, word)) {
       out.push_back(*id);

@@ -16,6 +16,7 @@
 #include "text/pipeline_spec.h"
 #include "text/token_index.h"
 #include "text/vocab.h"
+#include "text/word_cache.h"
 
 namespace kvtide {
 
@@ -27,12 +28,18 @@ class BpeModel {
   BpeModel(const PipelineSpec& spec, std::optional<TokenId> unknown, const TokenTexts& texts,
            const TextIndex& plain, FunctionRef<std::optional<TokenId>(std::string_view)> find);
 
-  // Appends the ids of a word of valid UTF-8. `run` is scratch memory, empty before and after.
-  void encode(std::string_view word, MergeRun& run, std::vector<TokenId>& out) const;
+  // What one call of encode carries from word to word.
+  struct Scratch {
+    MergeRun run;  // empty between words
+    WordCache words;
+  };
+  // Appends the ids of a word of valid UTF-8.
+  void encode(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const;
 
   std::string missing_bytes() const;  // of a byte-level vocabulary: the bytes that no token spells
 
  private:
+  void merge_word(std::string_view word, MergeRun& run, std::vector<TokenId>& out) const;
   void finish_run(MergeRun& run, std::vector<TokenId>& out) const;
 
   const TokenTexts& texts_;

@@ -78,8 +78,8 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
 
 struct Pipeline::Walk {
   bool starts, fronted;
-  MergeRun run;
   std::vector<TokenId>& out;
+  BpeModel::Scratch scratch = {};
 };
 
 Pipeline::Pipeline(const PipelineSpec& spec, BpeModel model)
@@ -129,13 +129,14 @@ std::string Pipeline::normalized(std::string_view text, bool fronted) const {
 }
 
 void Pipeline::encode(std::string_view text, bool starts, bool fronted, std::vector<TokenId>& out) const {
-  Walk walk{starts, fronted, {}, out};
+  Walk walk{starts, fronted, out};
+  walk.scratch.words.open(text.size());
   if (!text.empty()) split(0, text, walk);
 }
 
 // Depth: the number of steps, which the reader of the file limits.
 void Pipeline::split(std::size_t index, std::string_view piece, Walk& walk) const {
-  if (index == splits_.size()) return model_.encode(piece, walk.run, walk.out);
+  if (index == splits_.size()) return model_.encode(piece, walk.scratch, walk.out);
   const SplitStep& step = splits_[index];
   const auto pass_on = [&](std::string_view part) {
     split(index + 1, part, walk);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "text/utf8.h"
+#include "text/word_cache.h"
 
 namespace kvtide {
 namespace {
@@ -74,6 +75,7 @@ struct SentencePiece::Work {
   std::string_view text;  // the fragment with spaces marked
   std::size_t begin = 0;  // of the run within it
   MergeRun run;
+  WordCache words;
   std::unordered_map<TokenId, Halves> parts;  // of unused tokens: the pair that last could have become one
   bool after_unknown = false;
 };
@@ -144,13 +146,22 @@ void SentencePiece::encode(std::string_view fragment, bool prefix, std::vector<T
   const std::string text = (prefix ? std::string(kSpaceMark) : std::string()) + with_space_marks(fragment);
   Work work;
   work.text = text;
+  // A run of unknown characters becomes one token with the one before it.
+  if (!has_unused_ && has_bytes_) work.words.open(text.size());
   for (std::size_t at = 0; at < text.size();) {
     const Marker* marker =
         user_defined_.may_start(text[at]) ? user_defined_.longest_at(text, at, text.size()) : nullptr;
-    if (!has_unused_ && (marker || may_cut(text, at))) finish_run(at, work, out);
     const std::size_t size = marker ? marker->text.size() : utf8_length(text[at]);
-    const TokenId id = marker ? marker->id : token_of(work.text.substr(at, size));
-    work.run.add(static_cast<std::uint32_t>(size), id, marker != nullptr);
+    if (has_unused_) {
+      const TokenId id = marker ? marker->id : token_of(work.text.substr(at, size));
+      work.run.add(static_cast<std::uint32_t>(size), id, marker != nullptr);
+    } else if (marker || may_cut(text, at)) {
+      finish_run(at, work, out);
+      if (marker) {
+        emit(marker->text, marker->id, work, out);
+        work.begin = at + size;
+      }
+    }
     at += size;
   }
   finish_run(text.size(), work, out);
@@ -158,6 +169,25 @@ void SentencePiece::encode(std::string_view fragment, bool prefix, std::vector<T
 
 void SentencePiece::finish_run(std::size_t end, Work& work, std::vector<TokenId>& out) const {
   const std::string_view run = work.text.substr(work.begin, end - work.begin);
+  work.begin = end;
+  if (run.empty()) return;
+  if (!work.words.takes(run)) return merge_run(run, work, out);
+  if (const auto ids = work.words.find(run)) {
+    out.insert(out.end(), ids->begin(), ids->end());
+    return;
+  }
+  const std::size_t before = out.size();
+  merge_run(run, work, out);
+  work.words.keep(run, std::span(out).subspan(before));
+}
+
+void SentencePiece::merge_run(std::string_view run, Work& work, std::vector<TokenId>& out) const {
+  // With unused tokens the run has been filled: there may be user-defined ones in it.
+  for (std::size_t at = 0; !has_unused_ && at < run.size();) {
+    const std::size_t size = utf8_length(run[at]);
+    work.run.add(static_cast<std::uint32_t>(size), token_of(run.substr(at, size)));
+    at += size;
+  }
   work.run.merge([&](const SymbolPair& pair) -> Merge {
     const auto id = pieces_.find(texts_, run.substr(pair.begin, pair.end - pair.begin));
     if (!id) return {};
@@ -172,7 +202,6 @@ void SentencePiece::finish_run(std::size_t end, Work& work, std::vector<TokenId>
     emit(run.substr(from, to - from), id, work, out);
   });
   work.run.clear();
-  work.begin = end;
 }
 
 void SentencePiece::emit(std::string_view piece, TokenId id, Work& work, std::vector<TokenId>& out) const {

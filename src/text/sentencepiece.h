@@ -44,6 +44,7 @@ class SentencePiece {
   TokenId token_of(std::string_view piece) const;  // -1: none has this text
   bool may_cut(std::string_view text, std::size_t at) const;
   void finish_run(std::size_t end, Work& work, std::vector<TokenId>& out) const;
+  void merge_run(std::string_view run, Work& work, std::vector<TokenId>& out) const;
   void emit(std::string_view piece, TokenId id, Work& work, std::vector<TokenId>& out) const;
   void take_apart(TokenId unused, Work& work, std::vector<TokenId>& out) const;
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 
 #include "kvtide/error.h"
 #include "tests/text/golden_vocabulary.h"
@@ -46,6 +47,33 @@ TEST_P(Goldens, EveryTextHasTheReferenceHash) {
   for (std::size_t i = 0; i < texts.size(); ++i) {
     EXPECT_EQ(hash_of(tokenizer.encode(texts[i])), golden.hashes[i]) << "text " << i << ": " << texts[i];
   }
+}
+
+// Short texts are encoded afresh, long ones remember their words.
+TEST_P(Goldens, ALongTextBecomesWhatItsWordsBecomeOneByOne) {
+  std::vector<std::string> words;
+  for (const std::string& text : texts)
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.size(), text.find_first_of(" \t\r\n\v\f", at));
+      // A mark of space in the text makes a run with the space of the next word.
+      const bool marked = text.substr(at, end - at).find(kSpaceMarkText) != text.npos;
+      if (end > at && end - at < 200 && !marked) words.push_back(" " + text.substr(at, end - at));
+      at = end + 1;
+    }
+  ASSERT_GT(words.size(), 1000u);
+  const EncodeOptions inside{.add_bos = false, .parse_special = false, .continues = true};
+  std::mt19937 random(7);
+  std::string text;
+  std::vector<TokenId> ids;
+  while (text.size() < 300'000) {
+    // Some words again and again, as in prose.
+    const std::size_t among = random() % 2 == 0 ? 40 : words.size();
+    const std::string& word = words[random() % among];
+    text += word;
+    const auto more = tokenizer.encode(word, inside);
+    ids.insert(ids.end(), more.begin(), more.end());
+  }
+  EXPECT_TRUE(tokenizer.encode(text, inside) == ids);
 }
 
 TEST_P(Goldens, DecodingGivesTheTextBack) {
