@@ -22,7 +22,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
 SANITIZED := base tensor formats hostile kernels text state capi
 
-.PHONY: help install build bench-state demo test test-release test-python test-sanitized test-fuzz test-references \
+.PHONY: help install build bench-state demo test test-release test-python test-sanitized test-fuzz test-references test-aarch64 \
   bench-peers bench-tokenizer bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table check check-clang format clean
 
 help:  ## show this list
@@ -75,6 +75,12 @@ test-sanitized:
 test-fuzz:
 	@tools/install.sh build fuzz
 	@tools/fuzz_replay.sh $(FUZZ_SECONDS)
+
+test-aarch64:  ## the floors up to the kernels built for aarch64, their tests run under qemu (10 minutes and more)
+	@tools/install.sh build aarch64
+	@tools/configure.sh aarch64
+	@cmake --build build/aarch64
+	@ctest --test-dir build/aarch64 --output-on-failure --no-tests=error -j 2 --timeout 3600
 
 test-references: build  ## compare with the Python references, on both real models
 	@tools/install.sh references demo

@@ -1,8 +1,11 @@
 #include "base/checksum.h"
 
+#if defined(__x86_64__)
 #include <nmmintrin.h>
+#endif
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -26,20 +29,43 @@ std::uint32_t big_endian(const std::byte* p) {
   return __builtin_bswap32(value);
 }
 
+#if defined(__x86_64__)
+// The SSE4.2 instructions, part of the x86-64-v2 baseline, compute exactly this polynomial.
+std::uint64_t crc_of_word(std::uint64_t state, std::uint64_t word) { return _mm_crc32_u64(state, word); }
+std::uint32_t crc_of_byte(std::uint32_t state, std::uint8_t byte) { return _mm_crc32_u8(state, byte); }
+#else
+constexpr std::array<std::uint32_t, 256> crc_table() {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    std::uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0u);
+    table[byte] = crc;
+  }
+  return table;
+}
+constexpr std::array<std::uint32_t, 256> kCrcTable = crc_table();
+std::uint32_t crc_of_byte(std::uint32_t state, std::uint8_t byte) {
+  return state >> 8 ^ kCrcTable[(state ^ byte) & 255];
+}
+std::uint64_t crc_of_word(std::uint64_t state, std::uint64_t word) {
+  auto crc = static_cast<std::uint32_t>(state);
+  for (int i = 0; i < 8; ++i) crc = crc_of_byte(crc, static_cast<std::uint8_t>(word >> 8 * i));
+  return crc;
+}
+#endif
+
 }  // namespace
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc) {
-  // The SSE4.2 instruction, part of the x86-64-v2 baseline, computes exactly this polynomial, eight bytes at
-  // a time.
   std::uint64_t state = ~crc;
   std::size_t i = 0;
   for (; i + 8 <= bytes.size(); i += 8) {
     std::uint64_t word = 0;
     std::memcpy(&word, bytes.data() + i, 8);
-    state = _mm_crc32_u64(state, word);
+    state = crc_of_word(state, word);
   }
   auto tail = static_cast<std::uint32_t>(state);
-  for (; i < bytes.size(); ++i) tail = _mm_crc32_u8(tail, static_cast<std::uint8_t>(bytes[i]));
+  for (; i < bytes.size(); ++i) tail = crc_of_byte(tail, static_cast<std::uint8_t>(bytes[i]));
   return ~tail;
 }
 

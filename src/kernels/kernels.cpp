@@ -1,6 +1,8 @@
 #include "kernels/kernels.h"
 
+#if defined(__x86_64__)
 #include <cpuid.h>
+#endif
 
 #include "base/text.h"
 #include "kvtide/error.h"
@@ -9,6 +11,7 @@ namespace kvtide {
 namespace {
 
 const Kernels kScalar{"scalar", kMatmulScalar, kAttendScalar, kElementwiseScalar, kDenseScalar, kProbeScalar};
+#if defined(__x86_64__)
 const Kernels kAvx2{"avx2", kMatmulAvx2, kAttendAvx2, kElementwiseAvx2, kDenseAvx2, kProbeAvx2};
 const Kernels kAvx512{"avx512", kMatmulAvx512, kAttendAvx512, kElementwiseAvx512, kDenseAvx512, kProbeAvx512};
 const Kernels kAvx512Bf16{"avx512_bf16",      kMatmulAvx512, kAttendAvx512Bf16,
@@ -30,14 +33,17 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512vnni");
 }
+#endif
 
 }  // namespace
 
 std::vector<const Kernels*> available_kernels() {
   std::vector<const Kernels*> tables;
+#if defined(__x86_64__)
   if (has_avx512() && __builtin_cpu_supports("avx512bf16")) tables.push_back(&kAvx512Bf16);
   if (has_avx512()) tables.push_back(&kAvx512);
   if (has_avx2()) tables.push_back(&kAvx2);
+#endif
   tables.push_back(&kScalar);
   return tables;
 }
