@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "kvtide/error.h"
+#include "model/cca.h"
 #include "model/procedural.h"
 #include "model/rope_table.h"
 #include "state/state_object.h"
@@ -26,6 +27,7 @@ KvSpec kv_spec(const ModelConfig& config, const SessionOptions& o) {
   spec.rotary = !config.learned_positions;
   if (config.learned_positions) spec.positions = config.context_length;
   spec.rolling = o.rolling;
+  spec.recurrent = carried_tensors(config);
   if (o.procedural) spec.procedural = procedural_spec(config, *o.procedural);
   return spec;
 }

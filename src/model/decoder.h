@@ -49,6 +49,8 @@ class Workspace {
   float *x_, *normed_, *q_, *k_, *v_, *mixed_, *gate_, *up_;  // [max_tokens][width | heads * head_dim | ...]
   std::vector<float*> cosine_, sine_;                         // per rope: [max_tokens][pairs]
   std::vector<RopeTable> ropes_;
+  CcaScratch cca_{};          // of models that convolve queries and keys
+  ExpertsScratch experts_{};  // of models with experts
   std::int8_t* quants_;
   float *steps_, *step_sums_;
   std::int32_t* sums16_;

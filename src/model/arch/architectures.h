@@ -31,7 +31,8 @@ extern const Architecture kGemma3;
 extern const Architecture kQwen2;
 extern const Architecture kQwen3;
 extern const Architecture kGpt2;  // also what is trained in its shape, as zenz
+extern const Architecture kZaya;  // ZAYA1
 
-inline constexpr const Architecture* kArchitectures[] = {&kLlama, &kGemma3, &kQwen2, &kQwen3, &kGpt2};
+inline constexpr const Architecture* kArchitectures[] = {&kLlama, &kGemma3, &kQwen2, &kQwen3, &kGpt2, &kZaya};
 
 }  // namespace kvtide
