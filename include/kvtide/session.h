@@ -35,8 +35,8 @@ struct SessionOptions {
   std::optional<std::int64_t> attention_size =
       {};  // newest positions a query sees; nullopt: all that are held
   std::optional<AutoAttention> auto_attention = {};  // instead of an attention size: one that adapts itself
-  std::int64_t slack =
-      0;  // newest tokens that truncate can always take back, also where a window has moved on
+  std::int64_t slack = 0;  // newest tokens that truncate can always take back, also where a window has moved
+                           // on; at least 4 where layers carry more than rows (State::carried)
   // Change only speed or memory.
   std::optional<ShadowOptions> shadow = {};  // measures a procedural memory while it runs
   int threads = 0;                           // 0: as many as the machine has

@@ -12,6 +12,12 @@
 #include "state/state_object.h"
 
 namespace kvtide {
+namespace {
+
+// Tokens that a model can always take back whose layers carry more than rows: as many as one draft has.
+constexpr std::int64_t kDraft = 4;
+
+}  // namespace
 
 KvSpec kv_spec(const ModelConfig& config, const SessionOptions& o) {
   KvSpec spec;
@@ -37,6 +43,7 @@ SessionOptions completed(const ModelConfig& config, SessionOptions o) {
   if (o.threads == 0)
     o.threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads);
   if (o.context == 0) o.context = config.context_length;
+  if (config.convolved) o.slack = std::max(o.slack, kDraft);
   if (o.rolling && o.rolling->sinks + o.rolling->window > o.context)
     refuse(cat(o.rolling->sinks, " sinks and a window of ", o.rolling->window, " do not fit a context of ",
                o.context));

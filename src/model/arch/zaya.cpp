@@ -191,6 +191,6 @@ constexpr std::string_view kPrefixes[] = {"model.", ""};
 
 }  // namespace
 
-const Architecture kZaya{"zaya", &adjust, {}, kTypes, &read, kZayaTensors, kPrefixes};
+const Architecture kZaya{"zaya", &adjust, {}, kTypes, &read, kZayaTensors, kPrefixes, kZayaHalves};
 
 }  // namespace kvtide

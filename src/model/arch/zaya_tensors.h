@@ -3,7 +3,7 @@
 // Today's folders number blocks of an attention and its experts. Older ones number halves: 2 b is the
 // attention of block b, 2 b + 1 its experts; a half's res_scale is applied where it begins, to what the half
 // before it put out, so that of half 2 b + 2 belongs to the experts of block b, and the last of all stands
-// apart.
+// apart. The two cannot be mixed: both know a layers.2.self_attn.o_proj.weight, of different blocks.
 #pragma once
 
 #include "model/tensor_rules.h"
@@ -58,7 +58,11 @@ inline constexpr TensorRule kZayaTensors[] = {
     {Role::feed_forward_output_offset, "model.layers.*.post_mlp_residual_scale.hidden_states_bias"},
     {Role::feed_forward_residual_scale, "model.layers.*.post_mlp_residual_scale.residual_scale"},
     {Role::feed_forward_residual_offset, "model.layers.*.post_mlp_residual_scale.residual_bias"},
-    // Halves of blocks.
+};
+
+inline constexpr TensorRule kZayaHalves[] = {
+    {Role::embedding, "model.embed_tokens.weight"},
+    {Role::head, "lm_head.weight"},
     {Role::input_scale, "model.layers.0.res_scale.hidden_states_scale"},
     {Role::input_bias, "model.layers.0.res_scale.hidden_states_bias"},
     {Role::final_norm, "model.final_norm.weight"},
