@@ -53,6 +53,21 @@ void add_product(Work& work, const WeightMatrix& w, std::int64_t rows) {
   work.bytes += matrix_bytes(w);
 }
 
+// Of the convolution within heads; the one of single channels is no product.
+void add_convolution(Work& work, const ModelConfig& config, const CcaWeights& w, std::int64_t rows) {
+  const double taps = 2.0 * static_cast<double>(cca_channels(config)) * config.head_dim;
+  work.operations += 2.0 * taps * static_cast<double>(rows);
+  work.bytes += static_cast<double>(w.grouped.size()) * sizeof(float);
+}
+
+// Every token goes through one expert; of these at least one is read.
+void add_experts(Work& work, const ExpertsWeights& w, std::int64_t rows) {
+  for (const WeightMatrix* m : {&w.router_down, &w.router_first, &w.router_second, &w.router_out})
+    add_product(work, *m, rows);
+  const Expert& one = w.experts.front();
+  for (const WeightMatrix* m : {&one.gate, &one.up, &one.down}) add_product(work, *m, rows);
+}
+
 }  // namespace
 
 MachineLimits measure_limits(ThreadPool& pool, const ProbeRow& probe) {
@@ -109,8 +124,13 @@ Work work_of_pass(const Model& model, const SessionOptions& options, Pos depth, 
     // In the last layer only rows that become logits go beyond their key and value.
     const std::int64_t rows = i + 1 == config.layers.size() ? logit_rows : tokens;
     for (const WeightMatrix* matrix : {&w.query, &w.key, &w.value}) add_product(work, *matrix, tokens);
+    if (w.cca) {
+      add_product(work, w.cca->value_delayed, tokens);
+      add_convolution(work, config, *w.cca, tokens);
+    }
     for (const WeightMatrix* matrix : {&w.output, &w.gate, &w.up, &w.down}) add_product(work, *matrix, rows);
     if (rows == 0) continue;
+    if (w.experts) add_experts(work, *w.experts, rows);
     // What the first query of the pass sees.
     const std::optional<std::int64_t> window = config.layers[i].window;
     std::int64_t earlier = depth;
@@ -135,7 +155,8 @@ Work work_of_reading(const Model& model, const SessionOptions& options, Pos dept
 }
 
 double arithmetic_limit(const MachineLimits& limits, const Model& model, const SessionOptions& options) {
-  const bool quantised = has_integer_panel(model.internals().weights->layer(0).up.dtype);
+  const LayerWeights& first = model.internals().weights->layer(0);
+  const bool quantised = has_integer_panel((first.experts ? first.experts->experts[0].up : first.up).dtype);
   return (quantised && !options.exact ? limits.int8_gop_s : limits.f32_gflop_s) * 1e9;
 }
 
