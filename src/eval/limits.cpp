@@ -55,7 +55,7 @@ void add_product(Work& work, const WeightMatrix& w, std::int64_t rows) {
 
 // Of the convolution within heads; the one of single channels is no product.
 void add_convolution(Work& work, const ModelConfig& config, const CcaWeights& w, std::int64_t rows) {
-  const double taps = 2.0 * static_cast<double>(cca_channels(config)) * config.head_dim;
+  const double taps = 2.0 * static_cast<double>(CcaSizes(config).channels) * config.head_dim;
   work.operations += 2.0 * taps * static_cast<double>(rows);
   work.bytes += static_cast<double>(w.grouped.size()) * sizeof(float);
 }

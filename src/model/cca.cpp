@@ -1,7 +1,6 @@
 #include "model/cca.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -18,31 +17,6 @@ std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 std::size_t conv_tensor(int layer) { return 2 * static_cast<std::size_t>(layer); }
 std::size_t value_tensor(int layer) { return conv_tensor(layer) + 1; }
-
-struct Sizes {
-  std::int64_t head_dim, q_width, kv_width, channels, heads, panels;
-  explicit Sizes(const ModelConfig& c)
-      : head_dim(c.head_dim),
-        q_width(std::int64_t{c.heads} * c.head_dim),
-        kv_width(std::int64_t{c.kv_heads} * c.head_dim),
-        channels(q_width + kv_width),
-        heads(std::int64_t{c.heads} + c.kv_heads),
-        panels((head_dim + kPanelRows - 1) / kPanelRows) {}
-  std::int64_t panel_floats() const { return 2 * head_dim * kPanelRows; }
-};
-
-std::vector<float> panels_of(const std::vector<float>& grouped, const Sizes& s) {
-  std::vector<float> out(size(s.heads * s.panels * s.panel_floats()), 0.0f);
-  for (std::int64_t o = 0; o < s.channels; ++o) {
-    const std::int64_t head = o / s.head_dim, within = o % s.head_dim;
-    const std::int64_t panel = head * s.panels + within / kPanelRows;
-    for (std::int64_t tap = 0; tap < 2; ++tap)
-      for (std::int64_t i = 0; i < s.head_dim; ++i)
-        out[size(((panel * 2 + tap) * s.head_dim + i) * kPanelRows + within % kPanelRows)] =
-            grouped[size((o * s.head_dim + i) * 2 + tap)];
-  }
-  return out;
-}
 
 // One call for one layer of one step.
 class Mixing {
@@ -175,7 +149,7 @@ class Mixing {
     }
   }
 
-  Sizes s_;
+  CcaSizes s_;
   const ModelConfig& config_;
   const CcaWeights& w_;
   const Kernels& kernels_;
@@ -187,32 +161,10 @@ class Mixing {
 
 }  // namespace
 
-std::int64_t cca_channels(const ModelConfig& config) { return Sizes(config).channels; }
-
-CcaWeights load_cca(const ModelConfig& config, WeightSource& source) {
-  const Sizes s(config);
-  CcaWeights w;
-  w.value_delayed = source.matrix(Role::value_delayed, s.kv_width / 2, config.width);
-  const auto taps = source.values(Role::conv_depthwise, {s.channels, 1, 2});
-  for (std::int64_t c = 0; c < s.channels; ++c) {
-    w.older.push_back(taps[size(2 * c)]);
-    w.newer.push_back(taps[size(2 * c + 1)]);
-  }
-  w.depthwise_bias = source.values(Role::conv_depthwise_bias, {s.channels});
-  w.grouped = panels_of(source.values(Role::conv_grouped, {s.channels, s.head_dim, 2}), s);
-  w.grouped_bias = source.values(Role::conv_grouped_bias, {s.channels});
-  w.query_gain.assign(size(s.head_dim), 1.0f);
-  for (float temperature : source.values(Role::key_temperature, {config.kv_heads})) {
-    if (config.temperature_is_log) temperature = std::exp(std::clamp(temperature, 1e-7f, 2.0f));
-    w.key_gain.insert(w.key_gain.end(), size(s.head_dim), temperature);
-  }
-  return w;
-}
-
 std::vector<RecurrentSpec> carried_tensors(const ModelConfig& config) {
   std::vector<RecurrentSpec> specs;
   if (!config.convolved) return specs;
-  const Sizes s(config);
+  const CcaSizes s(config);
   for (std::size_t layer = 0; layer < config.layers.size(); ++layer) {
     specs.push_back({cat("layers.", layer, ".conv_state"), DType::f32, {s.channels, 2}});
     specs.push_back({cat("layers.", layer, ".prev_value"), DType::f32, {s.kv_width / 2}});

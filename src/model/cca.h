@@ -19,23 +19,11 @@
 
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
+#include "model/cca_weights.h"
 #include "model/config.h"
-#include "model/weight_source.h"
 #include "state/state.h"
 
 namespace kvtide {
-
-struct CcaWeights {
-  WeightMatrix value_delayed;                       // [kv_heads * head_dim / 2][width]
-  std::vector<float> older, newer, depthwise_bias;  // [channels]: a[.][0], a[.][1], b
-  // [heads + kv_heads][panels of 16 outputs][2 taps][head_dim inputs][16]
-  std::vector<float> grouped;
-  std::vector<float> grouped_bias;          // [channels]
-  std::vector<float> query_gain, key_gain;  // [head_dim], [kv_heads * head_dim]
-};
-
-std::int64_t cca_channels(const ModelConfig& config);
-CcaWeights load_cca(const ModelConfig& config, WeightSource& source);
 
 // What the layers of such a model carry, two tensors per layer; none for other models.
 std::vector<RecurrentSpec> carried_tensors(const ModelConfig& config);

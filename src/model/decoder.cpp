@@ -62,7 +62,7 @@ Workspace::Workspace(const ModelConfig& c, std::int64_t max_tokens) : max_tokens
       sine_.push_back(floats(rope.pairs()));
     }
     if (c.convolved) {
-      const std::int64_t channels = cca_channels(c);
+      const std::int64_t channels = CcaSizes(c).channels;
       cca_ = {floats(channels, 2), floats(channels, 1)};
     }
     if (c.experts) {

@@ -13,6 +13,7 @@
 #include "base/buffer.h"
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
+#include "model/cca.h"
 #include "model/config.h"
 #include "model/rope_table.h"
 #include "model/weights.h"

@@ -77,7 +77,10 @@ class WeightLoader final : private WeightSource {
     w.value_bias = optional_vector(Role::value_bias, kv_rows);
     w.output = matrix(Role::attention_output, width, q_rows);
     w.output_bias = optional_vector(Role::attention_output_bias, width);
-    if (config_.convolved) w.cca = load_cca(config_, *this);
+    if (config_.convolved) {
+      w.cca = load_cca(config_, *this);
+      weights_.packed_bytes_ += static_cast<std::int64_t>(w.cca->grouped.size() * sizeof(float));
+    }
     if (config_.scaled_residual) {
       w.attention_scale = {
           vector(Role::attention_output_scale, width), vector(Role::attention_output_offset, width),

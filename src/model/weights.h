@@ -13,7 +13,7 @@
 #include "base/buffer.h"
 #include "base/thread_pool.h"
 #include "kernels/matmul.h"
-#include "model/cca.h"
+#include "model/cca_weights.h"
 #include "model/checkpoint.h"
 #include "model/experts.h"
 #include "model/residual.h"
