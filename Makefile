@@ -102,11 +102,15 @@ bench-state: build  ## measure resizing, forking, saving and loading a KV state 
 	@build/cmake/bench_state_transition 256 15 build/bench/transition.json
 	@build/cmake/bench_state_snapshot build/bench build/bench/snapshot.json
 
-bench-peers: build  ## measure kvtide and llama.cpp in turn, on both real models (compiles llama.cpp: minutes)
+# Deep rounds take minutes each: llama.cpp reads 8,192 tokens of SmolLM2 in more than a minute.
+DEPTHS ?= 0,4096,8192
+ROUNDS ?= 3
+bench-peers: build  ## kvtide and llama.cpp in turn at several depths, on both real models (compiles llama.cpp: minutes)
 	@tools/install.sh references demo
 	@tools/make_venv.sh build/venv-peers tools/requirements-peers.txt
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
-	build/venv-peers/bin/python tools/bench_peers.py --kvtide build/kvtide $(SMOLLM2) $(GEMMA3)
+	build/venv-peers/bin/python bench/compare.py --kvtide build/kvtide --depths $(DEPTHS) --rounds $(ROUNDS) \
+	  --json build/peers.json --markdown build/peers.md --plot build/peers.svg $(SMOLLM2) $(GEMMA3)
 
 bench-attention: build $(BOOK)  ## what attention sizes cost and save, on both real models (half an hour)
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null

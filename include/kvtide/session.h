@@ -23,6 +23,23 @@
 
 namespace kvtide {
 
+// Seconds that forward passes spent, by what on.
+struct PassTimes {
+  double matmul = 0.0;     // matrix products of the layers
+  double quantise = 0.0;   // activations to 8 bits
+  double attention = 0.0;  // scores, softmax and mixing of values
+  double rows = 0.0;       // norms, rotations, activations, sums; rows into the KV memory
+  double head = 0.0;       // logits
+  double seal = 0.0;       // a procedural memory's compression
+  double rest = 0.0;       // everything else of a pass
+  double total() const { return matmul + quantise + attention + rows + head + seal + rest; }
+  friend PassTimes operator-(const PassTimes& a, const PassTimes& b) {
+    return {a.matmul - b.matmul, a.quantise - b.quantise, a.attention - b.attention,
+            a.rows - b.rows,     a.head - b.head,         a.seal - b.seal,
+            a.rest - b.rest};
+  }
+};
+
 struct SessionOptions {
   // Change results.
   bool exact = false;  // f32 instead of 8-bit activations in matrix products and bf16 products in attention
@@ -39,6 +56,7 @@ struct SessionOptions {
                            // on; at least 4 where layers carry more than rows (State::carried)
   // Change only speed or memory.
   std::optional<ShadowOptions> shadow = {};  // measures a procedural memory while it runs
+  bool profile = false;                      // takes the times of passes
   int threads = 0;                           // 0: as many as the machine has
   std::int64_t prefill_chunk = 512;          // tokens per forward pass while reading
   std::string kernels = {};                  // "avx512_bf16" ... "scalar"; empty: the best there is
@@ -104,6 +122,8 @@ class Session {
   // changes nothing, when they are summarised already, when the budget cannot hold them (it says both
   // numbers), or when the memory is not procedural.
   void pin(const PosRange& positions);
+  // Of all passes since the session was made; zeros unless options().profile.
+  PassTimes times() const;
   // What shadow mode has measured; nullopt without it.
   std::optional<Drift> drift() const;
   // The most that it will hold, by what for.

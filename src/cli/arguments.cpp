@@ -151,6 +151,9 @@ void check(const Arguments& a) {
       refuse("--kv-proc off: there is nothing to plan; kvtide inspect tells what a full cache takes");
     return;
   }
+  if (!a.rows.empty() && a.plot.empty())
+    refuse("--rows: is drawn by --plot FILE; without it nothing happens");
+  if (a.command == Command::bench && !a.rows.empty() && a.model.empty()) return;
   need(!a.model.empty(), a.command == Command::inspect ? "FILE" : "-m MODEL");
   need(a.command != Command::ppl || a.file, "-f FILE");
   need(a.command != Command::table || a.file, "-f FILE");

@@ -50,6 +50,8 @@ struct Arguments {
   std::int64_t bench_tokens = 64;
   std::vector<std::int64_t> depths = {0};
   int repetitions = 3;
+  std::string plot;  // --plot; empty: none
+  std::string rows;  // --rows: measured before
   // copytest, recall, table
   std::vector<std::int64_t> lengths;     // --ctx
   std::vector<std::int64_t> depth_list;  // --at, --depth: percent

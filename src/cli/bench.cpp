@@ -1,123 +1,26 @@
 // kvtide bench: how fast a model is read ("pp": prompt processing) and written ("tg": text generation) at
 // several depths, and what share of the machine's own limits that is.
 #include <algorithm>
-#include <chrono>
 #include <optional>
+#include <span>
 
 #include "base/text.h"
+#include "cli/bench_profile.h"
+#include "cli/bench_run.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/input_text.h"
-#include "cli/interrupt.h"
 #include "cli/json.h"
-#include "cli/memory_reading.h"
 #include "cli/opening.h"
-#include "cli/progress.h"
+#include "cli/output_file.h"
 #include "cli/report.h"
+#include "cli/speed_plot.h"
 #include "cli/terminal.h"
 #include "eval/limits.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-struct Case {
-  bool reads;  // "pp", else "tg"
-  std::int64_t n;
-  std::int64_t depth;
-};
-
-struct Measured {
-  double seconds = 0.0;  // median
-  std::uint64_t hash = 0;
-  std::int64_t kv_bytes = 0, rss_bytes = 0;
-};
-
-class Bench {
- public:
-  Bench(const Arguments& arguments, OpenModel& open, std::vector<TokenId> tokens)
-      : arguments_(arguments), model_(open.model), session_(open.session), tokens_(std::move(tokens)) {}
-
-  Measured measure(const Case& what) {
-    std::vector<double> seconds;
-    Measured result;
-    for (int i = 0; i < arguments_.repetitions; ++i) {
-      const std::uint64_t hash = once(what, seconds);
-      if (i > 0 && hash != result.hash)
-        throw Error(ErrorCode::numeric,
-                    cat("bench: two runs of the same text gave different logits (hash ",
-                        hash_text(result.hash), " and ", hash_text(hash), "); this is a bug"));
-      result.hash = hash;
-    }
-    std::sort(seconds.begin(), seconds.end());
-    const std::size_t middle = seconds.size() / 2;
-    result.seconds =
-        seconds.size() % 2 == 1 ? seconds[middle] : (seconds[middle - 1] + seconds[middle]) / 2.0;
-    result.kv_bytes = session_.memory().kv;
-    result.rss_bytes = read_memory().rss;
-    return result;
-  }
-
-  Work work_of(const Case& what) const {
-    if (what.reads) return work_of_reading(model_, session_.options(), what.depth, what.n);
-    Work work;
-    for (std::int64_t i = 0; i < what.n; ++i)
-      work += work_of_pass(model_, session_.options(), what.depth + i, 1, 1);
-    return work;
-  }
-
-  // The first pass over the weights brings them into memory; it is not measured.
-  void warm_up() {
-    session_.clear();
-    session_.read(part(0, 1));
-  }
-
- private:
-  std::span<const TokenId> part(std::int64_t first, std::int64_t count) const {
-    return std::span(tokens_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
-  }
-
-  std::uint64_t once(const Case& what, std::vector<double>& seconds) {
-    session_.clear();
-    {
-      Progress progress("filling", session_);
-      ReadOptions fill;
-      fill.need_logits = false;
-      fill.progress = [&](std::int64_t done) {
-        progress.update(done, what.depth);
-        return !interrupted();
-      };
-      session_.read(part(0, what.depth), fill);
-    }
-    const auto now = [] { return Clock::now(); };
-    if (what.reads) {
-      ReadOptions read;
-      read.progress = [](std::int64_t) { return !interrupted(); };
-      const auto start = now();
-      session_.read(part(what.depth, what.n), read);
-      seconds.push_back(std::chrono::duration<double>(now() - start).count());
-      return hash_logits(session_.logits());
-    }
-    std::chrono::duration<double> spent{0};
-    std::uint64_t hash = 0;
-    for (std::int64_t i = 0; i < what.n; ++i) {
-      stop_if_interrupted("bench: stopped; nothing is kept");
-      const auto start = now();
-      session_.read(part(what.depth + i, 1));
-      spent += now() - start;
-      hash = hash_logits(session_.logits(), hash);
-    }
-    seconds.push_back(spent.count());
-    return hash;
-  }
-
-  const Arguments& arguments_;
-  const Model& model_;
-  Session& session_;
-  std::vector<TokenId> tokens_;
-};
 
 // Tokens of the text, or a fixed sequence that visits the vocabulary in no obvious order.
 std::vector<TokenId> bench_tokens(const Arguments& arguments, const Model& model,
@@ -140,70 +43,124 @@ std::string padded(std::string text, std::size_t width) {
   return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
 }
 
+std::string limits_text(const MachineLimits& limits) {
+  return cat("limits of this machine with these threads: ", number_text(limits.read_gb_s, 1), " GB/s read, ",
+             number_text(limits.f32_gflop_s, 0), " GFLOP/s f32, ", number_text(limits.bf16_gflop_s, 0),
+             " bf16, ", number_text(limits.int8_gop_s, 0), " GOP/s int8");
+}
+
+struct Row {
+  BenchCase what;
+  BenchResult measured;
+  std::optional<PassWork> work;  // nullopt: a memory that compresses holds other rows than the text has
+  PassLimits limits;
+
+  double tok_s() const { return static_cast<double>(what.n) / measured.seconds; }
+  std::optional<double> gb_s() const {
+    return work ? std::optional(work->bytes() / measured.seconds * 1e-9) : std::nullopt;
+  }
+  std::optional<double> limit_share() const {
+    return work ? std::optional(least_seconds(*work, limits) / measured.seconds) : std::nullopt;
+  }
+};
+
+Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+Json row_json(const Row& row, const std::string& model, const SessionOptions& options, int repetitions) {
+  const std::optional<double> share = row.limit_share();
+  Json item = Json::object();
+  item.set("engine", "kvtide")
+      .set("model", model)
+      .set("test", row.what.reads ? "pp" : "tg")
+      .set("n", row.what.n)
+      .set("depth", row.what.depth)
+      .set("threads", options.threads)
+      .set("tok_s", row.tok_s())
+      .set("ms_tok", 1e3 / row.tok_s())
+      .set("gb_s", or_null(row.gb_s()))
+      .set("limit_share", or_null(share))
+      .set("limit_tok_s", or_null(share ? std::optional(row.tok_s() / *share) : std::nullopt))
+      .set("logits_hash", hash_text(row.measured.hash))
+      .set("kv_bytes", row.measured.kv_bytes)
+      .set("rss_bytes", row.measured.rss_bytes)
+      .set("repetitions", repetitions);
+  if (options.profile)
+    item.set("profile", profile_json(row.measured.times, row.work, row.limits, row.what.n));
+  return item;
+}
+
+std::string row_text(const Row& row, const SessionOptions& options) {
+  const auto number = [](const std::optional<double>& value) {
+    return value ? number_text(*value, 1) : std::string("-");
+  };
+  const std::optional<double> share = row.limit_share();
+  std::string name = cat(row.what.reads ? "pp" : "tg", row.what.n);
+  name.resize(std::max<std::size_t>(name.size(), 8), ' ');
+  std::string text =
+      cat(name, padded(count_text(row.what.depth), 8), padded(cat(options.threads), 9),
+          padded(number_text(row.tok_s(), 1), 11), padded(number_text(1e3 / row.tok_s(), 3), 11),
+          padded(number(row.gb_s()), 9), padded(number(share ? std::optional(*share * 100.0) : share), 7),
+          "%", padded(bytes_text(row.measured.kv_bytes), 11), padded(bytes_text(row.measured.rss_bytes), 11),
+          "  ", hash_text(row.measured.hash), "\n");
+  if (options.profile) text += profile_text(row.measured.times, row.work, row.limits, row.what.n);
+  return text;
+}
+
+void write_plot(const std::string& path, std::span<const SpeedPoint> points) {
+  OutputFile file(path);
+  file.write(speed_plot(points));
+  file.commit();
+  say(cat("wrote ", path));
+}
+
 }  // namespace
 
 int bench_command(const Arguments& arguments) {
+  if (!arguments.plot.empty()) OutputFile::check_replaceable(arguments.plot);
+  std::vector<SpeedPoint> points;
+  if (!arguments.rows.empty()) points = read_speed_points(arguments.rows);
+  if (arguments.model.empty()) {
+    write_plot(arguments.plot, points);
+    return kExitFine;
+  }
+
   std::optional<InputText> input;
   if (arguments.file) input = read_text_file(*arguments.file);
   const std::int64_t deepest = *std::max_element(arguments.depths.begin(), arguments.depths.end());
   const std::int64_t needed = deepest + std::max(arguments.bench_prompt, arguments.bench_tokens);
   OpenModel open(arguments, arguments.memory.overflow == Overflow::rolling ? 0 : needed);
   ContextGuard(open.session).before_reading(needed);
-  Bench bench(arguments, open, bench_tokens(arguments, open.model, input, needed));
+  BenchRun bench(arguments, open, bench_tokens(arguments, open.model, input, needed));
   say(open.headline());
 
   const SessionOptions& options = open.session.options();
-  const MachineLimits limits = measure_limits(options);
-  const std::string header = cat(
-      "limits of this machine with these threads: ", number_text(limits.read_gb_s, 1), " GB/s read, ",
-      number_text(limits.f32_gflop_s, 0), " GFLOP/s f32, ", number_text(limits.int8_gop_s, 0), " GOP/s int8");
-  Json list = Json::array();
+  MachineLimits limits = measure_limits(options);
   if (arguments.json)
-    say(header);
+    say(limits_text(limits));
   else
-    write_result(
-        header +
-        "\ntest       depth  threads      tok/s     ms/tok     GB/s   limit         KV        RSS  " +
-        "logits\n");
+    write_result(cat(limits_text(limits),
+                     "\ntest       depth  threads      tok/s     ms/tok     GB/s   limit         KV",
+                     "        RSS  logits\n"));
 
   bench.warm_up();
+  Json list = Json::array();
   for (const std::int64_t depth : arguments.depths)
-    for (const Case& what :
-         {Case{true, arguments.bench_prompt, depth}, Case{false, arguments.bench_tokens, depth}}) {
+    for (const BenchCase& what :
+         {BenchCase{true, arguments.bench_prompt, depth}, BenchCase{false, arguments.bench_tokens, depth}}) {
       if (what.n == 0) continue;
-      const Measured measured = bench.measure(what);
-      const Work work = bench.work_of(what);
-      const double rate = static_cast<double>(what.n) / measured.seconds;
-      const double gb_s = work.bytes / measured.seconds * 1e-9;
-      const double share =
-          what.reads ? work.operations / measured.seconds / arithmetic_limit(limits, open.model, options)
-                     : gb_s / limits.read_gb_s;
-      if (arguments.json) {
-        Json item = Json::object();
-        item.set("test", what.reads ? "pp" : "tg")
-            .set("n", what.n)
-            .set("depth", depth)
-            .set("threads", options.threads)
-            .set("tok_s", rate)
-            .set("ms_tok", 1e3 / rate)
-            .set("gb_s", gb_s)
-            .set("limit_share", share)
-            .set("logits_hash", hash_text(measured.hash))
-            .set("kv_bytes", measured.kv_bytes)
-            .set("rss_bytes", measured.rss_bytes)
-            .set("repetitions", arguments.repetitions);
-        list.push(std::move(item));
-        continue;
-      }
-      std::string name = cat(what.reads ? "pp" : "tg", what.n);
-      name.resize(std::max<std::size_t>(name.size(), 8), ' ');
-      write_result(cat(name, padded(count_text(depth), 8), padded(cat(options.threads), 9),
-                       padded(number_text(rate, 1), 11), padded(number_text(1e3 / rate, 3), 11),
-                       padded(number_text(gb_s, 1), 9), padded(number_text(share * 100.0, 1), 7), "%",
-                       padded(bytes_text(measured.kv_bytes), 11), padded(bytes_text(measured.rss_bytes), 11),
-                       "  ", hash_text(measured.hash), "\n"));
+      Row row{what, bench.measure(what), std::nullopt, {}};
+      limits = best_of_both(limits, measure_limits(options));
+      row.limits = pass_limits(limits, open.model, options);
+      if (!options.procedural) row.work = bench.work_of(what);
+      points.push_back({"kvtide", open.model.name(), what.reads, depth, row.tok_s(),
+                        row.limit_share() ? row.tok_s() / *row.limit_share() : 0.0});
+      if (arguments.json)
+        list.push(row_json(row, open.model.name(), options, arguments.repetitions));
+      else
+        write_result(row_text(row, options));
     }
   if (arguments.json) write_result(list.text() + "\n");
+  if (!arguments.plot.empty()) write_plot(arguments.plot, points);
   return kExitFine;
 }
 

@@ -106,6 +106,12 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { a.bench_tokens = whole(g, "the number of tokens to write", 0, kMany); }},
     {"-d", "--n-depth", "LIST", "tokens held before measuring, for instance 0,4096 [0]", kBench,
      [](A& a, const G& g) { a.depths = whole_list(g, "depths", 0, kMany); }},
+    {"", "--profile", "", "where the time goes, part by part, and what share of the limits that is", kBench,
+     [](A& a, const G&) { a.session.profile = true; }},
+    {"", "--plot", "FILE", "draw tokens per second against depth, with the machine's limit, as an SVG",
+     kBench, [](A& a, const G& g) { a.plot = g.value; }},
+    {"", "--rows", "FILE", "draw these rows too, from --json or bench/compare.py; without -m only these",
+     kBench, [](A& a, const G& g) { a.rows = g.value; }},
     {"-r", "--repetitions", "N", "the median of so many runs [3]", kBench,
      [](A& a, const G& g) {
        a.repetitions = static_cast<int>(whole(g, "the number of repetitions", 1, 1000));

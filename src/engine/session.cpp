@@ -12,6 +12,7 @@
 #include "kvtide/error.h"
 #include "model/decoder.h"
 #include "model/loaded_model.h"
+#include "model/pass_timer.h"
 #include "model/procedural.h"
 #include "state/procedural/budget.h"
 #include "state/procedural/shadow.h"
@@ -38,6 +39,7 @@ struct Session::Impl {
   std::vector<float> rows;  // [kLogitRows][vocabulary], only when several rows are asked for
   bool failed = false;
   std::unique_ptr<Shadow> shadow;  // nullptr: none
+  PassTimes times;
 
   Impl(const Model& m, const SessionOptions& o)
       : model(&m),
@@ -59,6 +61,7 @@ struct Session::Impl {
 
   void seal_if_due() {
     if (shadow) shadow->keep(state);
+    const PassTimer timer(options.profile ? &times : nullptr, &PassTimes::seal);
     state.seal_if_due(pool, kernels);
   }
 
@@ -69,7 +72,8 @@ struct Session::Impl {
             pool,
             {},
             options.exact,
-            shadow.get()};
+            shadow.get(),
+            options.profile ? &times : nullptr};
   }
 
   // Reads one chunk; logits rows of the chunk's tokens from `from` on go to on_logits, the last row to
@@ -229,6 +233,8 @@ MemoryUse Session::memory() const {
                 static_cast<std::int64_t>((impl_->rows.size() + impl_->logits.size()) * sizeof(float));
   return use;
 }
+
+PassTimes Session::times() const { return impl_->times; }
 
 void Session::clear() {
   impl_->state.clear();

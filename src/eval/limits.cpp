@@ -70,7 +70,8 @@ void add_experts(Work& work, const ExpertsWeights& w, std::int64_t rows) {
 
 }  // namespace
 
-MachineLimits measure_limits(ThreadPool& pool, const ProbeRow& probe) {
+MachineLimits measure_limits(ThreadPool& pool, const Kernels& kernels) {
+  const ProbeRow& probe = kernels.probe;
   MachineLimits limits;
   std::atomic<std::uint64_t> sink{0};  // keeps the results, and with them the work
   {
@@ -91,6 +92,10 @@ MachineLimits measure_limits(ThreadPool& pool, const ProbeRow& probe) {
   limits.f32_gflop_s = rate_of(pool, static_cast<double>(probe.fma_flop), [&](std::int64_t rounds) {
     sink.fetch_xor(probe.fma(rounds) > 0.0f ? 1 : 0, std::memory_order_relaxed);
   });
+  const AttendRow& attend = kernels.attend;
+  limits.bf16_gflop_s = rate_of(pool, static_cast<double>(attend.probe_flop), [&](std::int64_t rounds) {
+    sink.fetch_xor(attend.probe_pairs(rounds) > 0.0f ? 1 : 0, std::memory_order_relaxed);
+  });
   limits.int8_gop_s = rate_of(pool, static_cast<double>(probe.dot_op), [&](std::int64_t rounds) {
     sink.fetch_xor(static_cast<std::uint64_t>(probe.dot(rounds)), std::memory_order_relaxed);
   });
@@ -99,8 +104,7 @@ MachineLimits measure_limits(ThreadPool& pool, const ProbeRow& probe) {
 
 MachineLimits measure_limits(const SessionOptions& options) {
   ThreadPool pool(options.threads);
-  return measure_limits(pool,
-                        (options.kernels.empty() ? best_kernels() : kernels_by_name(options.kernels)).probe);
+  return measure_limits(pool, options.kernels.empty() ? best_kernels() : kernels_by_name(options.kernels));
 }
 
 Work& Work::operator+=(const Work& other) {
@@ -109,8 +113,15 @@ Work& Work::operator+=(const Work& other) {
   return *this;
 }
 
-Work work_of_pass(const Model& model, const SessionOptions& options, Pos depth, std::int64_t tokens,
-                  std::int64_t logit_rows) {
+PassWork& PassWork::operator+=(const PassWork& other) {
+  matmul += other.matmul;
+  attention += other.attention;
+  head += other.head;
+  return *this;
+}
+
+PassWork work_of_pass(const Model& model, const SessionOptions& options, Pos depth, std::int64_t tokens,
+                      std::int64_t logit_rows) {
   const ModelConfig& config = model.internals().config;
   const Weights& weights = *model.internals().weights;
   const auto element = [](KvType type) {
@@ -118,34 +129,43 @@ Work work_of_pass(const Model& model, const SessionOptions& options, Pos depth, 
   };
   const double kv_row = static_cast<double>(config.kv_heads) * config.head_dim *
                         (element(options.key_type) + element(options.value_type));
-  Work work;
+  PassWork work;
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     const LayerWeights& w = weights.layer(static_cast<int>(i));
     // In the last layer only rows that become logits go beyond their key and value.
     const std::int64_t rows = i + 1 == config.layers.size() ? logit_rows : tokens;
-    for (const WeightMatrix* matrix : {&w.query, &w.key, &w.value}) add_product(work, *matrix, tokens);
+    for (const WeightMatrix* matrix : {&w.query, &w.key, &w.value}) add_product(work.matmul, *matrix, tokens);
     if (w.cca) {
-      add_product(work, w.cca->value_delayed, tokens);
-      add_convolution(work, config, *w.cca, tokens);
+      add_product(work.matmul, w.cca->value_delayed, tokens);
+      add_convolution(work.matmul, config, *w.cca, tokens);
     }
-    for (const WeightMatrix* matrix : {&w.output, &w.gate, &w.up, &w.down}) add_product(work, *matrix, rows);
+    for (const WeightMatrix* matrix : {&w.output, &w.gate, &w.up, &w.down})
+      add_product(work.matmul, *matrix, rows);
     if (rows == 0) continue;
-    if (w.experts) add_experts(work, *w.experts, rows);
-    // What the first query of the pass sees.
+    if (w.experts) add_experts(work.matmul, *w.experts, rows);
+    // Rows before its own that a query at `position` sees.
     const std::optional<std::int64_t> window = config.layers[i].window;
-    std::int64_t earlier = depth;
-    for (const auto& limit : {window, options.attention_size})
-      if (limit) earlier = std::min(earlier, *limit - 1);
-    if (options.rolling && !window)
-      earlier = std::min(depth, options.rolling->sinks + std::min(earlier, options.rolling->window - 1));
-    work.bytes += kv_row * static_cast<double>(earlier + tokens);
+    const auto earlier = [&](Pos position) {
+      std::int64_t seen = position;
+      for (const auto& limit : {window, options.attention_size})
+        if (limit) seen = std::min(seen, *limit - 1);
+      if (options.rolling && !window)
+        seen = std::min(position, options.rolling->sinks + std::min(seen, options.rolling->window - 1));
+      return seen;
+    };
+    work.attention.bytes += kv_row * static_cast<double>(earlier(depth) + tokens);
+    // A product and a sum for every element of every visible key and value.
+    for (std::int64_t t = tokens - rows; t < tokens; ++t)
+      work.attention.operations += 4.0 * static_cast<double>(config.heads) *
+                                   static_cast<double>(config.head_dim) *
+                                   static_cast<double>(earlier(depth + t) + 1);
   }
-  add_product(work, weights.head(), logit_rows);
+  add_product(work.head, weights.head(), logit_rows);
   return work;
 }
 
-Work work_of_reading(const Model& model, const SessionOptions& options, Pos depth, std::int64_t tokens) {
-  Work work;
+PassWork work_of_reading(const Model& model, const SessionOptions& options, Pos depth, std::int64_t tokens) {
+  PassWork work;
   for (std::int64_t done = 0; done < tokens;) {
     const std::int64_t pass = std::min(options.prefill_chunk, tokens - done);
     work += work_of_pass(model, options, depth + done, pass, done + pass == tokens ? 1 : 0);
@@ -154,10 +174,24 @@ Work work_of_reading(const Model& model, const SessionOptions& options, Pos dept
   return work;
 }
 
-double arithmetic_limit(const MachineLimits& limits, const Model& model, const SessionOptions& options) {
+PassLimits pass_limits(const MachineLimits& limits, const Model& model, const SessionOptions& options) {
   const LayerWeights& first = model.internals().weights->layer(0);
   const bool quantised = has_integer_panel((first.experts ? first.experts->experts[0].up : first.up).dtype);
-  return (quantised && !options.exact ? limits.int8_gop_s : limits.f32_gflop_s) * 1e9;
+  return {quantised && !options.exact ? limits.int8_gop_s : limits.f32_gflop_s,
+          options.exact ? limits.f32_gflop_s : limits.bf16_gflop_s, limits.read_gb_s};
+}
+
+double least_seconds(const PassWork& work, const PassLimits& limits) {
+  const auto part = [&](const Work& of, double gop_s) {
+    return 1e-9 * std::max(of.operations / gop_s, of.bytes / limits.read_gb_s);
+  };
+  return part(work.matmul, limits.products) + part(work.attention, limits.attention) +
+         part(work.head, limits.products);
+}
+
+MachineLimits best_of_both(const MachineLimits& a, const MachineLimits& b) {
+  return {std::max(a.read_gb_s, b.read_gb_s), std::max(a.f32_gflop_s, b.f32_gflop_s),
+          std::max(a.bf16_gflop_s, b.bf16_gflop_s), std::max(a.int8_gop_s, b.int8_gop_s)};
 }
 
 }  // namespace kvtide

@@ -14,6 +14,8 @@ extern const AttendRow kAttendAvx512{.isa = "avx512",
                                      .fold_tile_bf16 = &fold_tile_pairs,
                                      .pack_queries = &pack_queries,
                                      .merge = &merge,
-                                     .spread = &spread_rows};
+                                     .spread = &spread_rows,
+                                     .probe_pairs = &probe_pairs,
+                                     .probe_flop = kProbeFlop};
 
 }  // namespace kvtide

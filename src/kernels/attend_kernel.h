@@ -65,6 +65,9 @@ struct AttendRow {
   // transforms them as hadamard.h says. head_dim is a multiple of 32.
   void (*spread)(int count, int padded_dim, int head_dim, const float* rotation, int pairs,
                  float* rows) noexcept;
+  // `rounds` rounds of probe_flop operations of the kind that fold_tile_bf16 is made of (kernels/probe.h).
+  float (*probe_pairs)(std::int64_t rounds) noexcept;
+  std::int64_t probe_flop;
 };
 
 extern const AttendRow kAttendScalar;

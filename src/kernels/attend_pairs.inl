@@ -66,12 +66,21 @@ inline void pack_keys(const Load& key, int begin, int end, int padded_dim, std::
   }
 }
 
+// Rows lie in small pages, where processors stop fetching ahead by themselves: decoding would wait for memory
+// at every row. While keys are packed the tile's values come in, while values are packed the next tile's
+// keys.
+inline void fetch(const std::byte* bytes, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; i += 64) __builtin_prefetch(bytes + i);
+}
+
+// Tile and queries as copies: what is stored could otherwise have changed them.
 template <class Row>
-inline void pack_key_rows(const AttendTile& tile, const AttendQueries& queries, std::uint32_t* out) {
+inline void pack_key_rows(const AttendTile tile, const AttendQueries queries, std::uint32_t* out) {
   for (int group = tile.begin & ~(kLanes - 1); group < tile.end; group += kLanes) {
     const int begin = tile.begin > group ? tile.begin - group : 0;
     const int end = tile.end - group < kLanes ? tile.end - group : kLanes;
     const std::byte* first = tile.keys + (group - tile.begin) * tile.key_stride;
+    fetch(tile.values + (group + begin - tile.begin) * tile.value_stride, (end - begin) * tile.value_stride);
     if (tile.rotation == nullptr) {
       pack_keys([&](int i, int d) { return Row{first + i * tile.key_stride}.at(d, queries.head_dim); }, begin,
                 end, queries.padded_dim, out + group);
@@ -90,8 +99,9 @@ inline void pack_key_rows(const AttendTile& tile, const AttendQueries& queries, 
 
 // Values of rows [begin, end) as [pair of rows][dimension], from the pair of row `begin` on.
 template <class Row>
-inline void pack_value_rows(const AttendTile& tile, const AttendQueries& queries, std::uint32_t* out) {
-  for (int place = tile.begin & ~1; place < tile.end; place += 2)
+inline void pack_value_rows(const AttendTile tile, const AttendQueries queries, std::uint32_t* out) {
+  for (int place = tile.begin & ~1; place < tile.end; place += 2) {
+    fetch(tile.keys + (place + kTileRows - tile.begin) * tile.key_stride, 2 * tile.key_stride);
     for (int d = 0; d < queries.padded_dim; d += kLanes) {
       const auto value = [&](int row) {
         return row < tile.begin || row >= tile.end
@@ -100,6 +110,7 @@ inline void pack_value_rows(const AttendTile& tile, const AttendQueries& queries
       };
       store(out + place / 2 * queries.padded_dim + d, zip_pairs(value(place), value(place + 1)));
     }
+  }
 }
 
 // F32 rows may hold anything.
@@ -144,7 +155,8 @@ void pack_queries(int count, int padded_dim, const float* rows, std::uint32_t* p
     }
 }
 
-// Turns the scores of places [from, to), multiples of 32, into rounded probabilities, packed by pairs of rows.
+// Turns the scores of places [from, to), multiples of 32, into rounded probabilities, packed by pairs of
+// rows.
 inline void soften_pairs(float* scores, int from, int to, std::uint32_t* p, float* max_out, float* sum_out) {
   Lanes top = load(scores + from);
   for (int place = from + kLanes; place < to; place += kLanes) top = max(load(scores + place), top);
@@ -196,6 +208,20 @@ void fold_tile_pairs(const AttendTile& tile, const AttendQueries& queries,
         }
     });
   });
+}
+
+constexpr int kProbeChains = 12;
+constexpr std::int64_t kProbeFlop = kProbeChains * kLanes * 4;
+
+float probe_pairs(std::int64_t rounds) noexcept {
+  const std::uint32_t half = 0x3f003f00u;
+  const Pairs pairs = join_pairs(set1(0.001f), set1(0.001f));
+  Lanes sum[kProbeChains];
+  for (int i = 0; i < kProbeChains; ++i) sum[i] = set1(1.0f + static_cast<float>(i));
+  for (std::int64_t round = 0; round < rounds; ++round)
+    for (Lanes& chain : sum) chain = dot_pairs(chain, half, pairs);
+  for (int i = 1; i < kProbeChains; ++i) sum[0] = add(sum[0], sum[i]);
+  return reduce_add(sum[0]);
 }
 
 }  // namespace

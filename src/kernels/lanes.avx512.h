@@ -130,6 +130,14 @@ inline Lanes dot_pairs(Lanes sum, std::uint32_t query, Pairs a) {
   const __m512i q = _mm512_set1_epi32(static_cast<int>(query));
   return {_mm512_dpbf16_ps(sum.v, reinterpret_cast<__m512bh>(q), reinterpret_cast<__m512bh>(a.v))};
 }
+inline Pairs zip_pairs(Lanes a, Lanes b) {
+  const __m512i side_by_side = join_pairs(a, b).v;
+  const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  // Word 2 i is a's word i, word 2 i + 1 is b's, which is word 16 + i.
+  const __m512i order =
+      _mm512_or_si512(low, _mm512_slli_epi32(_mm512_add_epi32(low, _mm512_set1_epi32(16)), 16));
+  return {_mm512_permutexvar_epi16(order, side_by_side)};
+}
 #else
 // bf16 bits in the low half of every dword.
 inline __m512i to_bf16(Lanes a) {
@@ -151,10 +159,10 @@ inline Lanes dot_pairs(Lanes sum, std::uint32_t query, Pairs a) {
   return {_mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(query << 16))),
                           _mm512_castsi512_ps(_mm512_slli_epi32(a.v, 16)), odd)};
 }
-#endif
 inline Pairs zip_pairs(Lanes a, Lanes b) {
   return {_mm512_or_si512(to_bf16(a), _mm512_slli_epi32(to_bf16(b), 16))};
 }
+#endif
 inline Lanes round_bf16(Lanes a) { return {_mm512_castsi512_ps(_mm512_slli_epi32(to_bf16(a), 16))}; }
 inline void transpose(Pairs a[kLanes]) {
   __m512i b[16], c[16];

@@ -8,6 +8,7 @@
 #include "kernels/attend.h"
 #include "kvtide/error.h"
 #include "model/far_share_samples.h"
+#include "model/pass_timer.h"
 #include "state/procedural/shadow.h"
 
 namespace kvtide {
@@ -92,7 +93,17 @@ class ForwardPass {
         context_(context),
         ws_(workspace) {}
 
+  // The rest of a pass is what no part of it took.
   std::span<const float> run(KvState& state, std::span<const TokenId> tokens, std::int64_t wanted) {
+    if (context_.times == nullptr) return pass(state, tokens, wanted);
+    const Stopwatch watch;
+    const double before = context_.times->total();
+    const std::span<const float> hidden = pass(state, tokens, wanted);
+    context_.times->rest += watch.seconds() - (context_.times->total() - before);
+    return hidden;
+  }
+
+  std::span<const float> pass(KvState& state, std::span<const TokenId> tokens, std::int64_t wanted) {
     const auto count = static_cast<std::int64_t>(tokens.size());
     KvState::Step step = state.begin(count);
     samples_ = FarShareSamples(step.sampled());
@@ -124,6 +135,7 @@ class ForwardPass {
   Activations activations(const float* x, std::int64_t rows, std::int64_t k) {
     Activations a{rows, k, x, {}};
     if (context_.exact || k % 32 != 0) return a;
+    const PassTimer timer(context_.times, &PassTimes::quantise);
     for_rows(0, rows, [&](std::int64_t row) {
       rows_.quantize(x + row * k, k, ws_.quants_ + row * k, ws_.steps_ + row * (k / 32),
                      ws_.step_sums_ + row * (k / 32), ws_.sums16_ + row * (k / 16));
@@ -153,10 +165,12 @@ class ForwardPass {
                               {&w.key, ws_.k_, kv_width},
                               {&w.value, ws_.v_, kv_width},
                               {w.cca ? &w.cca->value_delayed : nullptr, ws_.v_ + kv_width / 2, kv_width}};
-    matmul(context_.pool, context_.kernels.matmul, x, std::span(jobs, w.cca ? 4 : 3));
-    if (w.cca)
+    multiply(x, std::span(jobs, w.cca ? 4 : 3));
+    if (w.cca) {
+      const PassTimer timer(context_.times, &PassTimes::rows);
       mix_cca(config_, *w.cca, context_.kernels, context_.pool, step, layer, ws_.cca_,
               {ws_.q_, ws_.k_, ws_.v_});
+    }
 
     const auto spans = step.spans(layer);
     const auto views = view_points(spans);
@@ -165,6 +179,7 @@ class ForwardPass {
     std::vector<const Angles*> angles;
     for (std::size_t view = 1; view < views.size(); ++view)
       angles.push_back(&angles_for(rope, views[view], step));
+    std::optional<PassTimer> row_timer(std::in_place, context_.times, &PassTimes::rows);
     for_rows(0, count, [&](std::int64_t t) {
       float* q = ws_.q_ + t * q_width;
       float* k = ws_.k_ + t * kv_width;
@@ -193,6 +208,7 @@ class ForwardPass {
         step.write(rows_, layer, h, t, k + h * head_dim, v + h * head_dim);
       }
     });
+    row_timer.reset();
     std::vector<const float*> q;
     for (std::size_t view = 0; view < views.size(); ++view)
       q.push_back(view == 0 ? ws_.q_
@@ -214,8 +230,11 @@ class ForwardPass {
     shape.tokens -= attended;
     std::vector<float> log_mass;
     if (step.observes(layer) || shadowed) log_mass.resize(static_cast<std::size_t>(count * config_.heads));
-    attend(context_.pool, context_.kernels.attend, shape, views, q, spans, ws_.mixed_ + attended * q_width,
-           log_mass.empty() ? nullptr : log_mass.data());
+    {
+      const PassTimer timer(context_.times, &PassTimes::attention);
+      attend(context_.pool, context_.kernels.attend, shape, views, q, spans, ws_.mixed_ + attended * q_width,
+             log_mass.empty() ? nullptr : log_mass.data());
+    }
     for (std::int64_t t = 0; t < count; ++t)
       if (step.observes(layer, t)) step.observe_log_mass(layer, t, log_mass.data() + t * config_.heads);
     if (shadowed)
@@ -235,26 +254,35 @@ class ForwardPass {
       const auto make = [this](const float* rows, std::int64_t n, std::int64_t k) {
         return activations(rows, n, k);
       };
-      run_experts(config_, *w.experts, context_.kernels, context_.pool, make, ws_.experts_, skip, count,
-                  ws_.normed_ + skip * config_.width);
+      const auto products = [this](const Activations& rows, std::span<const MatmulJob> jobs) {
+        multiply(rows, jobs);
+      };
+      run_experts({config_, *w.experts, context_.kernels.elementwise, context_.pool, make, products},
+                  ws_.experts_, skip, count, ws_.normed_ + skip * config_.width);
       add_residual({}, {}, w.feed_forward_scale, skip, count);
       return;
     }
     const Activations x = activations(ws_.normed_ + skip * config_.width, count - skip, config_.width);
     const MatmulJob jobs[] = {{&w.up, ws_.up_ + skip * hidden, hidden},
                               {&w.gate, ws_.gate_ + skip * hidden, hidden}};
-    matmul(context_.pool, context_.kernels.matmul, x, std::span(jobs, config_.gated ? 2 : 1));
-    const auto multiply = config_.activation == Activation::silu ? rows_.silu_mul : rows_.gelu_mul;
+    multiply(x, std::span(jobs, config_.gated ? 2 : 1));
+    activate(w, skip, count);
+    project(w.down, config_.gated ? ws_.gate_ : ws_.up_, hidden, skip, count);
+    add_residual(w.down_bias, w.feed_forward_post_norm, w.feed_forward_scale, skip, count);
+  }
+
+  void activate(const LayerWeights& w, std::int64_t skip, std::int64_t count) {
+    const PassTimer timer(context_.times, &PassTimes::rows);
+    const std::int64_t hidden = config_.hidden;
+    const auto gate = config_.activation == Activation::silu ? rows_.silu_mul : rows_.gelu_mul;
     for_rows(skip, count, [&](std::int64_t t) {
       float* up = ws_.up_ + t * hidden;
       if (!w.up_bias.empty()) rows_.add(up, w.up_bias.data(), hidden);
       if (config_.gated)
-        multiply(ws_.gate_ + t * hidden, up, hidden);
+        gate(ws_.gate_ + t * hidden, up, hidden);
       else
         rows_.gelu(up, hidden);
     });
-    project(w.down, config_.gated ? ws_.gate_ : ws_.up_, hidden, skip, count);
-    add_residual(w.down_bias, w.feed_forward_post_norm, w.feed_forward_scale, skip, count);
   }
 
   void embed(std::span<const TokenId> tokens, Pos first) {
@@ -314,11 +342,17 @@ class ForwardPass {
                std::int64_t count) {
     const Activations x = activations(input + skip * k, count - skip, k);
     const MatmulJob job{&w, ws_.normed_ + skip * config_.width, config_.width};
-    matmul(context_.pool, context_.kernels.matmul, x, {&job, 1});
+    multiply(x, {&job, 1});
+  }
+
+  void multiply(const Activations& x, std::span<const MatmulJob> jobs) {
+    const PassTimer timer(context_.times, &PassTimes::matmul);
+    matmul(context_.pool, context_.kernels.matmul, x, jobs);
   }
 
   void add_residual(const std::vector<float>& bias, const std::vector<float>& post_norm,
                     const ResidualScale& scale, std::int64_t skip, std::int64_t count) {
+    const PassTimer timer(context_.times, &PassTimes::rows);
     for_rows(skip, count, [&](std::int64_t t) {
       float* y = ws_.normed_ + t * config_.width;
       if (!bias.empty()) rows_.add(y, bias.data(), config_.width);
@@ -332,6 +366,7 @@ class ForwardPass {
 
   void norm(const float* x, const std::vector<float>& weight, const std::vector<float>& bias,
             std::int64_t first, std::int64_t last, float* y) {
+    const PassTimer timer(context_.times, &PassTimes::rows);
     const std::int64_t n = config_.width;
     for_rows(first, last, [&](std::int64_t t) {
       if (config_.norm == NormKind::rms)
@@ -366,6 +401,7 @@ std::span<const float> forward(const DecoderContext& context, Workspace& workspa
 void logits(const DecoderContext& context, Workspace& workspace, const float* hidden, std::int64_t rows,
             float* out) {
   const Activations x = ForwardPass(context, workspace).activations(hidden, rows, context.config.width);
+  const PassTimer timer(context.times, &PassTimes::head);
   const MatmulJob job{&context.weights.head(), out, context.config.vocab};
   matmul(context.pool, context.kernels.matmul, x, {&job, 1});
 }

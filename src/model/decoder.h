@@ -22,6 +22,7 @@
 namespace kvtide {
 
 class Shadow;
+struct PassTimes;
 
 // Everything a pass needs beside the state and the tokens.
 struct DecoderContext {
@@ -31,8 +32,9 @@ struct DecoderContext {
   ThreadPool& pool;
   // Told the residual stream [rows][width] of the step behind the attention of every layer; may be empty.
   std::function<void(int layer, std::span<const float>)> on_residual = {};
-  bool exact = false;        // f32 activations instead of 8-bit ones: changes results
-  Shadow* shadow = nullptr;  // compares attention with what it would be over everything; changes no result
+  bool exact = false;          // f32 activations instead of 8-bit ones: changes results
+  Shadow* shadow = nullptr;    // compares attention with what it would be over everything; changes no result
+  PassTimes* times = nullptr;  // takes the times of passes; nullptr: nobody asks
 };
 
 // Scratch memory for chunks of up to `max_tokens` tokens. Pages are taken when first used.

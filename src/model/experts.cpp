@@ -36,19 +36,16 @@ Choice choose(float* scores, const std::vector<float>& balance) {
 // One call for the tokens of one layer.
 class Routing {
  public:
-  Routing(const ModelConfig& config, const ExpertsWeights& weights, const Kernels& kernels, ThreadPool& pool,
-          MakeActivations activations, const ExpertsScratch& scratch, std::int64_t first, std::int64_t last,
+  Routing(const ExpertsContext& context, const ExpertsScratch& scratch, std::int64_t first, std::int64_t last,
           float* x)
-      : config_(config),
-        w_(weights),
-        kernels_(kernels),
-        pool_(pool),
-        activations_(activations),
+      : context_(context),
+        config_(context.config),
+        w_(context.weights),
         s_(scratch),
         first_(first),
         count_(last - first),
-        router_(config.experts->router_width),
-        slots_(config.experts->count + 1),
+        router_(config_.experts->router_width),
+        slots_(config_.experts->count + 1),
         x_(x),
         choices_(size(count_)) {}
 
@@ -63,7 +60,7 @@ class Routing {
  private:
   template <class Body>
   void for_rows(Body body) {
-    pool_.run((count_ + kRowsPerItem - 1) / kRowsPerItem, [&](std::int64_t item) {
+    context_.pool.run((count_ + kRowsPerItem - 1) / kRowsPerItem, [&](std::int64_t item) {
       const std::int64_t begin = item * kRowsPerItem;
       for (std::int64_t t = begin; t < std::min(count_, begin + kRowsPerItem); ++t) body(t);
     });
@@ -71,7 +68,7 @@ class Routing {
 
   void multiply_f32(const WeightMatrix& w, const float* x, float* y) {
     const MatmulJob job{&w, y, w.rows};
-    matmul(pool_, kernels_.matmul, {count_, w.columns, x, {}}, {&job, 1});
+    context_.multiply({count_, w.columns, x, {}}, {&job, 1});
   }
 
   void route() {
@@ -86,7 +83,7 @@ class Routing {
         if (!w_.carry.empty()) value += state[i] * w_.carry[size(i)];
         state[i] = value;
       }
-      kernels_.elementwise.rms_norm(state, w_.norm.data(), router_, config_.norm_epsilon, row);
+      context_.rows.rms_norm(state, w_.norm.data(), router_, config_.norm_epsilon, row);
     });
     multiply_f32(w_.router_first, a, b);
     activate(b, w_.first_bias);
@@ -124,22 +121,22 @@ class Routing {
     if (rows_of(e) == 0) return;
     const Expert& expert = w_.experts[size(e)];
     const std::int64_t n = config_.hidden, from = begin(e);
-    const Activations x = activations_(s_.sorted + from * config_.width, rows_of(e), config_.width);
+    const Activations x = context_.activations(s_.sorted + from * config_.width, rows_of(e), config_.width);
     const MatmulJob jobs[] = {{&expert.gate, s_.gate + from * n, n}, {&expert.up, s_.up + from * n, n}};
-    matmul(pool_, kernels_.matmul, x, jobs);
+    context_.multiply(x, jobs);
   }
 
   void down(int e) {
     if (rows_of(e) == 0) return;
     const std::int64_t n = config_.hidden, from = begin(e), rows = rows_of(e);
-    pool_.run((rows + kRowsPerItem - 1) / kRowsPerItem, [&](std::int64_t item) {
+    context_.pool.run((rows + kRowsPerItem - 1) / kRowsPerItem, [&](std::int64_t item) {
       const std::int64_t start = item * kRowsPerItem;
       for (std::int64_t i = start; i < std::min(rows, start + kRowsPerItem); ++i)
-        kernels_.elementwise.silu_mul(s_.gate + (from + i) * n, s_.up + (from + i) * n, n);
+        context_.rows.silu_mul(s_.gate + (from + i) * n, s_.up + (from + i) * n, n);
     });
-    const Activations x = activations_(s_.gate + from * n, rows, n);
+    const Activations x = context_.activations(s_.gate + from * n, rows, n);
     const MatmulJob job{&w_.experts[size(e)].down, s_.outputs + from * config_.width, config_.width};
-    matmul(pool_, kernels_.matmul, x, {&job, 1});
+    context_.multiply(x, {&job, 1});
   }
 
   void put_back() {
@@ -150,15 +147,13 @@ class Routing {
       const bool skipped = choice.slot == config_.experts->count;
       if (!skipped)
         std::memcpy(out, s_.outputs + place_[size(t)] * config_.width, size(config_.width) * sizeof(float));
-      kernels_.elementwise.scale(out, skipped && nothing ? 0.0f : choice.probability, config_.width);
+      context_.rows.scale(out, skipped && nothing ? 0.0f : choice.probability, config_.width);
     });
   }
 
+  const ExpertsContext& context_;
   const ModelConfig& config_;
   const ExpertsWeights& w_;
-  const Kernels& kernels_;
-  ThreadPool& pool_;
-  MakeActivations activations_;
   const ExpertsScratch& s_;
   std::int64_t first_, count_, router_;
   int slots_;
@@ -210,10 +205,9 @@ ExpertsScratch ExpertsScratch::in(float* memory, const ModelConfig& config, std:
   return s;
 }
 
-void run_experts(const ModelConfig& config, const ExpertsWeights& weights, const Kernels& kernels,
-                 ThreadPool& pool, MakeActivations activations, const ExpertsScratch& scratch,
-                 std::int64_t first, std::int64_t last, float* x) {
-  Routing(config, weights, kernels, pool, activations, scratch, first, last, x).run();
+void run_experts(const ExpertsContext& context, const ExpertsScratch& scratch, std::int64_t first,
+                 std::int64_t last, float* x) {
+  Routing(context, scratch, first, last, x).run();
 }
 
 }  // namespace kvtide

@@ -13,11 +13,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/function_ref.h"
 #include "base/thread_pool.h"
-#include "kernels/kernels.h"
+#include "kernels/elementwise.h"
+#include "kernels/matmul.h"
 #include "model/config.h"
 #include "model/weight_source.h"
 
@@ -48,12 +50,19 @@ struct ExpertsScratch {
   static ExpertsScratch in(float* memory, const ModelConfig& config, std::int64_t n);
 };
 
-// Activations as the matrix products of the forward pass want them, valid until the next call.
-using MakeActivations = FunctionRef<Activations(const float* x, std::int64_t rows, std::int64_t k)>;
+// What the forward pass lends: activations as its matrix products want them, valid until the next call, and
+// the products.
+struct ExpertsContext {
+  const ModelConfig& config;
+  const ExpertsWeights& weights;
+  const ElementwiseRow& rows;
+  ThreadPool& pool;
+  FunctionRef<Activations(const float* x, std::int64_t rows, std::int64_t k)> activations;
+  FunctionRef<void(const Activations& x, std::span<const MatmulJob> jobs)> multiply;
+};
 
 // Tokens [first, last) of the step: x [..][width] normed inputs, replaced by the outputs.
-void run_experts(const ModelConfig& config, const ExpertsWeights& weights, const Kernels& kernels,
-                 ThreadPool& pool, MakeActivations activations, const ExpertsScratch& scratch,
-                 std::int64_t first, std::int64_t last, float* x);
+void run_experts(const ExpertsContext& context, const ExpertsScratch& scratch, std::int64_t first,
+                 std::int64_t last, float* x);
 
 }  // namespace kvtide

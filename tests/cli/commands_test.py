@@ -4,6 +4,7 @@ import json
 import math
 import struct
 import unittest
+import xml.etree.ElementTree
 from array import array
 
 from program import LLAMA, MODELS, TEXT, ProgramTest, kvtide
@@ -191,9 +192,53 @@ class Bench(ProgramTest):
     def test_the_table_opens_with_the_limits_of_the_machine(self):
         outcome = self.assert_fine(kvtide("bench", "-m", LLAMA, "-p", 8, "-n", 0, "-r", 1))
         lines = outcome.text.splitlines()
-        self.assertRegex(lines[0], r"[\d.]+ GB/s read, \d+ GFLOP/s f32, \d+ GOP/s int8$")
+        self.assertRegex(lines[0], r"[\d.]+ GB/s read, \d+ GFLOP/s f32, \d+ bf16, \d+ GOP/s int8$")
         self.assertRegex(lines[2], r"^pp8 +0 ")
         self.assertEqual(len(lines), 3)
+
+
+    def test_a_profile_tells_parts_that_add_up_to_the_time(self):
+        words = ("-p", 16, "-n", 0, "-d", 40, "-r", 1, "--profile")
+        case = self.assert_fine(kvtide("bench", "-m", LLAMA, *words, "--json")).json[0]
+        parts = {part["part"]: part for part in case["profile"]}
+        self.assertLessEqual({"matmul", "attention", "head", "rest"}, parts.keys())
+        self.assertAlmostEqual(sum(part["ms_tok"] for part in parts.values()), case["ms_tok"], delta=0.2 * case["ms_tok"])
+        # 2 layers, 4 heads of 8 elements: a product and a sum for every element of the visible keys and values, in the last
+        # layer for the row that becomes logits only.
+        visible = sum(range(41, 57)) + 56
+        self.assertEqual(parts["attention"]["operations"], visible * 4 * 8 * 2 * 2)
+        self.assertIn("attention", self.assert_fine(kvtide("bench", "-m", LLAMA, *words)).text)
+
+    def test_compressed_memories_have_no_limit(self):
+        words = ("-p", 16, "-n", 2, "-d", 100, "-r", 1, "--kv-proc", "on", "--kv-window", 32, "--kv-block", 16, "--kv-salient", 4, "--json")
+        for case in self.assert_fine(kvtide("bench", "-m", LLAMA, *words)).json:
+            self.assertIsNone(case["limit_share"])
+            self.assertGreater(case["tok_s"], 0)
+
+    def test_the_plot_shows_every_engine_and_the_limit(self):
+        rows, plot = self.folder / "rows.json", self.folder / "speed.svg"
+        case = {"engine": "other & <old>", "model": "Some model", "test": "pp", "depth": 0, "tok_s": 50.0, "limit_tok_s": None}
+        rows.write_text(json.dumps([case, case | {"depth": 64, "tok_s": 25.5}]))
+        self.assert_fine(kvtide("bench", "-m", LLAMA, "-p", 8, "-n", 2, "-d", "0,32", "-r", 1, "--plot", plot, "--rows", rows))
+        texts = [element.text for element in xml.etree.ElementTree.parse(plot).iter("{http://www.w3.org/2000/svg}text")]
+        for wanted in ("kvtide", "limit", "other & <old>", "Some model: reading"):
+            self.assertIn(wanted, texts)
+        self.assertNotIn("Some model: writing", texts)
+        # Without a model the rows alone.
+        self.assert_fine(kvtide("bench", "--rows", rows, "--plot", plot))
+        self.assertNotIn(">kvtide<", plot.read_text())
+
+    def test_rows_that_cannot_be_drawn_are_named(self):
+        rows = self.folder / "rows.json"
+        good = {"engine": "x", "model": "y", "test": "tg", "depth": 1, "tok_s": 2.0}
+        for wrong, words in [({"test": "xx"}, ["row 2", "pp or tg"]), ({"tok_s": "fast"}, ["row 2", "tok_s"]),
+                             ({"depth": -1}, ["row 2", "depth"]), ({"engine": 5}, ["row 2", "engine"])]:  # fmt: skip
+            rows.write_text(json.dumps([good, good | wrong]))
+            self.assert_refused(kvtide("bench", "--rows", rows, "--plot", self.folder / "p.svg"), 4, *words)
+        rows.write_text("{}")
+        self.assert_refused(kvtide("bench", "--rows", rows, "--plot", self.folder / "p.svg"), 4, "a list")
+        self.assert_refused(kvtide("bench", "-m", LLAMA, "--rows", rows), 2, "--plot")
+        self.assertFalse((self.folder / "p.svg").exists())
 
 
 class Inspect(ProgramTest):

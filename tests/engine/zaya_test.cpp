@@ -210,6 +210,22 @@ class Copy {
     set_config(text.replace(text.find('{'), 1, "{" + member + ","));
   }
   void rename_tensors_of_halves() const;
+  // Every key temperature becomes this half float.
+  void set_temperatures(std::uint16_t half) const {
+    const std::string file = path_ + "/model.safetensors";
+    std::string bytes;
+    {
+      std::ifstream in(file, std::ios::binary);
+      bytes.assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+      const MappedFile mapped(file);
+      const SafeTensors tensors = SafeTensors::parse(mapped.bytes(), file);
+      for (const auto& [name, tensor] : tensors.tensors)
+        if (name.ends_with("qk_norm.temp"))
+          for (std::size_t i = 0; i < tensor.bytes.size(); i += sizeof half)
+            std::memcpy(bytes.data() + (tensor.bytes.data() - mapped.bytes().data()) + i, &half, sizeof half);
+    }
+    std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
+  }
 
  private:
   testing::TemporaryFolder folder_;
@@ -338,6 +354,25 @@ TEST(Zaya, TheSkipSlotIsAChoice_WithTheDefaultOfEachAge) {
   EXPECT_TRUE(same_bits(logits(today), logits(zero)));
   EXPECT_TRUE(same_bits(logits(halves), logits(identity)));
   EXPECT_FALSE(same_bits(logits(zero), logits(identity)));
+}
+
+// Of older folders: exp(temperature), after it is clamped to at most 2.
+TEST(Zaya, ATemperatureMayBeKeptAsItsLogarithm) {
+  const Copy plain(kFolders[0]), logarithm(kFolders[0]), clamped(kFolders[0]);
+  const auto logits = [](const Copy& copy, std::uint16_t half, const char* more) {
+    copy.set_temperatures(half);
+    copy.set_config(std::string(kOldConfig) + more + "}");
+    return all_logits(Model(copy.path()), small_options(), random_tokens(30, 64, 17));
+  };
+  const char* const kClamp = R"(,"clamp_temp":true)";
+  // Half floats: 2, 5, and ln 2 to eleven bits.
+  const auto two = logits(plain, 0x4000, ""), from_logarithm = logits(logarithm, 0x398c, kClamp);
+  double worst = 0.0;
+  for (std::size_t i = 0; i < two.size(); ++i)
+    worst = std::max(worst, static_cast<double>(std::fabs(two[i] - from_logarithm[i])));
+  EXPECT_LT(worst, 0.02);
+  EXPECT_TRUE(same_bits(logits(clamped, 0x4500, kClamp), logits(logarithm, 0x4000, kClamp)));
+  EXPECT_FALSE(same_bits(logits(plain, 0x4500, ""), two));
 }
 
 TEST(Zaya, NumbersThatTheTensorsContradictAreRefusedByTheTensorsName) {

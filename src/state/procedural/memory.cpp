@@ -116,7 +116,7 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
     mass_error_sum_ += static_cast<double>(item.sealed.log_mass_error);
     ++mass_errors_;
   }
-  blocks_.push_back({first, last, 1, 0, counts_.consolidations});
+  blocks_.push_back({.first = first, .last = last, .tick = counts_.consolidations, .anchor = first});
   if (has_full_heads_) full_.push_back({first, 0});
   if (has_whole_heads_) whole_.push_back({first, 0});
   references_->retain(first, last);

@@ -114,6 +114,9 @@ class ProceduralMemory {
     int level = 1;
     Pos shift = 0;
     std::int64_t tick = 0;  // consolidations so far when the scores of its rows were written
+    // The newest part of the text that became this block begins here and is seen from its own distance; older
+    // parts have keys that were moved up to it, and begin `reach` positions farther away.
+    Pos anchor = 0, reach = 0;
   };
   struct Head {  // of one layer
     std::shared_ptr<HeadRows> rows;
@@ -161,7 +164,7 @@ class ProceduralMemory {
   std::map<Pos, double> worth_of_passages(const std::vector<std::pair<int, int>>& heads,
                                           std::size_t block) const;
   void thin(Head& head, std::size_t block, std::int64_t left, const std::map<Pos, double>& worth);
-  Pos shift_of(Pos first, Pos position) const;
+  Pos shift_of(Pos first, Pos position, Pos reach = 0) const;
   void move_blocks(Pos position);
   const float* rotation(int layer, Pos shift) const;
 

@@ -1,13 +1,31 @@
 // Consolidation: old blocks of plain heads become one, so that their number stays.
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "base/stopwatch.h"
+#include "kernels/codec.h"
 #include "state/procedural/budget.h"
 #include "state/procedural/memory.h"
+#include "state/procedural/reference_rows.h"
 #include "state/procedural/seal_head.h"
 
 namespace kvtide {
+namespace {
+
+// Turns the keys of some rows of dim elements: once blocks are one they are seen from one distance.
+void move_up(HeadRows& rows, DType type, std::int64_t dim, const Kernels& kernels,
+             const std::vector<float>& turn, std::int64_t first, std::int64_t count) {
+  const auto pairs = static_cast<std::int64_t>(turn.size() / 2);
+  std::vector<float> key(static_cast<std::size_t>(dim));
+  for (std::int64_t row = first; row < first + count; ++row) {
+    decode_row(type, rows.key(row), dim, key.data());
+    kernels.elementwise.rope(key.data(), turn.data(), turn.data() + pairs, pairs);
+    encode_row(type, key.data(), dim, rows.key(row));
+  }
+}
+
+}  // namespace
 
 // The pair whose text is shortest for its age: what is twice as old is kept half as finely.
 std::size_t ProceduralMemory::fading_pair(Pos position) const {
@@ -60,6 +78,16 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
     merged.last = blocks_[end - 1].last;
     merged.level = std::min(spec_.levels, std::max(merged.level, blocks_[end - 1].level) + 1);
     merged.tick = counts_.consolidations;
+    // What is older moves up to what is newer, as near as it was seen; otherwise a long block's newest rows
+    // would be seen in the future.
+    const Block& newer = blocks_[end - 1];
+    const Pos nearer = blocks_[begin].shift - newer.shift;
+    merged.anchor = newer.anchor;
+    std::vector<std::vector<float>> turns(layers_.size());  // per layer
+    for (std::size_t layer = 0; layer < turns.size(); ++layer)
+      add_turn(spec_.frequencies[layer], nearer, turns[layer]);
+    merged.reach =
+        std::max(newer.reach, newer.anchor - blocks_[begin].anchor - nearer + blocks_[begin].reach);
     for (std::size_t i = 0; i < kept.size(); ++i) {
       Head& target = head(plain_heads[i].first, plain_heads[i].second);
       std::vector<bool> gone(static_cast<std::size_t>(target.rows->rows()), false);
@@ -71,6 +99,14 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
           rows.set_score(r, static_cast<float>(score(target, r, blocks_[b])));
         }
       drop_rows(target, gone);
+      if (nearer != 0) {
+        const auto& older = target.block_rows;
+        move_up(rows, spec_.row_type, layers_[static_cast<std::size_t>(plain_heads[i].first)].head_dim,
+                kernels, turns[static_cast<std::size_t>(plain_heads[i].first)],
+                std::accumulate(older.begin(), older.begin() + static_cast<std::ptrdiff_t>(begin),
+                                std::int64_t{0}),
+                older[begin]);
+      }
       const auto from = target.block_rows.begin() + static_cast<std::ptrdiff_t>(begin);
       *from += *(from + 1);
       target.block_rows.erase(from + 1);

@@ -5,32 +5,22 @@
 #include <cmath>
 
 #include "state/procedural/far.h"
+#include "state/procedural/reference_rows.h"
 
 namespace kvtide {
-namespace {
-
-// Cosines, then sines of a turn by `shift` positions.
-void add_turn(const std::vector<double>& frequencies, Pos shift, std::vector<float>& angles) {
-  for (const double f : frequencies)
-    angles.push_back(static_cast<float>(std::cos(static_cast<double>(shift) * f)));
-  for (const double f : frequencies)
-    angles.push_back(static_cast<float>(std::sin(static_cast<double>(shift) * f)));
-}
-
-}  // namespace
-
-// How much nearer the block at `first` is seen after a seal at `position`.
-Pos ProceduralMemory::shift_of(Pos first, Pos position) const {
+// How much nearer a block is seen after a seal at `position`, whose rows begin `reach` before `first`.
+Pos ProceduralMemory::shift_of(Pos first, Pos position, Pos reach) const {
   if (spec_.far_from == 0) return 0;
   const Pos distance = position - first;
-  return distance - seen_distance(spec_.far, distance, position, spec_.far_from);
+  return distance - std::min(seen_distance(spec_.far, distance, position, spec_.far_from),
+                             std::max<Pos>(1, spec_.far_from - reach));
 }
 
 // How far every block is seen from now until the next seal.
 void ProceduralMemory::move_blocks(Pos position) {
   if (spec_.far_from == 0) return;
   turns_.clear();
-  for (Block& block : blocks_) turns_.push_back(block.shift = shift_of(block.first, position));
+  for (Block& block : blocks_) turns_.push_back(block.shift = shift_of(block.anchor, position, block.reach));
   for (auto* list : {&full_, &whole_})
     for (FullBlock& block : *list) turns_.push_back(block.shift = shift_of(block.first, position));
   sink_shift_ = std::max<Pos>(0, position - spec_.far_from);

@@ -28,6 +28,13 @@ void turn_row(float* x, const std::vector<double>& frequencies, Pos by) {
   }
 }
 
+void add_turn(const std::vector<double>& frequencies, Pos by, std::vector<float>& angles) {
+  for (const double f : frequencies)
+    angles.push_back(static_cast<float>(std::cos(static_cast<double>(by) * f)));
+  for (const double f : frequencies)
+    angles.push_back(static_cast<float>(std::sin(static_cast<double>(by) * f)));
+}
+
 BlockRows padded_block(std::int64_t rows, std::int64_t dim) {
   BlockRows block;
   block.rows = rows;

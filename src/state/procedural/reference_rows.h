@@ -16,6 +16,9 @@ BlockRows padded_block(std::int64_t rows, std::int64_t dim);
 // Turns a row (query or key) by so many positions.
 void turn_row(float* row, const std::vector<double>& frequencies, Pos by);
 
+// Cosines, then sines of a turn by `by` positions, added at the end of `angles`.
+void add_turn(const std::vector<double>& frequencies, Pos by, std::vector<float>& angles);
+
 // Which references are asked and where they are placed: reference i stands 2^(12 u_i) positions ahead of a
 // text, u the van der Corput sequence: judged where they stood, rows far ahead would be misjudged.
 struct AskedAhead {
