@@ -23,7 +23,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 SANITIZED := base tensor formats hostile kernels text state capi
 
 .PHONY: help install build bench-state demo test test-release test-python test-sanitized test-fuzz test-references test-aarch64 \
-  bench-peers bench-tokenizer bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table check check-clang format clean
+  bench-peers bench-tokenizer bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya check check-clang format clean
 
 help:  ## show this list
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' Makefile | expand -t 26
@@ -92,8 +92,9 @@ test-references: build  ## compare with the Python references, on both real mode
 	build/venv-references/bin/python tools/make_procedural_goldens.py --check
 	build/venv-references/bin/python tools/make_four_bit_goldens.py --check
 	build/venv-references/bin/python tools/references/compare_folders.py --kvtide build/kvtide
-	@cmake --build build/cmake --target stateful_answers safetensors_verdicts
+	@cmake --build build/cmake --target stateful_answers session_answers safetensors_verdicts
 	build/venv-references/bin/python tools/references/compare_gpt2.py --answers build/cmake/tests/stateful_answers
+	build/venv-references/bin/python tools/references/compare_zaya.py --answers build/cmake/tests/session_answers
 	build/venv-references/bin/python tools/compare_safetensors.py --verdicts build/cmake/tests/safetensors_verdicts
 	build/venv-references/bin/python tools/make_tokenizer_goldens.py --check
 	build/venv-references/bin/python tools/make_tokenizer_goldens.py --kvtide build/kvtide
@@ -151,6 +152,11 @@ bench-strategy: build $(BOOK)  ## resizing on the way (prefill, compact, attend,
 	  build/cmake/bench_strategy $$model $(BOOK) 200 250 512 256 128 512 5 ; \
 	  build/cmake/bench_strategy $$model $(BOOK) 4000 250 8192 4096 512 8192 3 ; \
 	done
+
+# 9 GB of disk and of memory; for a machine with less: make bench-zaya ZAYA_BLOCKS=8
+ZAYA_BLOCKS ?= 40
+bench-zaya: build  ## memory and speed of a random checkpoint of the size of ZAYA1-8B, 8-bit integers (10 minutes)
+	$(PYTHON) tools/measure_zaya.py --kvtide build/kvtide --folder build/zaya1-8b-random --blocks $(ZAYA_BLOCKS) --json build/zaya.json
 
 bench-compression: build $(BOOK)  ## what compression loses at 4,096 tokens against the full cache and windows (an hour)
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null

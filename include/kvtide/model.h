@@ -56,4 +56,21 @@ class Model {
   std::unique_ptr<LoadedModel> loaded_;
 };
 
+// Seconds that forward passes spent, by what on.
+struct PassTimes {
+  double matmul = 0.0;     // matrix products of the layers
+  double quantise = 0.0;   // activations to 8 bits
+  double attention = 0.0;  // scores, softmax and mixing of values
+  double rows = 0.0;       // norms, rotations, activations, sums; rows into the KV memory
+  double head = 0.0;       // logits
+  double seal = 0.0;       // a procedural memory's compression
+  double rest = 0.0;       // everything else of a pass
+  double total() const { return matmul + quantise + attention + rows + head + seal + rest; }
+  friend PassTimes operator-(const PassTimes& a, const PassTimes& b) {
+    return {a.matmul - b.matmul, a.quantise - b.quantise, a.attention - b.attention,
+            a.rows - b.rows,     a.head - b.head,         a.seal - b.seal,
+            a.rest - b.rest};
+  }
+};
+
 }  // namespace kvtide

@@ -23,23 +23,6 @@
 
 namespace kvtide {
 
-// Seconds that forward passes spent, by what on.
-struct PassTimes {
-  double matmul = 0.0;     // matrix products of the layers
-  double quantise = 0.0;   // activations to 8 bits
-  double attention = 0.0;  // scores, softmax and mixing of values
-  double rows = 0.0;       // norms, rotations, activations, sums; rows into the KV memory
-  double head = 0.0;       // logits
-  double seal = 0.0;       // a procedural memory's compression
-  double rest = 0.0;       // everything else of a pass
-  double total() const { return matmul + quantise + attention + rows + head + seal + rest; }
-  friend PassTimes operator-(const PassTimes& a, const PassTimes& b) {
-    return {a.matmul - b.matmul, a.quantise - b.quantise, a.attention - b.attention,
-            a.rows - b.rows,     a.head - b.head,         a.seal - b.seal,
-            a.rest - b.rest};
-  }
-};
-
 struct SessionOptions {
   // Change results.
   bool exact = false;  // f32 instead of 8-bit activations in matrix products and bf16 products in attention
@@ -52,8 +35,8 @@ struct SessionOptions {
   std::optional<std::int64_t> attention_size =
       {};  // newest positions a query sees; nullopt: all that are held
   std::optional<AutoAttention> auto_attention = {};  // instead of an attention size: one that adapts itself
-  std::int64_t slack =
-      0;  // newest tokens that truncate can always take back, also where a window has moved on
+  std::int64_t slack = 0;  // newest tokens that truncate can always take back, also where a window has moved
+                           // on; at least 4 where layers carry more than rows (State::carried)
   // Change only speed or memory.
   std::optional<ShadowOptions> shadow = {};  // measures a procedural memory while it runs
   bool profile = false;                      // takes the times of passes

@@ -56,6 +56,13 @@ struct RowsView {
   std::shared_ptr<const void> pin;  // the memory stays while this lives
 };
 
+// A tensor without a sequence axis that goes along with every token: what the convolutions of a layer saw.
+struct CarriedTensor {
+  std::string name;  // "layers.3.conv_state"
+  std::vector<std::int64_t> shape;
+  std::vector<float> values;  // at position(); the last extent fastest
+};
+
 // From where on a layer's rows are seen as they were written, so that plain arrays can hold them.
 struct PlainRows {
   Pos first = 0;    // positions [first, position()) are held and plain
@@ -115,6 +122,9 @@ class State {
   void write(int layer, KvPart part, const PosRange& positions, std::span<const float> rows);
   // The same from rows in the state's own type.
   void write_raw(int layer, KvPart part, const PosRange& positions, std::span<const std::byte> rows);
+
+  // What the state holds beside rows; empty for most models.
+  std::vector<CarriedTensor> carried() const;
 
   Impl& internals() { return *impl_; }
   const Impl& internals() const { return *impl_; }

@@ -287,6 +287,13 @@ class State:
         names = _layouts.names_in(string(layout, "layout"), self.layers)
         return {name: self.read(name, **options) for name in names}
 
+    def carried(self) -> dict[str, np.ndarray]:
+        """What the layers of some models carry from token to token beside rows, by name, as read-only float32 copies: for
+        ZAYA1 ``layers.3.conv_state`` ``[channels, 2]`` and ``layers.3.prev_value``. Empty for most models."""
+        return {
+            name: np.frombuffer(values, np.float32).reshape(shape) for name, shape, values in self._native.carried
+        }
+
     def write(
         self,
         arrays: Mapping[str, Any] | str,

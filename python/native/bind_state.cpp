@@ -144,6 +144,18 @@ void bind_state(nb::module_& module) {
                return identity;
              });
            })
+      // What layers carry beside rows: names, shapes, and the floats as bytes.
+      .def_prop_ro("carried",
+                   [](PyState& self) {
+                     return self.in_turn([](const State& state) {
+                       nb::list out;
+                       for (const CarriedTensor& tensor : state.carried())
+                         out.append(nb::make_tuple(
+                             tensor.name, tensor.shape,
+                             nb::bytes(tensor.values.data(), tensor.values.size() * sizeof(float))));
+                       return out;
+                     });
+                   })
       // What never changes while others compute.
       .def_prop_ro("shape",
                    [](const PyState& self) {

@@ -66,6 +66,14 @@ Json info_json(const Snapshot& snapshot, const std::string& path) {
         .set("blocks", std::move(blocks))
         .set("rows", std::move(rows));
   }
+  Json carried = Json::array();
+  for (const RecurrentSpec& tensor : image.spec.recurrent) {
+    Json item = Json::object();
+    item.set("name", tensor.name)
+        .set("dtype", dtype_info(tensor.dtype).name)
+        .set("shape", Json::array(tensor.shape));
+    carried.push(std::move(item));
+  }
   Json adapting;
   if (image.adapting) {
     adapting = Json::object();
@@ -90,6 +98,7 @@ Json info_json(const Snapshot& snapshot, const std::string& path) {
       .set("capacity_bytes", snapshot.state.capacity_bytes())
       .set("segments", std::move(segments))
       .set("layers", std::move(layers))
+      .set("carried", std::move(carried))
       .set("logits_hash",
            snapshot.extras.logits.empty() ? Json() : Json(hash_text(hash_logits(snapshot.extras.logits))))
       .set("tokens", Json::array(snapshot.extras.tokens));
@@ -136,6 +145,9 @@ std::string info_text(const Snapshot& snapshot, const std::string& path) {
        cat(identity_of(snapshot, "architecture"), ", SHA-256 ", identity_of(snapshot, "model")));
   line("tokenizer  ", cat("SHA-256 ", identity_of(snapshot, "tokenizer")));
   line("shape      ", shape_text(spec));
+  if (!spec.recurrent.empty())
+    line("carried    ", cat(spec.recurrent.size(), " tensors beside rows ('", spec.recurrent[0].name,
+                            "' and so on), of the newest ", image.recurrent.size(), " positions"));
   line("types      ", cat(dtype_info(spec.key_type).name, " keys, ", dtype_info(spec.value_type).name,
                           " values, ", snapshot.extras.exact ? "f32" : "8-bit", " activations"));
   line("position   ", cat(count_text(image.position), "; holds ", count_text(snapshot.state.rows()),

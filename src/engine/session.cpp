@@ -130,6 +130,16 @@ struct Session::Impl {
     const auto& layers = theirs.spec().layers;
     if (!std::equal(layers.begin(), layers.end(), ours.layers.begin(), ours.layers.end(), same_layer))
       refuse("its layers have another shape than the model's");
+    const auto same_tensor = [](const RecurrentSpec& a, const RecurrentSpec& b) {
+      return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape;
+    };
+    const auto& carried = theirs.spec().recurrent;
+    if (!std::equal(carried.begin(), carried.end(), ours.recurrent.begin(), ours.recurrent.end(),
+                    same_tensor))
+      refuse(ours.recurrent.empty()
+                 ? "it holds tensors without a sequence axis, which the model has none of"
+                 : cat("it does not hold what the model's layers carry from token to token ('",
+                       ours.recurrent[0].name, "' and so on); rows alone cannot be continued"));
     if (theirs.spec().procedural && options.procedural && options.procedural->budget > 0 &&
         most_bytes(theirs.spec(), 0).total() > options.procedural->budget)
       refuse(cat("its procedural memory may take ", most_bytes(theirs.spec(), 0).total(),

@@ -6,11 +6,18 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "kvtide/error.h"
+#include "model/cca.h"
 #include "model/procedural.h"
 #include "model/rope_table.h"
 #include "state/state_object.h"
 
 namespace kvtide {
+namespace {
+
+// Tokens that a model can always take back whose layers carry more than rows: as many as one draft has.
+constexpr std::int64_t kDraft = 4;
+
+}  // namespace
 
 KvSpec kv_spec(const ModelConfig& config, const SessionOptions& o) {
   KvSpec spec;
@@ -26,6 +33,7 @@ KvSpec kv_spec(const ModelConfig& config, const SessionOptions& o) {
   spec.rotary = !config.learned_positions;
   if (config.learned_positions) spec.positions = config.context_length;
   spec.rolling = o.rolling;
+  spec.recurrent = carried_tensors(config);
   if (o.procedural) spec.procedural = procedural_spec(config, *o.procedural);
   return spec;
 }
@@ -35,6 +43,7 @@ SessionOptions completed(const ModelConfig& config, SessionOptions o) {
   if (o.threads == 0)
     o.threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads);
   if (o.context == 0) o.context = config.context_length;
+  if (config.convolved) o.slack = std::max(o.slack, kDraft);
   if (o.rolling && o.rolling->sinks + o.rolling->window > o.context)
     refuse(cat(o.rolling->sinks, " sinks and a window of ", o.rolling->window, " do not fit a context of ",
                o.context));

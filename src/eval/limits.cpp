@@ -53,6 +53,21 @@ void add_product(Work& work, const WeightMatrix& w, std::int64_t rows) {
   work.bytes += matrix_bytes(w);
 }
 
+// Of the convolution within heads; the one of single channels is no product.
+void add_convolution(Work& work, const ModelConfig& config, const CcaWeights& w, std::int64_t rows) {
+  const double taps = 2.0 * static_cast<double>(CcaSizes(config).channels) * config.head_dim;
+  work.operations += 2.0 * taps * static_cast<double>(rows);
+  work.bytes += static_cast<double>(w.grouped.size()) * sizeof(float);
+}
+
+// Every token goes through one expert; of these at least one is read.
+void add_experts(Work& work, const ExpertsWeights& w, std::int64_t rows) {
+  for (const WeightMatrix* m : {&w.router_down, &w.router_first, &w.router_second, &w.router_out})
+    add_product(work, *m, rows);
+  const Expert& one = w.experts.front();
+  for (const WeightMatrix* m : {&one.gate, &one.up, &one.down}) add_product(work, *m, rows);
+}
+
 }  // namespace
 
 MachineLimits measure_limits(ThreadPool& pool, const Kernels& kernels) {
@@ -120,9 +135,14 @@ PassWork work_of_pass(const Model& model, const SessionOptions& options, Pos dep
     // In the last layer only rows that become logits go beyond their key and value.
     const std::int64_t rows = i + 1 == config.layers.size() ? logit_rows : tokens;
     for (const WeightMatrix* matrix : {&w.query, &w.key, &w.value}) add_product(work.matmul, *matrix, tokens);
+    if (w.cca) {
+      add_product(work.matmul, w.cca->value_delayed, tokens);
+      add_convolution(work.matmul, config, *w.cca, tokens);
+    }
     for (const WeightMatrix* matrix : {&w.output, &w.gate, &w.up, &w.down})
       add_product(work.matmul, *matrix, rows);
     if (rows == 0) continue;
+    if (w.experts) add_experts(work.matmul, *w.experts, rows);
     // Rows before its own that a query at `position` sees.
     const std::optional<std::int64_t> window = config.layers[i].window;
     const auto earlier = [&](Pos position) {
@@ -155,7 +175,8 @@ PassWork work_of_reading(const Model& model, const SessionOptions& options, Pos 
 }
 
 PassLimits pass_limits(const MachineLimits& limits, const Model& model, const SessionOptions& options) {
-  const bool quantised = has_integer_panel(model.internals().weights->layer(0).up.dtype);
+  const LayerWeights& first = model.internals().weights->layer(0);
+  const bool quantised = has_integer_panel((first.experts ? first.experts->experts[0].up : first.up).dtype);
   return {quantised && !options.exact ? limits.int8_gop_s : limits.f32_gflop_s,
           options.exact ? limits.f32_gflop_s : limits.bf16_gflop_s, limits.read_gb_s};
 }

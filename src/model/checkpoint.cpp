@@ -8,10 +8,11 @@
 
 namespace kvtide {
 
-std::optional<StoredTensor> Checkpoint::find(Role role, int layer) const {
+std::optional<StoredTensor> Checkpoint::find(Role role, int layer, int expert) const {
   for (const TensorRule& rule : rules_) {
     if (rule.role != role) continue;
-    auto tensor = find_named(name_of(rule, layer));
+    if (rule.last_only && layer + 1 != static_cast<int>(config_.layers.size())) continue;
+    auto tensor = find_named(name_of(rule, layer, expert));
     if (!tensor) continue;
     tensor->rule = rule;
     return tensor;
@@ -19,9 +20,9 @@ std::optional<StoredTensor> Checkpoint::find(Role role, int layer) const {
   return std::nullopt;
 }
 
-std::string Checkpoint::wanted_name(Role role, int layer) const {
+std::string Checkpoint::wanted_name(Role role, int layer, int expert) const {
   for (const TensorRule& rule : rules_)
-    if (rule.role == role) return name_of(rule, layer);
+    if (rule.role == role) return name_of(rule, layer, expert);
   return "(this architecture names none in this format)";
 }
 

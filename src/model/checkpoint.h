@@ -52,14 +52,14 @@ class Checkpoint {
   // Throws Error: bad_format, unsupported.
   virtual VocabSpec vocabulary() const = 0;
   // nullopt: it has none. Throws Error(unsupported) for an element type that is not read.
-  std::optional<StoredTensor> find(Role role, int layer = 0) const;
+  std::optional<StoredTensor> find(Role role, int layer = 0, int expert = 0) const;
   // A shape in the order in which the file writes it: for messages.
   std::vector<std::int64_t> as_written(std::vector<std::int64_t> shape) const {
     if (fastest_first_) std::reverse(shape.begin(), shape.end());
     return shape;
   }
   // Under which name find() looks first: for messages.
-  std::string wanted_name(Role role, int layer) const;
+  std::string wanted_name(Role role, int layer, int expert = 0) const;
   // Lets go of `size` bytes of a tensor from `offset` on: they come back from the file when touched again.
   virtual void release(const StoredTensor& tensor, std::size_t offset, std::size_t size) const noexcept = 0;
 

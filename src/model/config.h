@@ -32,6 +32,20 @@ struct LayerConfig {
   int rope = 0;                        // index into ModelConfig::ropes
 };
 
+// What comes out for a token whose router chooses the slot behind the last expert.
+enum class SkipSlot {
+  identity,  // the slot's probability times the expert's input, as ZAYA1 was trained
+  zero       // nothing, as transformers computes it
+};
+
+// A feed-forward of several experts of which a router chooses one per token (experts.h). Each is gated and as
+// wide inside as ModelConfig::hidden says.
+struct ExpertsConfig {
+  int count = 0;
+  std::int64_t router_width = 0;
+  SkipSlot skip = SkipSlot::identity;
+};
+
 struct ModelConfig {
   std::string architecture;
   std::int64_t context_length = 0;  // trained for
@@ -53,6 +67,10 @@ struct ModelConfig {
   bool learned_positions = false;  // added to the embedding: positions end at context_length
   // Whether the output matrix is the embedding; nullopt: when the checkpoint has no other.
   std::optional<bool> tied_head;
+  bool convolved = false;                // queries, keys and values as in cca.h; the next too then
+  bool temperature_is_log = false;       // of keys: clamped and exponentiated before use
+  bool scaled_residual = false;          // outputs and the stream are scaled where they meet (residual.h)
+  std::optional<ExpertsConfig> experts;  // instead of one feed-forward
   std::vector<RopeConfig> ropes;
   std::vector<LayerConfig> layers;
 };

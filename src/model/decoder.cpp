@@ -40,12 +40,14 @@ Workspace::Workspace(const ModelConfig& c, std::int64_t max_tokens) : max_tokens
   std::int64_t used = 0;
   for (int pass = 0; pass < 2; ++pass) {
     used = 0;
-    const auto take = [&](std::int64_t bytes_per_token) {
+    const auto take = [&](std::int64_t bytes_per_token, std::int64_t more_tokens = 0) {
       std::byte* start = memory_.data() == nullptr ? nullptr : memory_.data() + used;
-      used += (bytes_per_token * max_tokens + 63) / 64 * 64;
+      used += (bytes_per_token * (max_tokens + more_tokens) + 63) / 64 * 64;
       return start;
     };
-    const auto floats = [&](std::int64_t n) { return reinterpret_cast<float*>(take(n * 4)); };
+    const auto floats = [&](std::int64_t n, std::int64_t more_tokens = 0) {
+      return reinterpret_cast<float*>(take(n * 4, more_tokens));
+    };
     x_ = floats(c.width);
     normed_ = floats(c.width);
     q_ = floats(q_width);
@@ -59,6 +61,16 @@ Workspace::Workspace(const ModelConfig& c, std::int64_t max_tokens) : max_tokens
     for (const RopeTable& rope : ropes_) {
       cosine_.push_back(floats(rope.pairs()));
       sine_.push_back(floats(rope.pairs()));
+    }
+    if (c.convolved) {
+      const std::int64_t channels = CcaSizes(c).channels;
+      cca_ = {floats(channels, 2), floats(channels, 1)};
+    }
+    if (c.experts) {
+      float* rows = floats(ExpertsScratch::floats_per_token(c));
+      if (pass == 1) experts_ = ExpertsScratch::in(rows, c, max_tokens);
+      experts_.gate = gate_;
+      experts_.up = up_;
     }
     quants_ = reinterpret_cast<std::int8_t*>(take(widest));
     steps_ = floats(widest / 32);
@@ -149,9 +161,16 @@ class ForwardPass {
     const std::int64_t attended = step.observes(layer) || shadowed ? 0 : skip;
     norm(ws_.x_, w.attention_norm, w.attention_norm_bias, 0, count, ws_.normed_);
     const Activations x = activations(ws_.normed_, count, width);
-    const MatmulJob jobs[] = {
-        {&w.query, ws_.q_, q_width}, {&w.key, ws_.k_, kv_width}, {&w.value, ws_.v_, kv_width}};
-    multiply(x, jobs);
+    const MatmulJob jobs[] = {{&w.query, ws_.q_, q_width},
+                              {&w.key, ws_.k_, kv_width},
+                              {&w.value, ws_.v_, kv_width},
+                              {w.cca ? &w.cca->value_delayed : nullptr, ws_.v_ + kv_width / 2, kv_width}};
+    multiply(x, std::span(jobs, w.cca ? 4 : 3));
+    if (w.cca) {
+      const PassTimer timer(context_.times, &PassTimes::rows);
+      mix_cca(config_, *w.cca, context_.kernels, context_.pool, step, layer, ws_.cca_,
+              {ws_.q_, ws_.k_, ws_.v_});
+    }
 
     const auto spans = step.spans(layer);
     const auto views = view_points(spans);
@@ -224,20 +243,32 @@ class ForwardPass {
     if (skip == count) return;
 
     project(w.output, ws_.mixed_, q_width, skip, count);
-    add_residual(w.output_bias, w.attention_post_norm, skip, count);
+    add_residual(w.output_bias, w.attention_post_norm, w.attention_scale, skip, count);
   }
 
   void feed_forward(int layer, std::int64_t skip, std::int64_t count) {
     const LayerWeights& w = weights_.layer(layer);
     const std::int64_t hidden = config_.hidden;
     norm(ws_.x_, w.feed_forward_norm, w.feed_forward_norm_bias, skip, count, ws_.normed_);
+    if (w.experts) {
+      const auto make = [this](const float* rows, std::int64_t n, std::int64_t k) {
+        return activations(rows, n, k);
+      };
+      const auto products = [this](const Activations& rows, std::span<const MatmulJob> jobs) {
+        multiply(rows, jobs);
+      };
+      run_experts({config_, *w.experts, context_.kernels.elementwise, context_.pool, make, products},
+                  ws_.experts_, skip, count, ws_.normed_ + skip * config_.width);
+      add_residual({}, {}, w.feed_forward_scale, skip, count);
+      return;
+    }
     const Activations x = activations(ws_.normed_ + skip * config_.width, count - skip, config_.width);
     const MatmulJob jobs[] = {{&w.up, ws_.up_ + skip * hidden, hidden},
                               {&w.gate, ws_.gate_ + skip * hidden, hidden}};
     multiply(x, std::span(jobs, config_.gated ? 2 : 1));
     activate(w, skip, count);
     project(w.down, config_.gated ? ws_.gate_ : ws_.up_, hidden, skip, count);
-    add_residual(w.down_bias, w.feed_forward_post_norm, skip, count);
+    add_residual(w.down_bias, w.feed_forward_post_norm, w.feed_forward_scale, skip, count);
   }
 
   void activate(const LayerWeights& w, std::int64_t skip, std::int64_t count) {
@@ -275,6 +306,8 @@ class ForwardPass {
         decode_weight_row(context_.kernels.matmul, weights_.positions(), first + t, position);
         rows_.add(x, position, config_.width);
       }
+      const auto &bias = weights_.input_bias(), &scale = weights_.input_scale();
+      for (std::size_t i = 0; i < scale.size(); ++i) x[i] = (x[i] + bias[i]) * scale[i];
     });
   }
 
@@ -317,14 +350,17 @@ class ForwardPass {
     matmul(context_.pool, context_.kernels.matmul, x, jobs);
   }
 
-  void add_residual(const std::vector<float>& bias, const std::vector<float>& post_norm, std::int64_t skip,
-                    std::int64_t count) {
+  void add_residual(const std::vector<float>& bias, const std::vector<float>& post_norm,
+                    const ResidualScale& scale, std::int64_t skip, std::int64_t count) {
     const PassTimer timer(context_.times, &PassTimes::rows);
     for_rows(skip, count, [&](std::int64_t t) {
       float* y = ws_.normed_ + t * config_.width;
       if (!bias.empty()) rows_.add(y, bias.data(), config_.width);
       if (!post_norm.empty()) rows_.rms_norm(y, post_norm.data(), config_.width, config_.norm_epsilon, y);
-      rows_.add(ws_.x_ + t * config_.width, y, config_.width);
+      if (scale.empty())
+        rows_.add(ws_.x_ + t * config_.width, y, config_.width);
+      else
+        merge_scaled(scale, y, ws_.x_ + t * config_.width);
     });
   }
 

@@ -13,6 +13,7 @@
 #include "base/buffer.h"
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
+#include "model/cca.h"
 #include "model/config.h"
 #include "model/rope_table.h"
 #include "model/weights.h"
@@ -51,6 +52,8 @@ class Workspace {
   float *x_, *normed_, *q_, *k_, *v_, *mixed_, *gate_, *up_;  // [max_tokens][width | heads * head_dim | ...]
   std::vector<float*> cosine_, sine_;                         // per rope: [max_tokens][pairs]
   std::vector<RopeTable> ropes_;
+  CcaScratch cca_{};          // of models that convolve queries and keys
+  ExpertsScratch experts_{};  // of models with experts
   std::int8_t* quants_;
   float *steps_, *step_sums_;
   std::int32_t* sums16_;

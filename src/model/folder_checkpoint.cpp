@@ -40,8 +40,11 @@ class FolderCheckpoint final : public Checkpoint {
     name_ = folder_.substr(folder_.rfind('/') + 1);
     for (const Architecture* architecture : kArchitectures)
       if (architecture->name == config_.architecture) {
-        rules_ = architecture->folder_tensors;
         prefixes_ = architecture->folder_prefixes;
+        rules_ = architecture->older_folder_tensors;
+        const bool older = find(Role::final_norm).has_value();
+        rules_ = architecture->folder_tensors;
+        if (older && !find(Role::final_norm)) rules_ = architecture->older_folder_tensors;
       }
     // Before memory is taken for a vocabulary of that size.
     if (const auto embedding = find(Role::embedding);

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/stopwatch.h"
-#include "kvtide/session.h"
+#include "kvtide/model.h"
 
 namespace kvtide {
 

@@ -50,7 +50,10 @@ void StoredRows::fill(std::int64_t row, std::byte* out) const {
   for (std::int64_t block = 0; block * 32 < columns_; ++block) {
     BlockQ8_0 made;
     made.d = f32_to_f16(1.0f);
-    for (int i = 0; i < 32; ++i) made.qs[i] = static_cast<std::int8_t>(*at(block * 32 + i));
+    if (!tensor_.rule.transposed)
+      std::memcpy(made.qs, at(block * 32), 32);
+    else
+      for (int i = 0; i < 32; ++i) made.qs[i] = static_cast<std::int8_t>(*at(block * 32 + i));
     std::memcpy(out + block * static_cast<std::int64_t>(sizeof made), &made, sizeof made);
   }
 }

@@ -37,22 +37,62 @@ enum class Role {
   up_bias,
   down,
   down_bias,
+  // Compressed convolutional attention (cca.h):
+  value_delayed,
+  conv_depthwise,
+  conv_depthwise_bias,
+  conv_grouped,
+  conv_grouped_bias,
+  key_temperature,
+  // Routed experts (experts.h):
+  router_down,
+  router_down_bias,
+  router_carry,
+  router_norm,
+  router_first,
+  router_first_bias,
+  router_second,
+  router_second_bias,
+  router_out,
+  router_balance,
+  expert_gate_up,
+  expert_down,
+  // Scales and offsets where an output joins the residual stream (residual.h); input: of the model.
+  input_scale,
+  input_bias,
+  attention_output_scale,
+  attention_output_offset,
+  attention_residual_scale,
+  attention_residual_offset,
+  feed_forward_output_scale,
+  feed_forward_output_offset,
+  feed_forward_residual_scale,
+  feed_forward_residual_offset,
 };
 
 struct TensorRule {
   Role role;
-  std::string_view name;    // '*' stands for the number of the layer
+  std::string_view name;    // '*' stands for the number of the layer, '#' for that of the expert
   bool fused = false;       // holds the rows of queries, keys and values, in this order
   bool transposed = false;  // [inputs][outputs], as GPT-2's Conv1D
   float plus = 0.0f;        // is added to every element of a vector
+  // The number in the name is layer * step + offset: checkpoints that count halves of layers.
+  int step = 1, offset = 0;
+  bool last_only = false;  // the name is that of the last layer and of no other
+  bool stacked = false;    // holds the matrices of all experts, one after another
 };
 
-// The name in a checkpoint, for one layer.
-inline std::string name_of(const TensorRule& rule, int layer) {
-  const std::size_t star = rule.name.find('*');
-  if (star == rule.name.npos) return std::string(rule.name);
-  return std::string(rule.name.substr(0, star)) + std::to_string(layer) +
-         std::string(rule.name.substr(star + 1));
+// The name in a checkpoint, for one layer and one expert.
+inline std::string name_of(const TensorRule& rule, int layer, int expert = 0) {
+  std::string name;
+  for (const char c : rule.name)
+    if (c == '*')
+      name += std::to_string(layer * rule.step + rule.offset);
+    else if (c == '#')
+      name += std::to_string(expert);
+    else
+      name += c;
+  return name;
 }
 
 }  // namespace kvtide

@@ -25,7 +25,7 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 
 }  // namespace
 
-class WeightLoader {
+class WeightLoader final : private WeightSource {
  public:
   WeightLoader(const Checkpoint& checkpoint, ThreadPool& pool, Weights& weights)
       : checkpoint_(checkpoint), config_(checkpoint.config()), pool_(pool), weights_(weights) {}
@@ -39,6 +39,10 @@ class WeightLoader {
     weights_.head_ = tied ? weights_.embedding_ : matrix(Role::head, config_.vocab, width);
     weights_.output_norm_ = vector(Role::final_norm, width);
     if (config_.norm == NormKind::layer) weights_.output_norm_bias_ = vector(Role::final_norm_bias, width);
+    if (config_.scaled_residual) {
+      weights_.input_scale_ = vector(Role::input_scale, width);
+      weights_.input_bias_ = vector(Role::input_bias, width);
+    }
     for (std::size_t i = 0; i < config_.layers.size(); ++i) {
       layer_ = static_cast<int>(i);
       weights_.layers_.push_back(layer());
@@ -67,12 +71,29 @@ class WeightLoader {
     const auto* order = rotation_order();
     w.query = matrix(Role::query, q_rows, width, order);
     w.key = matrix(Role::key, kv_rows, width, order);
-    w.value = matrix(Role::value, kv_rows, width);
+    w.value = matrix(Role::value, config_.convolved ? kv_rows / 2 : kv_rows, width);
     w.query_bias = optional_vector(Role::query_bias, q_rows, order);
     w.key_bias = optional_vector(Role::key_bias, kv_rows, order);
     w.value_bias = optional_vector(Role::value_bias, kv_rows);
     w.output = matrix(Role::attention_output, width, q_rows);
     w.output_bias = optional_vector(Role::attention_output_bias, width);
+    if (config_.convolved) {
+      w.cca = load_cca(config_, *this);
+      weights_.packed_bytes_ += static_cast<std::int64_t>(w.cca->grouped.size() * sizeof(float));
+    }
+    if (config_.scaled_residual) {
+      w.attention_scale = {
+          vector(Role::attention_output_scale, width), vector(Role::attention_output_offset, width),
+          vector(Role::attention_residual_scale, width), vector(Role::attention_residual_offset, width)};
+      w.feed_forward_scale = {vector(Role::feed_forward_output_scale, width),
+                              vector(Role::feed_forward_output_offset, width),
+                              vector(Role::feed_forward_residual_scale, width),
+                              vector(Role::feed_forward_residual_offset, width)};
+    }
+    if (config_.experts) {
+      w.experts = load_experts(config_, layer_, *this);
+      return w;
+    }
     if (config_.gated) w.gate = matrix(Role::gate, hidden, width);
     w.up = matrix(Role::up, hidden, width);
     w.up_bias = optional_vector(Role::up_bias, hidden);
@@ -122,25 +143,43 @@ class WeightLoader {
   }
 
   // columns 0: a vector of `rows` elements.
-  StoredTensor find(Role role, std::int64_t rows, std::int64_t columns) const {
-    auto tensor = checkpoint_.find(role, layer_);
+  StoredTensor find(Role role, std::int64_t rows, std::int64_t columns,
+                    const ExpertRows* place = nullptr) const {
+    auto tensor = found(role, place);
+    if (tensor.rule.fused) rows = fused_rows();
+    if (place != nullptr) rows = place->of;
+    std::vector<std::int64_t> wanted = {rows};
+    if (columns > 0) wanted.insert(tensor.rule.transposed ? wanted.begin() : wanted.end(), columns);
+    if (tensor.rule.stacked) {
+      wanted.insert(wanted.begin(), config_.experts->count);
+      rows *= config_.experts->count;
+    }
+    return checked(std::move(tensor), wanted, rows);
+  }
+
+  StoredTensor found(Role role, const ExpertRows* place = nullptr) const {
+    const int expert = place != nullptr ? place->expert : 0;
+    auto tensor = checkpoint_.find(role, layer_, expert);
     if (!tensor)
       refuse(ErrorCode::bad_format,
-             cat("the tensor '", checkpoint_.wanted_name(role, layer_), "' is missing"));
-    if (tensor->rule.fused) rows = fused_rows();
-    std::vector<std::int64_t> wanted = {rows};
-    if (columns > 0) wanted.insert(tensor->rule.transposed ? wanted.begin() : wanted.end(), columns);
+             cat("the tensor '", checkpoint_.wanted_name(role, layer_, expert), "' is missing"));
+    return std::move(*tensor);
+  }
+
+  // `rows`: of all its matrices.
+  StoredTensor checked(StoredTensor tensor, const std::vector<std::int64_t>& wanted,
+                       std::int64_t rows) const {
     // Leading dimensions of 1 carry no meaning.
-    std::span<const std::int64_t> extents = tensor->shape;
+    std::span<const std::int64_t> extents = tensor.shape;
     while (extents.size() > wanted.size() && extents.front() == 1) extents = extents.subspan(1);
     if (!std::equal(extents.begin(), extents.end(), wanted.begin(), wanted.end()))
       refuse(ErrorCode::bad_format,
-             cat("tensor '", tensor->name, "' has shape ", shape_text(checkpoint_.as_written(tensor->shape)),
+             cat("tensor '", tensor.name, "' has shape ", shape_text(checkpoint_.as_written(tensor.shape)),
                  "; the model's metadata asks for ", shape_text(checkpoint_.as_written(wanted))));
-    if (tensor->scales.size() > 1 && static_cast<std::int64_t>(tensor->scales.size()) != rows)
-      refuse(ErrorCode::bad_format, cat("tensor '", tensor->name, "' has ", tensor->scales.size(),
+    if (tensor.scales.size() > 1 && static_cast<std::int64_t>(tensor.scales.size()) != rows)
+      refuse(ErrorCode::bad_format, cat("tensor '", tensor.name, "' has ", tensor.scales.size(),
                                         " scales; it must be 1 or one for each of ", rows, " outputs"));
-    return std::move(*tensor);
+    return tensor;
   }
 
   [[noreturn]] void refuse_numbers(const std::string& name) const {
@@ -148,15 +187,32 @@ class WeightLoader {
            cat("tensor '", name, "' holds NaN or infinity; weights must be finite numbers"));
   }
 
-  std::vector<float> vector(Role role, std::int64_t n) const {
-    const StoredTensor tensor = find(role, n, 0);
+  std::vector<float> decoded(const StoredTensor& tensor, std::int64_t n) const {
     if (!tensor.scales.empty())
       refuse(ErrorCode::unsupported,
              cat("tensor '", tensor.name, "' holds 8-bit integers; only matrices may"));
-    const std::int64_t all = tensor.rule.fused ? fused_rows() : n;
-    if (!scales_finite(tensor.dtype, tensor.bytes.data(), all)) refuse_numbers(tensor.name);
-    std::vector<float> values(static_cast<std::size_t>(all));
-    decode_row(tensor.dtype, tensor.bytes.data(), all, values.data());
+    if (!scales_finite(tensor.dtype, tensor.bytes.data(), n)) refuse_numbers(tensor.name);
+    std::vector<float> values(static_cast<std::size_t>(n));
+    decode_row(tensor.dtype, tensor.bytes.data(), n, values.data());
+    return values;
+  }
+
+  std::vector<float> values(Role role, const std::vector<std::int64_t>& shape) override {
+    std::int64_t all = 1;
+    for (const std::int64_t extent : shape) all *= extent;
+    return decoded(checked(found(role), shape, shape[0]), all);
+  }
+  WeightMatrix matrix(Role role, std::int64_t rows, std::int64_t columns) override {
+    return matrix(role, rows, columns, nullptr);
+  }
+  WeightMatrix expert_matrix(Role role, std::int64_t rows, std::int64_t columns,
+                             const ExpertRows& place) override {
+    return matrix(role, rows, columns, nullptr, &place);
+  }
+
+  std::vector<float> vector(Role role, std::int64_t n) const {
+    const StoredTensor tensor = find(role, n, 0);
+    std::vector<float> values = decoded(tensor, tensor.rule.fused ? fused_rows() : n);
     if (tensor.rule.fused) {
       values.erase(values.begin(), values.begin() + fused_start(role));
       values.resize(static_cast<std::size_t>(n));
@@ -177,9 +233,10 @@ class WeightLoader {
   }
 
   WeightMatrix matrix(Role role, std::int64_t rows, std::int64_t columns,
-                      const std::vector<std::int32_t>* order = nullptr) {
-    const StoredTensor tensor = find(role, rows, columns);
-    const std::int64_t first = tensor.rule.fused ? fused_start(role) : 0;
+                      const std::vector<std::int32_t>* order, const ExpertRows* place = nullptr) {
+    const StoredTensor tensor = find(role, rows, columns, place);
+    std::int64_t first = tensor.rule.fused ? fused_start(role) : 0;
+    if (place != nullptr) first = place->first + (tensor.rule.stacked ? place->expert * place->of : 0);
     const StoredRows source(tensor, first, rows, columns, order);
     WeightMatrix w;
     w.dtype = source.dtype();

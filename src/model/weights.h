@@ -7,12 +7,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/thread_pool.h"
 #include "kernels/matmul.h"
+#include "model/cca_weights.h"
 #include "model/checkpoint.h"
+#include "model/experts.h"
+#include "model/residual.h"
 
 namespace kvtide {
 
@@ -24,7 +28,10 @@ struct LayerWeights {
   std::vector<float> query_bias, key_bias, value_bias, output_bias;  // empty: none
   std::vector<float> up_bias, down_bias;                             // likewise
   WeightMatrix query, key, value, output;
-  WeightMatrix gate, up, down;  // gate: only where the feed-forward is gated
+  WeightMatrix gate, up, down;            // gate: only where the feed-forward is gated
+  std::optional<CcaWeights> cca;          // then `value` makes the current half of the values
+  std::optional<ExpertsWeights> experts;  // instead of gate, up and down
+  ResidualScale attention_scale, feed_forward_scale;
 };
 
 class Weights {
@@ -40,6 +47,9 @@ class Weights {
   }  // the output matrix; the embedding when the file has none
   const std::vector<float>& output_norm() const { return output_norm_; }
   const std::vector<float>& output_norm_bias() const { return output_norm_bias_; }
+  // Of a scaled residual stream: the embedding becomes (embedding + bias) * scale; else empty.
+  const std::vector<float>& input_scale() const { return input_scale_; }
+  const std::vector<float>& input_bias() const { return input_bias_; }
   const LayerWeights& layer(int i) const { return layers_[static_cast<std::size_t>(i)]; }
 
   std::int64_t packed_bytes() const { return packed_bytes_; }  // in memory of our own
@@ -48,7 +58,7 @@ class Weights {
  private:
   friend class WeightLoader;
   WeightMatrix embedding_, positions_, head_;
-  std::vector<float> output_norm_, output_norm_bias_;
+  std::vector<float> output_norm_, output_norm_bias_, input_scale_, input_bias_;
   std::vector<LayerWeights> layers_;
   std::vector<Buffer> panels_;
   std::vector<std::vector<std::int32_t>> orders_;

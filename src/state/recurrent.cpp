@@ -35,21 +35,41 @@ std::span<const std::byte> RecurrentTensors::value(std::size_t tensor) const {
   return *values_.rbegin()->second[tensor];
 }
 
-void RecurrentTensors::write(std::size_t tensor, std::span<const std::byte> bytes) {
+RecurrentTensors::Value RecurrentTensors::checked(std::size_t tensor, std::span<const std::byte> bytes,
+                                                  ErrorCode not_finite) const {
   const RecurrentSpec& spec = specs_[tensor];
-  const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorCode::invalid_argument, cat("tensor ", quoted(spec.name), why));
+  const auto refuse = [&](ErrorCode code, const std::string& why) {
+    throw Error(code, cat("tensor ", quoted(spec.name), why));
   };
   if (static_cast<std::int64_t>(bytes.size()) != recurrent_bytes(spec))
-    refuse(
-        cat(" has ", recurrent_bytes(spec), " bytes and cannot be resized; ", bytes.size(), " were given"));
-  if (!scales_finite(spec.dtype, bytes.data(), elements(spec))) refuse(" would hold NaN or infinity");
-  values_.rbegin()->second[tensor] = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+    refuse(ErrorCode::invalid_argument, cat(" has ", recurrent_bytes(spec), " bytes and cannot be resized; ",
+                                            bytes.size(), " were given"));
+  if (!scales_finite(spec.dtype, bytes.data(), elements(spec)))
+    refuse(not_finite, " would hold NaN or infinity");
+  return std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+}
+
+void RecurrentTensors::write(std::size_t tensor, std::span<const std::byte> bytes) {
+  values_.rbegin()->second[tensor] = checked(tensor, bytes, ErrorCode::invalid_argument);
+}
+
+void RecurrentTensors::stage(Pos position, std::size_t tensor, std::span<const std::byte> bytes) {
+  Value value = checked(tensor, bytes, ErrorCode::numeric);
+  auto& values = staged_[position];
+  values.resize(specs_.size());
+  values[tensor] = std::move(value);
 }
 
 void RecurrentTensors::advance(Pos position, std::int64_t slack) {
   if (empty()) return;
-  values_[position] = values_.rbegin()->second;
+  staged_[position].resize(specs_.size());
+  for (auto& [at, values] : staged_) {
+    std::vector<Value> next = values_.rbegin()->second;
+    for (std::size_t i = 0; i < next.size(); ++i)
+      if (values[i] != nullptr) next[i] = std::move(values[i]);
+    values_[at] = std::move(next);
+  }
+  staged_.clear();
   values_.erase(values_.begin(), values_.lower_bound(position - slack));
 }
 
@@ -80,7 +100,12 @@ std::span<std::byte> RecurrentTensors::bytes_at(Pos position, std::size_t tensor
 
 std::int64_t RecurrentTensors::held_bytes() const {
   std::int64_t bytes = 0;
-  for (const RecurrentSpec& spec : specs_) bytes += recurrent_bytes(spec);
+  const std::vector<Value>* before = nullptr;
+  for (const auto& [position, values] : values_) {
+    for (std::size_t i = 0; i < specs_.size(); ++i)
+      if (before == nullptr || (*before)[i] != values[i]) bytes += recurrent_bytes(specs_[i]);
+    before = &values;
+  }
   return bytes;
 }
 

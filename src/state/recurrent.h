@@ -2,9 +2,9 @@
 // token.
 //
 // Such a tensor is replaced as a whole, cannot be resized, and holds something of every token that was read.
-// So taking tokens back needs the values of earlier positions: those of the last `slack` positions at which a
-// step ended are kept. Ownership: values are shared between copies and never changed in place. Thread rules:
-// as for the state that owns this.
+// So taking tokens back needs the values of earlier positions: those of the last `slack` positions are kept,
+// as far as a step said what they were (stage), and always those at which a step ended. Ownership: values are
+// shared between copies and never changed in place. Thread rules: as for the state that owns this.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "kvtide/error.h"
 #include "kvtide/types.h"
 #include "state/spec.h"
 
@@ -35,7 +36,12 @@ class RecurrentTensors {
   std::span<const std::byte> value(std::size_t tensor) const;
   void write(std::size_t tensor, std::span<const std::byte> bytes);
 
-  // A step ended at `position`; values of positions before position - slack are forgotten.
+  // What a tensor holds after `position` tokens of a step that is not over; unstage() drops all of them.
+  // Throws Error: invalid_argument (a wrong size), numeric (NaN and infinity).
+  void stage(Pos position, std::size_t tensor, std::span<const std::byte> bytes);
+  void unstage() noexcept { staged_.clear(); }
+  // A step ended at `position`: what was staged is what the tensors hold; a tensor of which nothing was stays
+  // as it was. Values of positions before position - slack are forgotten.
   void advance(Pos position, std::int64_t slack);
   // Whether the values after `length` tokens are known.
   bool knows(Pos length) const { return empty() || length == 0 || values_.contains(length); }
@@ -47,14 +53,16 @@ class RecurrentTensors {
   void restore(const std::vector<Pos>& positions);
   std::span<std::byte> bytes_at(Pos position, std::size_t tensor);
 
-  std::int64_t held_bytes() const;
+  std::int64_t held_bytes() const;  // of all values kept
 
  private:
   using Value = std::shared_ptr<std::vector<std::byte>>;
   std::vector<Value> zeros() const;
+  Value checked(std::size_t tensor, std::span<const std::byte> bytes, ErrorCode not_finite) const;
 
   std::vector<RecurrentSpec> specs_;
   std::map<Pos, std::vector<Value>> values_;  // after so many tokens; the last one is the present
+  std::map<Pos, std::vector<Value>> staged_;  // of the step; nullptr: not said
 };
 
 }  // namespace kvtide

@@ -129,6 +129,7 @@ void KvState::clear() {
 KvState::Step::~Step() {
   if (state_ == nullptr) return;
   for (auto& layer : state_->layers_) layer.truncate(first_);
+  state_->recurrent_.unstage();
 }
 
 void KvState::Step::write(const ElementwiseRow& kernels, int layer, int kv_head, std::int64_t token,

@@ -114,6 +114,14 @@ class KvState {
     std::int64_t near() const { return std::max<std::int64_t>(1, *state_->attention_size_ / 2); }
     bool is_measured(int layer) const;
     void measured(std::vector<std::int32_t> far_shares) { far_shares_ = std::move(far_shares); }
+    // Tensors without a sequence axis (recurrent.h): what one holds after token `token` of the step. It wants
+    // to know for the tokens from first_carried() on, so that they can be taken back.
+    std::int64_t first_carried() const {
+      return std::max<std::int64_t>(0, tokens_ - 1 - state_->spec_.slack);
+    }
+    void carry(std::size_t tensor, std::int64_t token, std::span<const std::byte> value) {
+      state_->recurrent_.stage(first_ + token + 1, tensor, value);
+    }
     // Makes the step part of the state.
     void commit();
 

@@ -101,7 +101,8 @@ std::string KvState::why_not_back_to(Pos length) const {
   if (past_ && length < past_->last_seal())
     return cat("the memory of ", past_->last_seal(), " positions was compressed");
   if (!recurrent_.knows(length))
-    return cat("tensor ", quoted(spec_.recurrent[0].name), " of that position was not kept");
+    return cat("tensor ", quoted(spec_.recurrent[0].name), " of that position was not kept (a slack of ",
+               spec_.slack, " keeps that many)");
   // Before the first thing that was dropped, the text is what it was; after the last, it stays as it was
   // edited.
   const Segment& newest = held_.segments.back();

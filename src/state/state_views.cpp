@@ -157,4 +157,17 @@ void State::write_raw(int layer, KvPart part, const PosRange& positions, std::sp
   impl_->extras.logits.clear();
 }
 
+std::vector<CarriedTensor> State::carried() const {
+  std::vector<CarriedTensor> out;
+  const RecurrentTensors& tensors = impl_->kv.recurrent();
+  for (std::size_t i = 0; i < tensors.count(); ++i) {
+    const RecurrentSpec& spec = tensors.spec(i);
+    std::int64_t count = 1;
+    for (const std::int64_t extent : spec.shape) count *= extent;
+    out.push_back({spec.name, spec.shape, std::vector<float>(size(count))});
+    decode_row(spec.dtype, tensors.value(i).data(), count, out.back().values.data());
+  }
+  return out;
+}
+
 }  // namespace kvtide

@@ -10,6 +10,7 @@ from program import MODELS, ProgramTest, kvtide
 
 GOLDENS = MODELS.parent
 FOLDER = str(GOLDENS / "folders" / "mistral-f16-shards")
+ZAYA = str(GOLDENS / "folders" / "zaya-i8")
 GPT2 = GOLDENS / "folders" / "gpt2-f32"
 TEXT = str(GOLDENS / "models" / "tiny.txt")
 
@@ -61,6 +62,19 @@ class FolderTest(ProgramTest):
         done = kvtide("run", "-m", str(GPT2), "-p", "the tide", "-n", "2", "--overflow", "rolling", "--kv-window", "64")
         self.assertNotEqual(done.status, 0)
         self.assertIn("absolute positions cannot follow", done.err)
+
+    def test_what_layers_carry_beside_rows_is_in_the_snapshot_and_goes_on_with_the_same_tokens(self):
+        whole = self.assert_fine(kvtide("run", "-m", ZAYA, "-p", "the tide", "-n", "12", "--temp", "0"))
+        with tempfile.TemporaryDirectory() as scratch:
+            snapshot = str(pathlib.Path(scratch) / "state.kv")
+            first = self.assert_fine(
+                kvtide("run", "-m", ZAYA, "-p", "the tide", "-n", "5", "--temp", "0", "--save-state", snapshot))
+            carried = self.assert_fine(kvtide("state", "info", snapshot, "--json")).json["carried"]
+            self.assertEqual(carried[0], {"name": "layers.0.conv_state", "dtype": "f32", "shape": [40, 2]})
+            self.assertEqual([item["shape"] for item in carried[1::2]], [[4], [4]])
+            self.assertIn("4 tensors beside rows", self.assert_fine(kvtide("state", "info", snapshot)).text)
+            rest = self.assert_fine(kvtide("run", "-m", ZAYA, "-n", "7", "--temp", "0", "--load-state", snapshot))
+        self.assertEqual(first.out + rest.out, whole.out)
 
     def test_an_empty_folder_is_told_what_it_needs(self):
         with tempfile.TemporaryDirectory() as scratch:

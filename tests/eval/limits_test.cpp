@@ -61,6 +61,16 @@ TEST(Limits, WorkOfOneToken_GrowsWithDepthInGlobalLayersOnly) {
   EXPECT_EQ(global_layers * model.layers(), every_layer * (model.layers() / 6));
 }
 
+TEST(Limits, WorkOfOneTokenOfExperts_CountsOneOfThem_AndTheConvolutions) {
+  const Model model(std::string(KVTIDE_GOLDENS) + "/folders/zaya-f16");
+  // Width 32, 4 + 2 heads of 8, four experts of 16, a router of 8 with five slots; two layers, 64 tokens.
+  const double attention = (32 + 16 + 8 + 8 + 32) * 32, convolution = 48 * 8 * 2;
+  const double router = 8 * 32 + 2 * 8 * 8 + 5 * 8, expert = 3 * 16 * 32;
+  const PassWork work = work_of_pass(model, options(512), 0, 1, 1);
+  EXPECT_EQ(work.matmul.operations, 2 * 2 * (attention + convolution + router + expert));
+  EXPECT_EQ(work.head.operations, 2 * kHead);
+}
+
 TEST(Limits, MeasuredLimits_ArePositiveAndFaster_WithWiderRegisters) {
   SessionOptions plain = options(512);
   plain.kernels = "scalar";

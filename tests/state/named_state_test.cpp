@@ -336,8 +336,8 @@ TEST(NamedState, RecurrentTensorsBesideRows_GoBackAsFarAsTheSlack) {
     state.write_recurrent("conv_state", filled(48, token));
   }
   EXPECT_EQ(state.plan(Truncate{6}).refusal(),
-            "cannot truncate to 6 positions: tensor 'conv_state' of that position was not kept; the smallest "
-            "that works is 7");
+            "cannot truncate to 6 positions: tensor 'conv_state' of that position was not kept (a slack of "
+            "3 keeps that many); the smallest that works is 7");
   EXPECT_EQ(state.plan(Drop{{2, 4}}).refusal(),
             "cannot drop positions 2 to 4: tensor 'conv_state' holds something of all of them");
   NamedState fork = state.fork();

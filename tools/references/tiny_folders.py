@@ -34,6 +34,8 @@ class Folder:
 
 SMALL = dict(num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=2)
 
+ZAYA = dict(num_hidden_layers=2, num_attention_heads=4, head_dim=8, moe_intermediate_size=16, router_hidden_size=8)
+
 FOLDERS = [
     Folder(Case("llama-f32", "llama", "Llama", 201, "llama3 rope scaling; halves rotate together in folders",
                 dict(SMALL, rms_norm_eps=1e-5,
@@ -58,6 +60,11 @@ FOLDERS = [
     # Longer than half floats count: a position kept as one is wrong from 2,049 on.
     Folder(Case("gpt2-long-f16", "gpt2", "GPT2", 207, "more than 2,048 positions, float16",
                 dict(n_embd=16, n_layer=1, n_head=2, n_positions=2304, n_inner=None)), "F16"),
+    Folder(Case("zaya-f16", "zaya", "Zaya", 208, "convolved attention, four experts, a window of 16 in the second block",
+                dict(ZAYA, num_key_value_heads=2, num_experts=4, sliding_window=16,
+                     layer_types=["hybrid", "hybrid_sliding"])), "F16"),
+    Folder(Case("zaya-i8", "zaya", "Zaya", 209, "one KV head, seven experts, 8-bit integers with scales per output",
+                dict(ZAYA, num_key_value_heads=1, num_experts=7)), "I8"),
 ]  # fmt: skip
 
 TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -74,9 +81,9 @@ def round_weights(model, dtype: str) -> dict[str, torch.Tensor]:
         if dtype != "I8":
             stored[name] = tensor.to(TYPES[dtype]).contiguous()
             tensor.copy_(stored[name].to(torch.float32))
-        elif "_proj.weight" in name:
-            per_row = index % 2 == 0
-            largest = tensor.abs().amax(dim=1, keepdim=True) if per_row else tensor.abs().max().reshape(1)
+        elif "_proj.weight" in name or ".experts." in name:
+            per_row = index % 2 == 0 or ".experts." in name
+            largest = tensor.abs().amax(dim=-1, keepdim=True) if per_row else tensor.abs().max().reshape(1)
             scale = largest / 127
             stored[name] = torch.round(tensor / scale).clamp(-127, 127).to(torch.int8)
             stored[name + "_scale"] = scale

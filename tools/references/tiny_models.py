@@ -90,7 +90,8 @@ CASES = [
 def build(case: Case):
     """The model in float32 with plain (eager) attention and every parameter random: no norm is 1, no bias is 0."""
     prefix = case.family + ("Text" if case.family == "Gemma3" else "")
-    common = COMMON if case.arch != "gpt2" else {k: v for k, v in COMMON.items() if k in GPT2_COMMON}
+    left_out = {"intermediate_size"} if case.arch == "zaya" else set()
+    common = {k: v for k, v in COMMON.items() if k not in left_out and (case.arch != "gpt2" or k in GPT2_COMMON)}
     config = getattr(transformers, prefix + "Config")(**common | case.config)
     config._attn_implementation = "eager"
     model_class = "GPT2LMHeadModel" if case.arch == "gpt2" else case.family + "ForCausalLM"
@@ -100,12 +101,17 @@ def build(case: Case):
         for name, parameter in sorted(model.named_parameters()):
             noise = stream.standard_normal(tuple(parameter.shape))
             parameter.copy_(torch.from_numpy(_scaled(name, noise, case.arch).astype(np.float32)))
+        for name, buffer in sorted(model.named_buffers()):
+            if name.endswith("balancing_biases"):  # the slot behind the experts is chosen sometimes
+                buffer.copy_(torch.from_numpy(0.2 * stream.standard_normal(tuple(buffer.shape)).astype(np.float32)))
     return model
 
 
 def _scaled(name: str, noise: np.ndarray, arch: str) -> np.ndarray:
     if arch == "gpt2":
         return _scaled_gpt2(name, noise)
+    if arch == "zaya":
+        return _scaled_zaya(name, noise)
     if "norm" in name:
         centre = 0.0 if arch == "gemma3" else 1.0  # gemma3 adds the 1 itself
         return centre + 0.3 * noise
@@ -126,6 +132,22 @@ def _scaled_gpt2(name: str, noise: np.ndarray) -> np.ndarray:
     if "wte" in name or "wpe" in name:
         return 0.4 * noise
     return noise / np.sqrt(noise.shape[0])  # Conv1D: inputs times outputs
+
+
+def _scaled_zaya(name: str, noise: np.ndarray) -> np.ndarray:
+    if "norm" in name or name.endswith("_scale"):
+        return 1.0 + 0.3 * noise
+    if name.endswith("bias"):
+        return (0.05 if "gate" in name else 0.3) * noise  # tokens, not biases, are to decide where they go
+    if "embed_tokens" in name:
+        return 0.4 * noise
+    # What gelu lets through is positive on average: without this all tokens would choose one expert.
+    if "router_mlp.out_proj" in name or "router_mlp.fc2" in name:
+        noise = noise - noise.mean(axis=-1, keepdims=True)
+    # Convolutions add up all but their first extent; stacked experts and matrices the last. The router decides clearly.
+    inputs = np.prod(noise.shape[1:]) if "conv" in name else noise.shape[-1]
+    gain = 4.0 if "router_mlp" in name else 1.0
+    return gain * noise / np.sqrt(inputs)
 
 
 def logits_of(model, ids: list[int]) -> np.ndarray:

@@ -24,6 +24,8 @@ struct Architecture {
   std::span<const TensorRule> folder_tensors;
   // With which the names of a folder begin: as in the table, then what may stand instead. Empty: as they are.
   std::span<const std::string_view> folder_prefixes = {};
+  // Of folders whose final norm has the name that this table gives it, and not that of the other.
+  std::span<const TensorRule> older_folder_tensors = {};
 };
 
 extern const Architecture kLlama;  // Llama 2 and 3, SmolLM2, Mistral
@@ -31,7 +33,8 @@ extern const Architecture kGemma3;
 extern const Architecture kQwen2;
 extern const Architecture kQwen3;
 extern const Architecture kGpt2;  // also what is trained in its shape, as zenz
+extern const Architecture kZaya;  // ZAYA1
 
-inline constexpr const Architecture* kArchitectures[] = {&kLlama, &kGemma3, &kQwen2, &kQwen3, &kGpt2};
+inline constexpr const Architecture* kArchitectures[] = {&kLlama, &kGemma3, &kQwen2, &kQwen3, &kGpt2, &kZaya};
 
 }  // namespace kvtide

@@ -1,0 +1,54 @@
+#include "model/cca_weights.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvtide {
+namespace {
+
+std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+std::vector<float> panels_of(const std::vector<float>& grouped, const CcaSizes& s) {
+  std::vector<float> out(size(s.heads * s.panels * s.panel_floats()), 0.0f);
+  for (std::int64_t o = 0; o < s.channels; ++o) {
+    const std::int64_t head = o / s.head_dim, within = o % s.head_dim;
+    const std::int64_t panel = head * s.panels + within / kPanelRows;
+    for (std::int64_t tap = 0; tap < 2; ++tap)
+      for (std::int64_t i = 0; i < s.head_dim; ++i)
+        out[size(((panel * 2 + tap) * s.head_dim + i) * kPanelRows + within % kPanelRows)] =
+            grouped[size((o * s.head_dim + i) * 2 + tap)];
+  }
+  return out;
+}
+
+}  // namespace
+
+CcaSizes::CcaSizes(const ModelConfig& c)
+    : head_dim(c.head_dim),
+      q_width(std::int64_t{c.heads} * c.head_dim),
+      kv_width(std::int64_t{c.kv_heads} * c.head_dim),
+      channels(q_width + kv_width),
+      heads(std::int64_t{c.heads} + c.kv_heads),
+      panels((head_dim + kPanelRows - 1) / kPanelRows) {}
+
+CcaWeights load_cca(const ModelConfig& config, WeightSource& source) {
+  const CcaSizes s(config);
+  CcaWeights w;
+  w.value_delayed = source.matrix(Role::value_delayed, s.kv_width / 2, config.width);
+  const auto taps = source.values(Role::conv_depthwise, {s.channels, 1, 2});
+  for (std::int64_t c = 0; c < s.channels; ++c) {
+    w.older.push_back(taps[size(2 * c)]);
+    w.newer.push_back(taps[size(2 * c + 1)]);
+  }
+  w.depthwise_bias = source.values(Role::conv_depthwise_bias, {s.channels});
+  w.grouped = panels_of(source.values(Role::conv_grouped, {s.channels, s.head_dim, 2}), s);
+  w.grouped_bias = source.values(Role::conv_grouped_bias, {s.channels});
+  w.query_gain.assign(size(s.head_dim), 1.0f);
+  for (float temperature : source.values(Role::key_temperature, {config.kv_heads})) {
+    if (config.temperature_is_log) temperature = std::exp(std::clamp(temperature, 1e-7f, 2.0f));
+    w.key_gain.insert(w.key_gain.end(), size(s.head_dim), temperature);
+  }
+  return w;
+}
+
+}  // namespace kvtide

@@ -1,0 +1,68 @@
+// experts.h: a feed-forward of several experts of which a router chooses one per token.
+//
+// With m the normed input of a token and z the router's width:
+//   z = D m + b;  behind the first layer z += carry * z of the same token in the layer before
+//   p = softmax(W3 gelu(W2 gelu(W1 rms(z) + c1) + c2)) over the experts and one slot more; gelu is the erf
+//   form e = the largest p + balance (the balance counts for the choice only) out = p_e * down_e(silu(gate_e
+//   m) * up_e m);  the last slot: p_e * m, or nothing (SkipSlot)
+// The router is computed in f32: a choice is not to hang on the rounding of activations. Tokens are grouped
+// by expert, which changes no bit of any of them: a row of a matrix product does not depend on its
+// neighbours. Ownership: weights refer to the panels of Weights. Thread rules: one step at a time per
+// scratch. Source: the published description of ZAYA1 (Zyphra, 2025); "Mixture-of-Depths" (Raposo et al.
+// 2024).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "base/thread_pool.h"
+#include "kernels/elementwise.h"
+#include "kernels/matmul.h"
+#include "model/config.h"
+#include "model/weight_source.h"
+
+namespace kvtide {
+
+struct Expert {
+  WeightMatrix gate, up, down;
+};
+
+struct ExpertsWeights {
+  WeightMatrix router_down, router_first, router_second, router_out;
+  std::vector<float> down_bias, carry, norm, first_bias,
+      second_bias;             // [router_width]; carry: empty in layer 0
+  std::vector<float> balance;  // [experts + 1]
+  std::vector<Expert> experts;
+};
+
+ExpertsWeights load_experts(const ModelConfig& config, int layer, WeightSource& source);
+
+// Rows of scratch for every token of a step, f32. `states` is kept from layer to layer of a step.
+struct ExpertsScratch {
+  float *states, *router_a, *router_b;                              // [n][router_width]
+  float* scores;                                                    // [n][experts + 1]
+  float *sorted, *outputs;                                          // [n][width]
+  float *gate, *up;                                                 // [n][hidden]
+  static std::int64_t floats_per_token(const ModelConfig& config);  // of the arrays up to `outputs`
+  // Hands out consecutive pieces of `memory` for n tokens; gate and up are the caller's.
+  static ExpertsScratch in(float* memory, const ModelConfig& config, std::int64_t n);
+};
+
+// What the forward pass lends: activations as its matrix products want them, valid until the next call, and
+// the products.
+struct ExpertsContext {
+  const ModelConfig& config;
+  const ExpertsWeights& weights;
+  const ElementwiseRow& rows;
+  ThreadPool& pool;
+  FunctionRef<Activations(const float* x, std::int64_t rows, std::int64_t k)> activations;
+  FunctionRef<void(const Activations& x, std::span<const MatmulJob> jobs)> multiply;
+};
+
+// Tokens [first, last) of the step: x [..][width] normed inputs, replaced by the outputs.
+void run_experts(const ExpertsContext& context, const ExpertsScratch& scratch, std::int64_t first,
+                 std::int64_t last, float* x);
+
+}  // namespace kvtide

@@ -1,0 +1,32 @@
+// weight_source.h: checked tensors by role, for the parts of a model that load themselves (cca.h, experts.h).
+//
+// Ownership: what matrix() returns refers to memory of the Weights that are being loaded. Thread rules: one
+// caller. Everything throws Error: bad_format (missing, or another shape), numeric (NaN or infinity).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/matmul.h"
+#include "model/tensor_rules.h"
+
+namespace kvtide {
+
+// Rows [first, first + the matrix's rows) of one expert's `of` rows.
+struct ExpertRows {
+  int expert = 0;
+  std::int64_t first = 0;
+  std::int64_t of = 0;
+};
+
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  // All elements, the last extent fastest.
+  virtual std::vector<float> values(Role role, const std::vector<std::int64_t>& shape) = 0;
+  virtual WeightMatrix matrix(Role role, std::int64_t rows, std::int64_t columns) = 0;
+  virtual WeightMatrix expert_matrix(Role role, std::int64_t rows, std::int64_t columns,
+                                     const ExpertRows& place) = 0;
+};
+
+}  // namespace kvtide
