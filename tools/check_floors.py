@@ -40,6 +40,7 @@ PUBLIC_FLOORS = {
     "types.h": "base",
     "transition.h": "state",
     "state.h": "state",
+    "shard.h": "model",
     "named_state.h": "state",
     "procedural.h": "state",
     "tokenizer.h": "text",

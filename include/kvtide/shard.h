@@ -83,9 +83,9 @@ class ShardState {
   std::unique_ptr<Impl> impl_;
 };
 
-struct ShardOptions {   // change only speed
-  int threads = 0;      // 0: as many as the machine has
-  std::string kernels;  // "": the best table
+struct ShardOptions {        // change only speed
+  int threads = 0;           // 0: as many as the machine has
+  std::string kernels = {};  // empty: the best table
 };
 
 class Shard {
