@@ -21,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -116,6 +117,28 @@ class Shard {
  private:
   std::unique_ptr<Impl> impl_;
 };
+
+// How a model is split.
+struct ShardExport {
+  enum class Type { f16, int8 };
+  enum class Scales { tensor, channel };  // of int8: one for a matrix, or one for each of its outputs
+
+  Type type = Type::f16;
+  Scales scales = Scales::channel;
+  std::int64_t min_elements = 2048;   // smaller matrices stay f16
+  std::vector<std::string> keep_f16;  // "query", or "attention.3/query" of one shard
+  std::optional<std::int64_t> slots;  // S; nullopt: 2048, or fewer where fewer positions were learned
+  int head_shards = 1;
+  int threads = 0;  // changes only speed; 0: as many as the machine has
+  std::function<void(const ShardInfo&)> on_shard =
+      {};  // told after each file; what it throws ends the export
+};
+
+// `model`: a GGUF file or a Hugging Face folder; `folder`: does not exist, or is empty; it appears complete
+// or not at all. Throws Error: invalid_argument (the folder holds something, names in keep_f16 that no matrix
+// has, more heads than the vocabulary allows), unsupported (an architecture whose layers are none of the
+// kinds above), numeric (a weight that f16 cannot hold), io, and what loading a model throws.
+void export_shards(const std::string& model, const std::string& folder, const ShardExport& options = {});
 
 class ShardFolder {
  public:

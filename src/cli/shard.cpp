@@ -23,24 +23,29 @@ int export_model(const Arguments& arguments) {
   ShardExport how = arguments.shard.how;
   how.threads = arguments.loading.threads;
   std::int64_t bytes = 0;
-  how.on_shard = [&](const ShardEntry& shard) {
+  std::int64_t shards = 0;
+  how.on_shard = [&](const ShardInfo& shard) {
     stop_if_interrupted("nothing was exported");
-    bytes += shard.info.bytes;
+    bytes += shard.bytes;
+    ++shards;
   };
-  const ShardManifest manifest = export_shards(arguments.model, arguments.out, how);
+  export_shards(arguments.model, arguments.out, how);
+  const std::string_view weights = how.type == ShardExport::Type::f16 ? "f16"
+                                   : how.scales == ShardExport::Scales::channel
+                                       ? "int8, a scale for each channel"
+                                       : "int8, a scale for each tensor";
   if (arguments.json) {
     Json result = Json::object();
     result.set("folder", arguments.out)
-        .set("shards", manifest.shards.size())
+        .set("shards", shards)
         .set("bytes", bytes)
-        .set("weights", manifest.weights)
-        .set("slots", manifest.slots)
+        .set("weights", weights)
         .set("seconds", watch.seconds());
     write_result(result.text() + "\n");
     return kExitFine;
   }
-  say(cat(arguments.out, ": ", manifest.shards.size(), " shards, ", bytes_text(bytes), ", ", manifest.weights,
-          ", ", manifest.slots, " slots, in ", time_text(watch.seconds())));
+  say(cat(arguments.out, ": ", shards, " shards, ", bytes_text(bytes), ", ", weights, ", in ",
+          time_text(watch.seconds())));
   return kExitFine;
 }
 

@@ -52,7 +52,7 @@ constexpr Flag kFlags[] = {
      }},
     {"", "--slots", "S", "export: positions that a state holds [2048, or what the model has learned]", kShard,
      [](A& a, const G& g) {
-       a.shard.how.slots = whole(g, "the number of slots", 1, kMostSlots);
+       a.shard.how.slots = whole(g, "the number of slots", 1, std::int64_t{1} << 20);
        a.shard.changes_export = true;
      }},
     {"", "--head-shards", "N", "export: files that share the vocabulary [1]", kShard,
@@ -61,7 +61,9 @@ constexpr Flag kFlags[] = {
        a.shard.changes_export = true;
      }},
     {"-n", "--predict", "N", "run: tokens to write at most [256]", kShard,
-     [](A& a, const G& g) { a.max_tokens = whole(g, "the number of tokens to write", 1, kMostSlots); }},
+     [](A& a, const G& g) {
+       a.max_tokens = whole(g, "the number of tokens to write", 1, std::int64_t{1} << 20);
+     }},
     {"", "--draft", "ngram", "run: guess tokens from what the text said before; changes speed only", kShard,
      [](A& a, const G& g) {
        if (g.value != "ngram") refuse(cat(g.flag, ": there is ngram, not ", quoted(g.value)));

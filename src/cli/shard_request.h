@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "model/shards/export.h"
+#include "kvtide/shard.h"
 
 namespace kvtide {
 

@@ -140,6 +140,7 @@ TEST(Sharded, EightBitWeightsOfAFolderSurviveTheExport) {
   ShardExport how = ShardSample::small();
   how.type = ShardExport::Type::int8;
   how.min_elements = 1;
+  how.keep_f16 = {"embedding", "head"};
   const ShardSample shards(path, how);
   ShardedModel sharded(shards.path(), {.threads = 1});
   const auto wanted = testing::all_logits(Model(path), exact_f16(), ids);

@@ -1,4 +1,4 @@
-#include "model/shards/export.h"
+// export.cpp: a model split into shards, one file after another; docs/shards.md says what is in which.
 
 #include <algorithm>
 #include <filesystem>
@@ -21,6 +21,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kUsualSlots = 2048;
+
+bool is_exported(const std::string& family) {
+  for (const char* known : {"llama", "qwen2", "qwen3", "gemma3", "gpt2"})
+    if (family == known) return true;
+  return false;
+}
 
 // A folder that takes its name when all is written, and disappears otherwise.
 class NewFolder {
@@ -81,7 +87,7 @@ class Exporter {
     describe();
   }
 
-  ShardManifest run(const std::string& model) {
+  void run(const std::string& model) {
     const ModelConfig& c = manifest_.config;
     export_tokenizer(checkpoint_, model, folder_, manifest_);
     describe_tokens();
@@ -97,7 +103,6 @@ class Exporter {
     const auto bytes = std::as_bytes(std::span(text));
     PosixFiles files;
     save_file(files, cat(folder_, "/", kManifestFile), {&bytes, 1});
-    return std::move(manifest_);
   }
 
  private:
@@ -242,7 +247,7 @@ class Exporter {
     shard.file.crc32c = written.crc32c;
     shard.info.bytes = static_cast<std::int64_t>(written.bytes);
     manifest_.shards.push_back(std::move(shard));
-    if (options_.on_shard) options_.on_shard(manifest_.shards.back());
+    if (options_.on_shard) options_.on_shard(manifest_.shards.back().info);
   }
 
   const Checkpoint& checkpoint_;
@@ -257,15 +262,19 @@ class Exporter {
 
 }  // namespace
 
-ShardManifest export_shards(const std::string& model, const std::string& folder, const ShardExport& options) {
+void export_shards(const std::string& model, const std::string& folder, const ShardExport& options) {
   if (options.slots && (*options.slots < 1 || *options.slots > kMostSlots))
     throw Error(ErrorCode::invalid_argument,
                 cat("a state has 1 to ", kMostSlots, " slots, not ", *options.slots));
   const auto checkpoint = open_checkpoint(model);
+  if (const std::string& family = checkpoint->config().architecture; !is_exported(family))
+    throw Error(ErrorCode::unsupported,
+                cat(model, ": models of the family ", family,
+                    " are not split into shards yet: their layers are not grouped-query attention and one "
+                    "feed-forward; the families that are: llama, qwen2, qwen3, gemma3, gpt2"));
   NewFolder target(folder);
-  ShardManifest manifest = Exporter(*checkpoint, target.path(), options).run(model);
+  Exporter(*checkpoint, target.path(), options).run(model);
   target.put_in_place();
-  return manifest;
 }
 
 }  // namespace kvtide

@@ -8,7 +8,7 @@
 
 #include "formats/safetensors_writer.h"
 #include "model/shards/arithmetic.h"
-#include "model/shards/export.h"
+#include "model/shards/manifest.h"
 
 namespace kvtide {
 
