@@ -125,9 +125,10 @@ struct ShardExport {
 
   Type type = Type::f16;
   Scales scales = Scales::channel;
-  std::int64_t min_elements = 2048;   // smaller matrices stay f16
-  std::vector<std::string> keep_f16;  // "query", or "attention.3/query" of one shard
-  std::optional<std::int64_t> slots;  // S; nullopt: 2048, or fewer where fewer positions were learned
+  std::int64_t min_elements = 2048;        // smaller matrices stay f16
+  std::vector<std::string> keep_f16 = {};  // "query", or "attention.3/query" of one shard
+  std::optional<std::int64_t> slots =
+      std::nullopt;  // S; nullopt: 2048, or fewer where fewer positions were learned
   int head_shards = 1;
   int threads = 0;  // changes only speed; 0: as many as the machine has
   std::function<void(const ShardInfo&)> on_shard =
