@@ -76,7 +76,8 @@ TEST(ShardExport, EightBitElementsAreWithinHalfAStepOfTheWeights) {
     ShardExport how = int8(scales);
     how.min_elements = 1;
     const ShardSample sample(kFolder, how);
-    const SafeTensors tensors = Files(sample).open("attention.1");
+    Files files(sample);
+    const SafeTensors tensors = files.open("attention.1");
     EXPECT_EQ(tensors.tensors.at("output.weight").dtype, "I8");
     EXPECT_EQ(
         tensors.tensors.at("output.weight_scale").shape,

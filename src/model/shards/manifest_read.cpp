@@ -16,15 +16,16 @@ namespace {
 constexpr std::int64_t kMostWide = std::int64_t{1} << 20, kMostVocabulary = std::int64_t{1} << 24;
 
 // One of a few words.
-std::string word(const ConfigJson& json, const char* key, std::initializer_list<std::string_view> known) {
+std::string word(const ConfigJson& json, const std::string& inside, const char* key,
+                 std::initializer_list<std::string_view> known) {
   const auto value = json.text(key);
   std::string list;
   for (const std::string_view name : known) {
     if (value && *value == name) return *value;
     list += cat(list.empty() ? "" : ", ", name);
   }
-  if (!value) json.refuse(ErrorCode::bad_format, cat("the key '", key, "' is missing"));
-  json.refuse(ErrorCode::unsupported, cat("'", key, "' is ", quoted(*value), "; known: ", list));
+  if (!value) json.refuse(ErrorCode::bad_format, cat("the key '", inside, key, "' is missing"));
+  json.refuse(ErrorCode::unsupported, cat("'", inside, key, "' is ", quoted(*value), "; known: ", list));
 }
 
 std::string needed_text(const ConfigJson& json, const std::string& inside, const char* key) {
@@ -136,9 +137,10 @@ ModelConfig read_shape(const ConfigJson& json) {
   check_heads(json.file(), c);
   c.attention_scale = static_cast<float>(json.real("attention_scale", 1e-6, 1e6));
   c.embedding_scale = static_cast<float>(json.real("embedding_scale", 1e-6, 1e6));
-  c.norm = word(json, "norm", {"rms", "layer"}) == "rms" ? NormKind::rms : NormKind::layer;
+  c.norm = word(json, "", "norm", {"rms", "layer"}) == "rms" ? NormKind::rms : NormKind::layer;
   c.norm_epsilon = static_cast<float>(json.real("norm_epsilon", 0.0, 1.0));
-  c.activation = word(json, "activation", {"silu", "gelu"}) == "silu" ? Activation::silu : Activation::gelu;
+  c.activation =
+      word(json, "", "activation", {"silu", "gelu"}) == "silu" ? Activation::silu : Activation::gelu;
   c.head_norms = json.flag("head_norms", false);
   c.post_norms = json.flag("post_norms", false);
   c.gated = json.flag("gated", true);
@@ -190,7 +192,7 @@ ShardManifest read_manifest(const std::string& folder) {
   for (const JsonValue& item : list_of(json, "ropes")) m.ropes.push_back(read_rope(item, file));
   const auto tokenizer = json.child("tokenizer");
   if (!tokenizer) json.refuse(ErrorCode::bad_format, "the key 'tokenizer' is missing");
-  m.tokenizer = word(*tokenizer, "kind", {"folder", "gguf"});
+  m.tokenizer = word(*tokenizer, "tokenizer.", "kind", {"folder", "gguf"});
   for (const JsonValue& item : list_of(*tokenizer, "files"))
     m.tokenizer_files.push_back(
         read_file_entry(ConfigJson(item, file, "tokenizer.files[]."), "tokenizer.files[]."));
