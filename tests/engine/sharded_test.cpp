@@ -133,22 +133,6 @@ TEST(Sharded, EightBitChannelsAreNearerThanOneScaleForAll) {
   EXPECT_LT(tensor, 0.1);
 }
 
-TEST(Sharded, EightBitWeightsOfAFolderSurviveTheExport) {
-  // The folder's own integers have one scale for each channel, too: they come out again.
-  const std::string path = KVTIDE_GOLDENS "/folders/qwen3-i8";
-  const auto ids = testing::read_npy<TokenId>(KVTIDE_GOLDENS "/models/tiny.ids.npy", "<i4");
-  ShardExport how = ShardSample::small();
-  how.type = ShardExport::Type::int8;
-  how.min_elements = 1;
-  how.keep_f16 = {"embedding", "head"};
-  const ShardSample shards(path, how);
-  ShardedModel sharded(shards.path(), {.threads = 1});
-  const auto wanted = testing::all_logits(Model(path), exact_f16(), ids);
-  const auto got = sharded_logits(sharded, ids, 4);
-  ASSERT_EQ(got.size(), wanted.size());
-  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 0.05f) << i;
-}
-
 TEST(Sharded, WhatIsRefusedLeavesTheShardsWhereTheyWere) {
   const ShardSample shards(SampleModel{});
   ShardedModel model(shards.path(), {.threads = 1});
