@@ -40,6 +40,7 @@ PUBLIC_FLOORS = {
     "types.h": "base",
     "transition.h": "state",
     "state.h": "state",
+    "shard.h": "model",
     "named_state.h": "state",
     "procedural.h": "state",
     "tokenizer.h": "text",
@@ -47,7 +48,7 @@ PUBLIC_FLOORS = {
     "session.h": "engine",
     "kvtide.h": "capi",
 }
-MOST_PUBLIC_HEADERS = 14  # for C++; the one for C is an interface of its own
+MOST_PUBLIC_HEADERS = 15  # for C++; the one for C is an interface of its own
 C_HEADER = "kvtide.h"
 LONG, TOO_LONG = 300, 500  # lines
 

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from kvtide.model import Model as Model
     from kvtide.session import MemoryUse as MemoryUse
     from kvtide.session import Session as Session
+    from kvtide.shard import Shard as Shard
+    from kvtide.shard import ShardFolder as ShardFolder
+    from kvtide.shard import ShardInfo as ShardInfo
+    from kvtide.shard import ShardState as ShardState
     from kvtide.state import Layer as Layer
     from kvtide.state import Policy as Policy
     from kvtide.state import State as State
@@ -47,6 +51,10 @@ _HOMES = {
     "Piece": "generation",
     "Policy": "state",
     "Session": "session",
+    "Shard": "shard",
+    "ShardFolder": "shard",
+    "ShardInfo": "shard",
+    "ShardState": "shard",
     "State": "state",
     "Tokenizer": "tokenizer",
     "TransitionPlan": "state",

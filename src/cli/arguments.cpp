@@ -64,6 +64,10 @@ class Parser {
         out_.state.files.push_back(word);
       return;
     }
+    if (out_.command == Command::shard && out_.shard.action.empty()) {
+      out_.shard.action = word;
+      return;
+    }
     refuse(cat("what should ", quoted(word), " be? kvtide ", command_info(out_.command).name, " takes ",
                command_info(out_.command).usage));
   }
@@ -141,6 +145,7 @@ void check(const Arguments& a) {
   };
   check_memory_flags(a);
   if (a.command == Command::state) return check_state_request(a);
+  if (a.command == Command::shard) return check_shard_request(a);
   if (a.command == Command::plan) {
     const bool shape = a.plan.layers && a.plan.kv_heads && a.plan.head_dim;
     need(!a.model.empty() || !a.plan.like.empty() || shape,

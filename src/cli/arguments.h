@@ -12,6 +12,7 @@
 
 #include "cli/command.h"
 #include "cli/memory_flags.h"
+#include "cli/shard_request.h"
 #include "kvtide/generate.h"
 #include "kvtide/model.h"
 #include "kvtide/session.h"
@@ -65,6 +66,7 @@ struct Arguments {
   MemoryFlags memory;
   StateRequest state;
   PlanRequest plan;
+  ShardRequest shard;
 };
 
 // Throws Error(invalid_argument) that names the flag, what is wrong and what would be right.

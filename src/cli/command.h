@@ -18,7 +18,8 @@ enum class Command : unsigned {
   copytest,
   recall,
   table,
-  plan
+  plan,
+  shard
 };
 
 struct CommandInfo {
@@ -59,6 +60,9 @@ inline constexpr CommandInfo kCommands[] = {
     {Command::plan, "plan", "what a procedural memory would take and how fast it could be, for any model",
      "-m MODEL | --like NAME | --layers N --kv-heads N --head-dim N  --ctx N [flags]",
      "--like mistral-7b --ctx 100000 --budget 1G"},
+    {Command::shard, "shard", "split a model into files that run on their own, and run them",
+     "export -m MODEL -o FOLDER | run -m FOLDER -p TEXT  [flags]",
+     "run -m shards -p \"The sea is\" -n 64 --draft ngram"},
 };
 
 constexpr const CommandInfo& command_info(Command command) {

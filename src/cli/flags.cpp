@@ -16,12 +16,12 @@ using G = Given;
 constexpr unsigned kRun = in(Command::run), kChat = in(Command::chat), kPpl = in(Command::ppl),
                    kBench = in(Command::bench), kInspect = in(Command::inspect), kState = in(Command::state),
                    kTokenize = in(Command::tokenize), kHeads = in(Command::heads),
-                   kLogits = in(Command::logits);
+                   kShard = in(Command::shard), kLogits = in(Command::logits);
 constexpr unsigned kAnswers = kRun | kChat;
 constexpr unsigned kJudges = in(Command::copytest) | in(Command::recall);
 constexpr unsigned kTable = in(Command::table), kPlan = in(Command::plan);
 constexpr unsigned kComputes = kAnswers | kPpl | kBench | kLogits | kJudges;
-constexpr unsigned kEncodes = kRun | kTokenize | kLogits;
+constexpr unsigned kEncodes = kRun | kTokenize | kLogits | kShard;
 constexpr unsigned kAny = kComputes | kTable | kPlan | kInspect | kTokenize | kHeads;
 
 constexpr std::int64_t kMany = std::int64_t{1} << 31;
@@ -32,7 +32,8 @@ std::uint64_t seed_of(const Given& given) {
 }
 
 constexpr Flag kFlags[] = {
-    {"-m", "--model", "FILE", "the model: a GGUF file (of a split one the first part) or a folder", kAny,
+    {"-m", "--model", "FILE", "the model: a GGUF file (of a split one the first part) or a folder",
+     kAny | kShard,
      [](A& a, const G& g) {
        a.model = g.value;
        a.models.push_back(g.value);
@@ -122,14 +123,15 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) { a.out = g.value; }},
     {"-o", "--out", "FILE", "the file to write [state: the snapshot itself]", kLogits | kState | kHeads,
      [](A& a, const G& g) { a.out = g.value; }},
-    {"", "--json", "", "print JSON", kPpl | kBench | kInspect | kTokenize | kState | kJudges | kTable | kPlan,
+    {"", "--json", "", "print JSON",
+     kPpl | kBench | kInspect | kTokenize | kState | kJudges | kTable | kPlan | kShard,
      [](A& a, const G&) { a.json = true; }},
     {"", "--report", "FILE", "write the figures of the run as JSON", kAnswers,
      [](A& a, const G& g) { a.report = g.value; }},
     {"", "--logits-hash", "", "print a hash of all logits used, to compare runs bit for bit", kRun,
      [](A& a, const G&) { a.logits_hash = true; }},
     {"-t", "--threads", "N", "changes speed only [as many as the machine has]",
-     kComputes | kTable | kPlan | kHeads,
+     kComputes | kTable | kPlan | kHeads | kShard,
      [](A& a, const G& g) {
        a.session.threads = a.loading.threads = static_cast<int>(whole(g, "the number of threads", 1, 256));
      }},
@@ -137,10 +139,10 @@ constexpr Flag kFlags[] = {
      kComputes | kTable,
      [](A& a, const G& g) { a.session.prefill_chunk = whole(g, "the prefill chunk", 1, 65536); }},
     {"", "--kernels", "NAME", "avx512_bf16, avx512, avx2 or scalar [the best], changes speed only",
-     kComputes | kTable, [](A& a, const G& g) { a.session.kernels = g.value; }},
+     kComputes | kTable | kShard, [](A& a, const G& g) { a.session.kernels = g.value; }},
     {"", "--no-mmap", "", "copy the file into memory instead of mapping it", kAny,
      [](A& a, const G&) { a.loading.map_file = false; }},
-    {"-h", "--help", "", "show this", kAny | kState, [](A& a, const G&) { a.help = true; }},
+    {"-h", "--help", "", "show this", kAny | kState | kShard, [](A& a, const G&) { a.help = true; }},
 };
 
 }  // namespace
@@ -153,6 +155,8 @@ std::span<const Flag> all_flags() {
     all.insert(all.end() - 1, memory.begin(), memory.end());  // --help stays the last
     const std::span<const Flag> eval = eval_flags();
     all.insert(all.begin() + 1, eval.begin(), eval.end());
+    const std::span<const Flag> shard = shard_flags();
+    all.insert(all.begin() + 1, shard.begin(), shard.end());
     all.insert(all.end() - 1, procedural.begin(), procedural.end());
     return all;
   }();

@@ -29,6 +29,7 @@ constexpr unsigned in(Command command) { return 1u << static_cast<unsigned>(comm
 
 std::span<const Flag> all_flags();
 std::span<const Flag> procedural_flags();  // likewise: those about a procedural memory
+std::span<const Flag> shard_flags();       // likewise: those of shards
 std::span<const Flag> eval_flags();        // likewise: those of commands that judge memories
 std::span<const Flag> memory_flags();      // part of all_flags(): those about the KV memory
 

@@ -22,7 +22,6 @@ std::string program_help() {
          "Examples:\n"
          "  kvtide run -m model.gguf -p \"The sea is\" -n 64\n"
          "  kvtide run -m model.gguf -f book.txt -p \"Who is Pierre?\" --kv-budget 64M\n"
-         "  echo \"Hello\" | kvtide tokenize -m model.gguf --json\n"
          "\n"
          "`kvtide COMMAND --help` shows its flags and an example. - as a file is stdin. Results go to "
          "stdout,\n"

@@ -155,6 +155,24 @@ void matmul(ThreadPool& pool, const MatmulRow& kernels, const Activations& x,
   });
 }
 
+void decode_weight_panel(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t panel, float* out) {
+  alignas(64) float decoded[kSlice * kPanelRows];
+  for (std::int64_t k0 = 0; k0 < w.columns; k0 += kSlice) {
+    const std::int64_t k1 = std::min(w.columns, k0 + kSlice);
+    const float* slice = decoded;
+    if (w.panels != nullptr && w.dtype == DType::f32)
+      slice = float_panel(w, panel) + k0 * kPanelRows;
+    else
+      decode_slice(kernels, w, panel, k0, k1, decoded);
+    for (int r = 0; r < kPanelRows; ++r) {
+      const std::int64_t row = panel * kPanelRows + r;
+      const float scale = w.row_scales != nullptr && row < w.rows ? w.row_scales[row] : 1.0f;
+      for (std::int64_t k = k0; k < k1; ++k)
+        out[r * w.columns + k] = scale * slice[(k - k0) * kPanelRows + r];
+    }
+  }
+}
+
 void decode_weight_row(const MatmulRow& kernels, const WeightMatrix& weights, std::int64_t row, float* out) {
   if (weights.panels == nullptr) return decode_file_row(weights, row, 0, weights.columns, out);
   const float scale = weights.row_scales != nullptr ? weights.row_scales[row] : 1.0f;

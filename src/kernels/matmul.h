@@ -42,6 +42,10 @@ struct MatmulJob {
 void matmul(ThreadPool& pool, const MatmulRow& kernels, const Activations& x,
             std::span<const MatmulJob> jobs);
 
+// The rows 16 panel .. of a weight matrix as f32 [16][columns]; those that do not exist are zeros.
+void decode_weight_panel(const MatmulRow& kernels, const WeightMatrix& weights, std::int64_t panel,
+                         float* out);
+
 // One row of a weight matrix as f32 [columns]: an embedding.
 void decode_weight_row(const MatmulRow& kernels, const WeightMatrix& weights, std::int64_t row, float* out);
 

@@ -20,6 +20,7 @@ class RopeTable {
 
   std::int64_t pairs() const { return static_cast<std::int64_t>(frequencies_.size()); }
   const std::vector<double>& frequencies() const { return frequencies_; }  // radians per position
+  double magnitude() const { return magnitude_; }                          // of cosines and sines
   // cosine, sine: [count][pairs] for the positions first .. first + count - 1.
   void fill(Pos first, std::int64_t count, float* cosine, float* sine) const;
 

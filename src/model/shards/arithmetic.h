@@ -1,0 +1,51 @@
+// arithmetic.h: what a shard computes, on rows of activations: the same steps, kernels and order of sums as
+// the forward pass (decoder.h), so that a chain of f16 shards gives the bits of a session on the same weights
+// with f32 activations and an f16 memory.
+//
+// Ownership: none; rows are the caller's. Thread rules: the pool's. No row's result depends on another row.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/thread_pool.h"
+#include "kernels/kernels.h"
+#include "kvtide/types.h"
+#include "model/config.h"
+#include "model/shards/shard_file.h"
+
+namespace kvtide {
+
+struct ShardMachine {
+  const ModelConfig& config;
+  const Kernels& kernels;
+  ThreadPool& pool;
+};
+
+// Keys and values of one layer, [kv_heads][slots][head_dim] in f16 each.
+struct ShardRows {
+  std::uint16_t *keys = nullptr, *values = nullptr;
+  std::int64_t slots = 0;
+};
+
+struct AttentionCall {
+  std::int64_t columns = 0;                        // active ones
+  Pos first = 0;                                   // slot of the first
+  std::span<const Pos> lowest;                     // first slot that each column sees
+  const float *cosine = nullptr, *sine = nullptr;  // [columns][rope_dims / 2]
+};
+
+// rows[columns][width] += attention of their norm. Writes the rows [first, first + columns) of the state,
+// which are as before when this throws. Throws Error(numeric).
+void run_attention(const ShardMachine& machine, const ShardFile& file, const AttentionCall& call,
+                   const ShardRows& state, float* rows);
+// rows[count][width] += feed-forward of their norm.
+void run_mlp(const ShardMachine& machine, const ShardFile& file, std::int64_t count, float* rows);
+// logits[count][tokens of the shard] of the norm of rows [count][width].
+void run_head(const ShardMachine& machine, const ShardFile& file, std::int64_t count, const float* rows,
+              float* logits);
+// rows[ids][width] of the tokens at positions first, first + 1, ...
+void run_embedding(const ShardMachine& machine, const ShardFile& file, std::span<const TokenId> ids,
+                   Pos first, float* rows);
+
+}  // namespace kvtide
