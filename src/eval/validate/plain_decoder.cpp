@@ -77,10 +77,10 @@ PlainDecoder::PlainDecoder(const std::string& path, ThreadPool& pool)
     : checkpoint_(open_checkpoint(path)), config_(checkpoint_->config()), pool_(pool) {
   constexpr std::array known = {"llama", "gemma3", "qwen2", "qwen3", "gpt2"};
   if (std::find(known.begin(), known.end(), config_.architecture) == known.end())
-    throw Error(ErrorCode::unsupported,
-                cat(path, ": there is no plain forward pass for the architecture ",
-                    quoted(config_.architecture),
-                    "; give golden arrays with --reference, made by tools/references/golden_arrays.py"));
+    throw Error(
+        ErrorCode::unsupported,
+        cat(path, ": there is no plain forward pass for the architecture ", quoted(config_.architecture),
+            "; give golden arrays with --reference, made by tools/references/golden_arrays.py"));
 }
 
 PlainDecoder::Matrix PlainDecoder::matrix(Role role, int layer, std::int64_t rows,
@@ -177,7 +177,8 @@ void PlainDecoder::norm_heads(Rows& y, Role role, int layer) const {
     const double scale =
         1.0 / std::sqrt(square / static_cast<double>(dim) + static_cast<double>(config_.norm_epsilon));
     for (std::size_t i = 0; i < dim; ++i)
-      y[start + i] = static_cast<float>(static_cast<double>(y[start + i]) * scale * static_cast<double>(w[i]));
+      y[start + i] =
+          static_cast<float>(static_cast<double>(y[start + i]) * scale * static_cast<double>(w[i]));
   }
 }
 

@@ -32,10 +32,11 @@ struct Golden {
 
 // A way in which attention is often computed wrongly: to see whether a wrong result is just that.
 struct Twist {
-  std::function<bool(Pos query, Pos row)> visible = {};  // empty: as the model says
+  std::function<bool(Pos query, Pos row)> visible = {};    // empty: as the model says
   std::function<std::int64_t(Pos query)> empty_rows = {};  // rows of zeros that take part in the softmax
-  std::int64_t query_shift = 0;       // queries are rotated so many positions too far
-  std::vector<Pos> mixed_chunks = {};  // starts of chunks, and the end: heads and tokens change places in them
+  std::int64_t query_shift = 0;                            // queries are rotated so many positions too far
+  std::vector<Pos> mixed_chunks =
+      {};  // starts of chunks, and the end: heads and tokens change places in them
 };
 
 class Reference {
