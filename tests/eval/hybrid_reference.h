@@ -48,16 +48,22 @@ struct HybridWeights {
         x = scale * static_cast<float>(rng.normal()) / std::sqrt(static_cast<float>(m.columns));
     };
     fill(embedding, 6.0f);
-    for (int i = 0; i < count; ++i) {
+    for (int l = 0; l < count; ++l) {
       HybridLayer& layer = layers.emplace_back();
       for (Weight* m : {&layer.query, &layer.key, &layer.value_now, &layer.value_late, &layer.taps,
                         &layer.output, &layer.up, &layer.down})
         fill(*m, 1.0f);
+      // Small channels of the values count as much as large ones: the output projection makes up for them.
+      const auto size = [&](std::int64_t channel) {
+        return std::pow(spread, static_cast<float>(channel) / static_cast<float>(kDim - 1)) /
+               std::sqrt(spread);
+      };
       for (Weight* m : {&layer.value_now, &layer.value_late})
         for (std::int64_t r = 0; r < m->rows; ++r)
           for (std::int64_t c = 0; c < m->columns; ++c)
-            m->w[static_cast<std::size_t>(r * m->columns + c)] *=
-                std::pow(spread, static_cast<float>(r) / static_cast<float>(m->rows - 1)) / std::sqrt(spread);
+            m->w[static_cast<std::size_t>(r * m->columns + c)] *= size(r);
+      for (std::size_t i = 0; i < layer.output.w.size(); ++i)
+        layer.output.w[i] /= size(static_cast<std::int64_t>(i) % kDim);
     }
   }
 };

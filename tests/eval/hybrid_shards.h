@@ -3,7 +3,7 @@
 // wrong.
 //
 // A shard writes the rows of up to four tokens into slots and attends to all slots through a mask. f32
-// throughout; with `integers`, weights are rounded to 8 bits.
+// throughout; with `integers`, weights but those of the output projection are rounded to 8 bits.
 #pragma once
 
 #include <algorithm>
@@ -42,12 +42,13 @@ class HybridShards final : public TestedModel {
  public:
   static constexpr std::int64_t kLargest = 4;
 
-  HybridShards(const HybridWeights& weights, Fault fault, bool integers = false)
-      : weights_(weights), fault_(fault) {
+  // only: the layer whose arithmetic has the fault; -1: all have it.
+  HybridShards(const HybridWeights& weights, Fault fault, bool integers = false, int only = -1)
+      : weights_(weights), all_(fault), fault_(fault), only_(only) {
     if (!integers) return;
     for (HybridLayer& layer : weights_.layers)
-      for (Weight* m : {&layer.query, &layer.key, &layer.value_now, &layer.value_late, &layer.output,
-                        &layer.up, &layer.down})
+      for (Weight* m :
+           {&layer.query, &layer.key, &layer.value_now, &layer.value_late, &layer.up, &layer.down})
         round(*m, fault == Fault::tensor_scale);
   }
 
@@ -91,11 +92,14 @@ class HybridShards final : public TestedModel {
         const auto given = inputs.subspan(layer * x.size(), x.size());
         x.assign(given.begin(), given.end());
       }
-      predict(weights_.layers[layer], memory.shards[fault_ == Fault::shared_state ? 0 : layer], sequence, x,
+      fault_ = only_ < 0 || static_cast<int>(layer) == only_ ? all_ : Fault::none;
+      predict(weights_.layers[layer], memory.shards[all_ == Fault::shared_state ? 0 : layer], sequence, x,
               count);
       reading.hidden.insert(reading.hidden.end(), x.begin(), x.end());
     }
+    fault_ = all_;
     sequence.position += count;
+    sequence.back = 0;
     sequence.most = std::max(sequence.most, sequence.position);
     for (std::int64_t t = 0; t < count; ++t) {
       const auto row = normed(x.data() + t * kWidth);
@@ -230,9 +234,6 @@ class HybridShards final : public TestedModel {
       const auto kh = product(w.key, in);
       u.insert(u.end(), kh.begin(), kh.end());
       const Pos here = slot_of(t);
-      std::copy(u.begin(), u.end(), shard.u.begin() + here * kMixed);
-      const auto late = product(w.value_late, in);
-      std::copy(late.begin(), late.end(), shard.late.begin() + here * kDim);
       const auto past = [&](std::int64_t back) -> std::int64_t {  // slot of the token so far back; -1: none
         if (back > t && fault_ == Fault::history_dropped) return -1;
         // What was carried is that of the newest token ever read, not of the one that was gone back to.
@@ -242,7 +243,8 @@ class HybridShards final : public TestedModel {
       auto y = u;
       for (std::int64_t c = 0; c < kMixed; ++c)
         for (std::int64_t tap = 0; tap < 3; ++tap) {
-          const std::int64_t at = past(2 - tap);
+          const std::int64_t at = tap < 2 ? past(2 - tap) : -1;
+          if (tap == 2) y[static_cast<std::size_t>(c)] += w.taps.at(c, tap) * u[static_cast<std::size_t>(c)];
           if (at >= 0)
             y[static_cast<std::size_t>(c)] +=
                 w.taps.at(c, tap) * shard.u[static_cast<std::size_t>(at * kMixed + c)];
@@ -252,6 +254,9 @@ class HybridShards final : public TestedModel {
       auto now = product(w.value_now, in);
       std::vector<float> before(kDim);
       if (past(1) >= 0) std::copy_n(shard.late.begin() + past(1) * kDim, kDim, before.begin());
+      const auto late = product(w.value_late, in);
+      std::copy(u.begin(), u.end(), shard.u.begin() + here * kMixed);
+      std::copy(late.begin(), late.end(), shard.late.begin() + here * kDim);
       if (fault_ == Fault::halves_swapped) std::swap(now, before);
       now.insert(now.end(), before.begin(), before.end());
       queries.emplace_back(y.begin(), y.begin() + kHeads * kDim);
@@ -312,7 +317,8 @@ class HybridShards final : public TestedModel {
   }
 
   HybridWeights weights_;
-  Fault fault_;
+  Fault all_, fault_;  // fault_: of the layer that runs
+  int only_;
   std::shared_ptr<Memory> kept_;
 };
 

@@ -54,7 +54,7 @@ std::optional<Cause> recreated(const Story& s) {
   std::int64_t gone = 0;
   for (const WrongRow& row : s.wrong)
     gone += row.token < last && (row.match.kind == RowMatch::zero || row.match.kind == RowMatch::missing);
-  const bool all_rows = gone == last * s.heads * 2;
+  const bool all_rows = most(gone, last * s.heads * 2);
   const bool short_state = s.held.rows > 0 && s.held.rows == s.tokens - last && s.held.rows < s.tokens;
   if (!all_rows && !short_state) return std::nullopt;
   return Cause{
@@ -150,7 +150,8 @@ std::optional<Cause> heads_changed(const Story& s) {
   for (const WrongRow& row : s.wrong)
     fit += row.match.kind == RowMatch::head && row.match.token_found == row.token;
   if (!most(fit, s.all())) return std::nullopt;
-  const WrongRow& row = s.wrong.front();
+  const WrongRow& row = *std::find_if(s.wrong.begin(), s.wrong.end(),
+                                      [](const WrongRow& r) { return r.match.kind == RowMatch::head; });
   const char* part = s.any(true) ? s.any(false) ? "rows" : "keys" : "values";
   return Cause{
       s.any(true) ? "heads_swapped" : "value_halves_swapped",

@@ -93,22 +93,26 @@ std::vector<Guess> guesses(const Inspection& in, int layer, const Schedule& sche
   return out;
 }
 
-// How much of the difference to the reference a twisted layer explains, over the tokens that are wrong.
-double explained(const Inspection& in, const Run& run, int layer, const std::vector<float>& twisted) {
+// What is left of the difference to the reference when a twisted layer is taken for it.
+struct Explained {
   double left = 0.0, all = 0.0;
+  double share() const { return all > 0.0 ? 1.0 - left / all : 0.0; }
+};
+
+void explain_by(Explained& sum, const Inspection& in, const Run& run, int layer,
+                const std::vector<float>& twisted) {
   const std::int64_t width = in.golden.width;
   for (Pos t = 0; t < run.tokens; ++t) {
     const auto found = run.stream(layer + 1, t, width), right = in.golden.stream(layer + 1, t);
     for (std::int64_t i = 0; i < width; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      const double other = static_cast<double>(found[at]) -
-                           static_cast<double>(twisted[static_cast<std::size_t>(t * width + i)]);
-      const double wrong = static_cast<double>(found[at]) - static_cast<double>(right[at]);
-      left += other * other;
-      all += wrong * wrong;
+      const double value = static_cast<double>(found[at]);
+      const double other = value - static_cast<double>(twisted[static_cast<std::size_t>(t * width + i)]);
+      const double wrong = value - static_cast<double>(right[at]);
+      sum.left += other * other;
+      sum.all += wrong * wrong;
     }
   }
-  return all > 0.0 ? 1.0 - left / all : 0.0;
 }
 
 // depends[t][j]: whether what the layer gives for token t changes with its input for token j.
@@ -209,31 +213,33 @@ bool explain_sight(Inspection& in) {
   std::vector<std::size_t> wrong_schedules;
   for (const auto& [schedule, at] : wrong) wrong_schedules.push_back(schedule);
 
+  // One mistake should explain all that is wrong. In a chain the lowest wrong layer still gets what is right,
+  // or nearly so.
+  std::vector<Guess> asked = guesses(in, layer, in.schedules[wrong_schedules.front()]);
+  std::vector<Explained> shares(asked.size());
+  for (const std::size_t s : wrong_schedules) {
+    const auto input = in.golden.stream(layer, 0);
+    const std::vector<Guess> ways = guesses(in, layer, in.schedules[s]);
+    for (std::size_t g = 0; g < ways.size(); ++g) {
+      const auto twisted = in.reference.twisted(
+          layer, {input.data(), static_cast<std::size_t>(runs[s].tokens * in.golden.width)}, ways[g].twist);
+      if (!twisted) break;
+      explain_by(shares[g], in, runs[s], layer, *twisted);
+    }
+  }
   const Guess* best = nullptr;
   double best_share = 0.9;
-  std::size_t best_schedule = 0;
-  std::vector<Guess> all;
-  for (const std::size_t s : wrong_schedules) {
-    // In a chain the lowest wrong layer still gets what is right, or nearly so.
-    const Schedule& schedule = in.schedules[s];
-    const Run& run = runs[s];
-    const auto input = in.golden.stream(layer, 0);
-    for (Guess& guess : guesses(in, layer, schedule)) {
-      const auto twisted = in.reference.twisted(
-          layer, {input.data(), static_cast<std::size_t>(run.tokens * in.golden.width)}, guess.twist);
-      if (!twisted) break;
-      const double share = explained(in, run, layer, *twisted);
-      if (share <= best_share + 1e-6) continue;
-      best_share = share;
-      best_schedule = s;
-      all.assign(1, std::move(guess));
-      best = &all.front();
-    }
-    if (best != nullptr && best_share > 0.999) break;
-  }
+  for (std::size_t g = 0; g < asked.size(); ++g)
+    if (shares[g].share() > best_share + 1e-6) best_share = shares[g].share(), best = &asked[g];
+  // The schedule that tells most: where it begins first, and of those the one with the longest calls.
+  const std::size_t best_schedule =
+      *std::min_element(wrong_schedules.begin(), wrong_schedules.end(), [&](std::size_t a, std::size_t b) {
+        return std::pair(wrong[a].first, -in.schedules[a].longest()) <
+               std::pair(wrong[b].first, -in.schedules[b].longest());
+      });
   Sight sight;
   if (isolated) {
-    const std::size_t s = best != nullptr ? best_schedule : wrong_schedules.front();
+    const std::size_t s = best_schedule;
     const std::int64_t chunk = in.schedules[s].calls.front();
     const Schedule small =
         calls_of(std::min(chunk, kMostTokens),
@@ -242,7 +248,7 @@ bool explain_sight(Inspection& in) {
                        in.shape.layers[static_cast<std::size_t>(layer)].window);
   }
   if (best == nullptr && sight.what.empty()) return false;
-  const std::size_t s = best != nullptr ? best_schedule : wrong_schedules.front();
+  const std::size_t s = best_schedule;
   Finding found;
   found.cause = best != nullptr ? best->cause : sight.cause;
   found.check = isolated ? "isolated layers" : "chained layers";
