@@ -12,6 +12,7 @@
 
 #include "cli/command.h"
 #include "cli/memory_flags.h"
+#include "cli/validate_request.h"
 #include "kvtide/generate.h"
 #include "kvtide/model.h"
 #include "kvtide/session.h"
@@ -63,6 +64,7 @@ struct Arguments {
   MemoryFlags memory;
   StateRequest state;
   PlanRequest plan;
+  ValidateRequest validate;
 };
 
 // Throws Error(invalid_argument) that names the flag, what is wrong and what would be right.

@@ -18,7 +18,8 @@ enum class Command : unsigned {
   copytest,
   recall,
   table,
-  plan
+  plan,
+  validate
 };
 
 struct CommandInfo {
@@ -59,6 +60,8 @@ inline constexpr CommandInfo kCommands[] = {
     {Command::plan, "plan", "what a procedural memory would take and how fast it could be, for any model",
      "-m MODEL | --like NAME | --layers N --kv-heads N --head-dim N  --ctx N [flags]",
      "--like mistral-7b --ctx 100000 --budget 1G"},
+    {Command::validate, "validate", "a model against a reference, layer by layer: what is wrong, and where",
+     "MODEL [--reference FOLDER] [--tokens N] [--chunks LIST] [flags]", "model.gguf --html report.html"},
 };
 
 constexpr const CommandInfo& command_info(Command command) {

@@ -19,5 +19,6 @@ int copytest_command(const Arguments& arguments);
 int recall_command(const Arguments& arguments);
 int table_command(const Arguments& arguments);
 int plan_command(const Arguments& arguments);
+int validate_command(const Arguments& arguments);
 
 }  // namespace kvtide

@@ -45,6 +45,8 @@ int dispatch(const Arguments& arguments) {
       return table_command(arguments);
     case Command::plan:
       return plan_command(arguments);
+    case Command::validate:
+      return validate_command(arguments);
   }
   return kExitBug;
 }

@@ -21,6 +21,7 @@ class EngineModel final : public TestedModel {
   // largest call. Throws Error as Session does.
   EngineModel(const Model& model, const SessionOptions& options, std::int64_t largest_chunk);
 
+  int threads() const { return pool_.threads(); }
   TestedShape shape() const override;
   std::unique_ptr<TestedState> make_state(std::int64_t capacity) override;
   Reading read(TestedState& state, std::span<const TokenId> tokens, std::span<const float> inputs) override;
