@@ -21,6 +21,7 @@ bool has_integers(const LoadedModel& model) {
 
 ValidateOptions engine_gates(const Model& model, const SessionOptions& options) {
   ValidateOptions out;
+  if (!options.exact) out.gate = out.apart_gate = out.row_gate = 0.999;
   const bool coarse_rows = options.key_type == KvType::q8_0 || options.value_type == KvType::q8_0;
   if (coarse_rows || (!options.exact && has_integers(model.internals()))) {
     out.gate = out.row_gate = 0.97;

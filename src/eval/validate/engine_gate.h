@@ -11,8 +11,9 @@
 
 namespace kvtide {
 
-// 0.9999 where weights, activations and rows are floats; 0.97 where products are those of 8-bit integers or
-// rows are q8_0, and 0.90 then for special tokens and tiny embeddings. special: the vocabulary's markers.
+// 0.9999 where everything is f32 but for f16 rows (SessionOptions::exact); 0.999 where attention multiplies
+// bf16; 0.97 where products are those of 8-bit integers or rows are q8_0, and 0.90 then for special tokens
+// and tiny embeddings. special: the vocabulary's markers.
 ValidateOptions engine_gates(const Model& model, const SessionOptions& options);
 
 // `tokens` tokens of made-up prose, behind the start token where the vocabulary wants one; of a vocabulary

@@ -77,7 +77,7 @@ std::vector<std::byte> report_png(const ValidationReport& report) {
   }
   picture.text(10, 44,
                cat("worst cosine of what a layer adds, over ", report.schedules.size(), " ways to cut ",
-                   tokens, " tokens; worst layers first"),
+                   tokens, " tokens, worst layers first"),
                kPale);
   picture.text(kLeft, kTop - 12, "token", kInk);
   const int label_every = std::max(1, (5 * Picture::kGlyphWidth) / cell_width);
