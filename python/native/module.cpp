@@ -15,6 +15,7 @@
 #include "running.h"
 #include "session.h"
 #include "state.h"
+#include "validation.h"
 
 namespace nb = nanobind;
 
@@ -58,6 +59,7 @@ NB_MODULE(_native, module) {
   bind_model(module);
   bind_session(module);
   bind_state(module);
+  bind_validation(module);
   module.def("move_dense", &move_dense, nb::arg("source").noconvert(), nb::arg("source_shape"),
              nb::arg("target").noconvert(), nb::arg("target_shape"), nb::arg("position"), nb::arg("pad"),
              nb::arg("target_is_padded"), nb::arg("target_is_fresh"),

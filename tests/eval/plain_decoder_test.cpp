@@ -28,8 +28,8 @@ TEST(PlainDecoder, GivesTheLogitsOfTransformersForEveryTinyModel) {
 }
 
 TEST(PlainDecoder, GivesTheLogitsOfTransformersForEveryFolder) {
-  for (const char* name :
-       {"gemma3-f32", "gpt2-f32", "gpt2-long-f16", "llama-f32", "mistral-f16-shards", "qwen2-bf16", "qwen3-i8"}) {
+  for (const char* name : {"gemma3-f32", "gpt2-f32", "gpt2-long-f16", "llama-f32", "mistral-f16-shards",
+                           "qwen2-bf16", "qwen3-i8"}) {
     const std::string folder = std::string(KVTIDE_GOLDENS "/folders/") + name;
     EXPECT_LT(worst_difference(folder, folder + "/logits.npy"), 2e-5) << name;
   }

@@ -130,7 +130,11 @@ bool explain_numbers(Inspection& in) {
   }
   found.cause = "numbers";
   found.what = cat("layer ", first.layer, " differs from token ", first.token, " on (worst cosine ",
-                   cosine_text(worst), "), and no known mistake explains how", tail);
+                   cosine_text(worst), "), and no known mistake explains how",
+                   worst > 0.95 && schedules.size() == in.schedules.size()
+                       ? ". It is small and the same in all calls, as the error of coarser arithmetic is"
+                       : "",
+                   tail);
   found.advice =
       "Begin with this layer and this token, in isolation: the layers before it are right, and so are the "
       "rows if that "

@@ -68,6 +68,7 @@ void check_free_run(Inspection& in);
 bool explain_rows(Inspection& in);     // evidence_rows.cpp
 bool explain_sight(Inspection& in);    // evidence_sight.cpp
 bool explain_numbers(Inspection& in);  // evidence_numbers.cpp
+bool explain_outputs(Inspection& in);  // evidence_outputs.cpp
 
 // "layer 3", "layers 3 and 5", "all 12 layers"; "calls of 2, 3 and 4".
 std::string layers_text(const std::vector<int>& layers, int all);

@@ -39,9 +39,10 @@ Likeness likeness_of_change(std::span<const float> in, std::span<const float> ou
   }
   Likeness found = likeness(change, wanted);
   constexpr double kRounding = 2.4e-7;  // of an f32 that was added to, twice over
-  if (found.length > 0.0 && found.cosine > 0.0) {
+  if (found.length > 0.0 && std::isfinite(found.max_abs)) {
     const double noise = kRounding * std::sqrt(stream) / found.length;
     found.cosine = std::min(1.0, found.cosine + noise * noise);
+    if (std::abs(found.ratio - 1.0) <= noise) found.ratio = 1.0;
   }
   return found;
 }

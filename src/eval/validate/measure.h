@@ -20,7 +20,7 @@ struct Likeness {
 Likeness likeness(std::span<const float> a, std::span<const float> b);
 
 // Of what a layer adds: out - in, against wanted_out - wanted_in. When the change is so small against the
-// stream that f32 cannot hold its direction, the noise is taken off the cosine's distance from 1.
+// stream that f32 cannot hold its direction, the noise is taken off the distance from 1 of cosine and ratio.
 Likeness likeness_of_change(std::span<const float> in, std::span<const float> out,
                             std::span<const float> wanted_in, std::span<const float> wanted_out);
 

@@ -142,7 +142,8 @@ void explain(Inspection& in) {
     // What a layer computes comes before what a state does: the cause of the first is that of the second.
     std::rotate(in.report.findings.begin(), in.report.findings.begin() + static_cast<std::ptrdiff_t>(before),
                 in.report.findings.end());
-  }
+  } else if (!in.judges_layers())
+    explain_outputs(in);
   // What failed without a finding is told, too.
   const bool failed = std::any_of(in.report.checks.begin(), in.report.checks.end(),
                                   [](const CheckResult& c) { return c.outcome == Outcome::failed; });
