@@ -1,5 +1,6 @@
 // eval_flags.cpp: the flags of the commands that judge memories: copytest, recall, table, plan.
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 #include "cli/flag_values.h"
@@ -101,7 +102,9 @@ constexpr Flag kFlags[] = {
     {"", "--free", "N", "greedy tokens that are compared [16]; 0: none", kValidate,
      [](A& a, const G& g) { a.validate.free_tokens = whole(g, "the number of greedy tokens", 0, 4096); }},
     {"", "--gate", "X", "cosine that every layer and token must reach [as the arithmetic is]", kValidate,
-     [](A& a, const G& g) { a.validate.gate = static_cast<double>(real(g, "the gate", 0.0f, 1.0f)); }},
+     [](A& a, const G& g) {  // As it was written: a float has no more digits.
+       a.validate.gate = std::round(static_cast<double>(real(g, "the gate", 0.0f, 1.0f)) * 1e7) / 1e7;
+     }},
     {"", "--html", "FILE", "write the report as a page with pictures", kValidate,
      [](A& a, const G& g) { a.validate.html = g.value; }},
     {"", "--png", "FILE", "write the picture of layers and tokens", kValidate,

@@ -276,12 +276,24 @@ void check_capacity(Inspection& in) {
         distance += likeness(held.value(head, last), right.value(head, t)).relative();
       if (distance < best_distance) best_distance = distance, best = t;
     }
-    if (best > last && best_distance < 0.5 * static_cast<double>(right.kv_heads)) {
+    // The rows before it are still the right ones: only the last slot is used again and again.
+    const auto differs = [&](Pos slot) {
+      bool wrong = false;
+      for (std::int64_t head = 0; head < right.kv_heads; ++head)
+        wrong =
+            wrong || !alike(likeness(held.value(head, slot), right.value(head, slot)), in.options.row_gate);
+      return wrong;
+    };
+    bool only_last = last + 1 < all && differs(last);
+    for (Pos slot = held.first; slot < last && only_last; ++slot) only_last = !differs(slot);
+    const bool known = best > last && best_distance < 0.5 * static_cast<double>(right.kv_heads);
+    if (only_last || known) {
       found.cause = "position_saturates";
       found.layer = 0;
-      found.what +=
-          cat("; in layer 0 slot ", last, ", the last one, holds the values of token ", best,
-              ": the position stopped at ", last, " and every later token is written over the one before");
+      found.what += cat("; in layer 0 slot ", last, ", the last one, holds ",
+                        known ? cat("the values of token ", best) : "what is no longer its token's",
+                        only_last ? ", the slots before it are right" : "", ": the position stopped at ",
+                        last, " and every later token is written over the one before");
       found.advice =
           "The position must not be clamped to the last slot: refuse the token, or make room before it is "
           "read.";
