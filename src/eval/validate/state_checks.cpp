@@ -278,11 +278,11 @@ void check_capacity(Inspection& in) {
     }
     // The rows before it are still the right ones: only the last slot is used again and again.
     const auto differs = [&](Pos slot) {
-      bool wrong = false;
+      bool other = false;
       for (std::int64_t head = 0; head < right.kv_heads; ++head)
-        wrong =
-            wrong || !alike(likeness(held.value(head, slot), right.value(head, slot)), in.options.row_gate);
-      return wrong;
+        other =
+            other || !alike(likeness(held.value(head, slot), right.value(head, slot)), in.options.row_gate);
+      return other;
     };
     bool only_last = last + 1 < all && differs(last);
     for (Pos slot = held.first; slot < last && only_last; ++slot) only_last = !differs(slot);
