@@ -154,6 +154,20 @@ class TestObjects:
         reading = next(check for check in report.checks if check.name == "reading")
         assert "RuntimeError: no kernel for so many tokens" in reading.detail
         assert "calls of 3" in reading.detail and "calls of 2" not in reading.detail
+        assert report.findings[0].cause == "refused"
+
+    def test_what_is_not_finite_is_told_where_it_begins(self):
+        class Overflows(Port):
+            def predict(self, tokens, state, inputs=None):
+                result = super().predict(tokens, state, inputs)
+                result["hidden"] = result["hidden"].copy()
+                for at, token in enumerate(tokens):
+                    if token == 8:
+                        result["hidden"][2, at] = np.inf
+                return result
+
+        first = kvtide.validate(Overflows(), golden, TOKENS).findings[0]
+        assert (first.cause, first.layer, first.token) == ("not_finite", 1, TOKENS.index(8))
 
     def test_ctrl_c_and_progress_stop_it(self):
         class Interrupted(Port):

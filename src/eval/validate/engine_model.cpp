@@ -48,8 +48,9 @@ std::unique_ptr<TestedState> EngineModel::make_state(std::int64_t capacity) {
   SessionOptions options;
   options.key_type = options_.key_type;
   options.value_type = options_.value_type;
-  options.context = capacity;
-  options.prefill_chunk = std::min(largest_chunk_, capacity);
+  // Learned positions end; what is beyond them is refused either way.
+  options.context = config_.learned_positions ? std::min(capacity, config_.context_length) : capacity;
+  options.prefill_chunk = std::min(largest_chunk_, options.context);
   options.slack = largest_chunk_;
   return std::make_unique<EngineState>(KvState(kv_spec(config_, completed(config_, options))));
 }

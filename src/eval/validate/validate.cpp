@@ -24,7 +24,8 @@ std::string list_text(const std::vector<std::string>& items) {
 }
 
 std::string layers_text(const std::vector<int>& layers, int all) {
-  if (static_cast<int>(layers.size()) == all && all > 1) return cat("all ", all, " layers");
+  if (static_cast<int>(layers.size()) == all && all > 1)
+    return all == 2 ? std::string("both layers") : cat("all ", all, " layers");
   std::vector<std::string> items;
   for (const int layer : layers) items.push_back(cat(layer));
   if (items.size() > 6) {
@@ -133,11 +134,40 @@ bool explain_embedding(Inspection& in) {
   return true;
 }
 
+// NaN spreads: where it begins is what counts.
+bool explain_not_finite(Inspection& in) {
+  const bool isolated = !in.isolated.empty();
+  const std::vector<Run>& runs = isolated ? in.isolated : in.chained;
+  for (int layer = 0; layer < in.layers() && in.judges_layers(); ++layer)
+    for (std::size_t s = 0; s < runs.size(); ++s)
+      for (Pos t = 0; t < runs[s].tokens && !runs[s].finite; ++t) {
+        const auto row = runs[s].stream(layer + 1, t, in.shape.width);
+        if (std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); })) continue;
+        Finding found;
+        found.cause = "not_finite";
+        found.check = isolated ? "isolated layers" : "chained layers";
+        found.layer = layer;
+        found.token = t;
+        found.calls = in.schedules[s].name;
+        found.cosine = -1.0;
+        found.what = cat("layer ", layer, " gives NaN or infinity at token ", t, ", in ",
+                         in.schedules[s].name, isolated ? ", though what enters it is finite" : "");
+        found.advice =
+            "Look for f16 that overflows (norms, scores, 8-bit scales), for a softmax over nothing, and for "
+            "0 times "
+            "what an unwritten slot holds.";
+        in.report.findings.push_back(std::move(found));
+        return true;
+      }
+  return false;
+}
+
 void explain(Inspection& in) {
   const bool layers_wrong = !in.differences.empty() || !in.row_differences.empty();
   if (layers_wrong) {
     const std::size_t before = in.report.findings.size();
     explain_embedding(in);
+    explain_not_finite(in);
     if (!explain_rows(in) && !explain_sight(in)) explain_numbers(in);
     // What a layer computes comes before what a state does: the cause of the first is that of the second.
     std::rotate(in.report.findings.begin(), in.report.findings.begin() + static_cast<std::ptrdiff_t>(before),
@@ -150,16 +180,29 @@ void explain(Inspection& in) {
   if (!failed || !in.report.findings.empty()) return;
   for (const CheckResult& check : in.report.checks) {
     if (check.outcome != Outcome::failed) continue;
+    const bool threw = check.name == "reading";
     Finding found;
-    found.cause = "outputs";
+    found.cause = threw ? "refused" : "outputs";
     found.check = check.name;
     found.what = cat(check.name, ": ", check.detail);
     found.advice =
-        in.judges_layers()
+        threw ? "Begin with what the model threw; checks behind it may fail for the same reason."
+        : in.judges_layers()
             ? "Layers and rows are right: look behind them, at the last norm and the output matrix."
             : "Let the model give its residual stream and rows, and the report will say where.";
     in.report.findings.push_back(std::move(found));
   }
+}
+
+// Parts of sentences were put together; sentences begin with a capital.
+std::string sentences(std::string text) {
+  bool begins = true;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (begins && text[i] >= 'a' && text[i] <= 'z') text[i] = static_cast<char>(text[i] - 'a' + 'A');
+    if (text[i] != ' ') begins = false;
+    if (text[i] == '.' && i + 1 < text.size() && text[i + 1] == ' ') begins = true;
+  }
+  return text;
 }
 
 }  // namespace
@@ -202,6 +245,7 @@ ValidationReport validate(TestedModel& model, Reference& reference, std::span<co
   check_free_run(in);
   in.step(0.95, "looking for causes");
   explain(in);
+  for (Finding& finding : report.findings) finding.what = sentences(std::move(finding.what));
   report.passed = std::none_of(report.checks.begin(), report.checks.end(),
                                [](const CheckResult& c) { return c.outcome == Outcome::failed; });
   return report;
