@@ -45,9 +45,10 @@ PUBLIC_FLOORS = {
     "tokenizer.h": "text",
     "chat.h": "text",
     "session.h": "engine",
+    "validate.h": "eval",
     "kvtide.h": "capi",
 }
-MOST_PUBLIC_HEADERS = 14  # for C++; the one for C is an interface of its own
+MOST_PUBLIC_HEADERS = 15  # for C++; the one for C is an interface of its own
 C_HEADER = "kvtide.h"
 LONG, TOO_LONG = 300, 500  # lines
 

@@ -12,8 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "eval/validate/reference.h"
-#include "eval/validate/tested_model.h"
+#include "kvtide/validate.h"
 
 namespace kvtide::python {
 

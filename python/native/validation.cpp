@@ -7,15 +7,9 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <thread>
 
-#include "eval/validate/engine_gate.h"
-#include "eval/validate/engine_model.h"
-#include "eval/validate/golden_folder.h"
-#include "eval/validate/plain_decoder.h"
-#include "eval/validate/report_text.h"
-#include "eval/validate/validate.h"
 #include "kinds.h"
+#include "kvtide/validate.h"
 #include "model.h"
 #include "python_tested.h"
 #include "running.h"
@@ -158,19 +152,14 @@ nb::dict validate_model(const PyModel& tested, const nb::bytes& folder, std::vec
     const Running running;
     const nb::gil_scoped_release others_run;
     const std::int64_t longest = chunks.empty() ? 1 : *std::max_element(chunks.begin(), chunks.end());
-    EngineModel engine(*model, session, std::max<std::int64_t>({longest, count / 2, 1}));
-    ThreadPool pool(engine.threads());
-    std::unique_ptr<Reference> reference;
-    if (path.empty())
-      reference = std::make_unique<PlainDecoder>(model->path(), pool);
-    else
-      reference = std::make_unique<GoldenFolder>(path);
+    const auto engine = tested_model(*model, session, std::max<std::int64_t>({longest, count / 2, 1}));
+    const auto reference = path.empty() ? plain_reference(*model, threads) : golden_reference(path);
     if (tokens.empty()) tokens = reference->text() ? *reference->text() : validation_text(*model, count);
     if (static_cast<std::int64_t>(tokens.size()) > count) tokens.resize(static_cast<std::size_t>(count));
-    ValidateOptions options = engine_gates(*model, session);
+    ValidateOptions options = usual_gates(*model, session);
     set(options, {chunks, gate, free_tokens, special});
     options.progress = progress_of(progress);
-    report = validate(engine, *reference, tokens, options);
+    report = validate(*engine, *reference, tokens, options);
   }
   return report_of(report);
 }
@@ -182,19 +171,14 @@ nb::dict validate_object(nb::object adapter, nb::object reference_adapter, const
                          std::int64_t free_tokens, const std::vector<TokenId>& special,
                          const nb::object& progress) {
   PythonModel tested(std::move(adapter));
-  std::unique_ptr<ThreadPool> pool;
   std::unique_ptr<Reference> reference;
   const std::string path(static_cast<const char*>(folder.data()), folder.size());
-  if (!path.empty()) {
-    reference = std::make_unique<GoldenFolder>(path);
-  } else if (nb::isinstance<PyModel>(reference_adapter)) {
-    pool = std::make_unique<ThreadPool>(
-        std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads));
-    reference =
-        std::make_unique<PlainDecoder>(nb::cast<const PyModel&>(reference_adapter).open()->path(), *pool);
-  } else {
+  if (!path.empty())
+    reference = golden_reference(path);
+  else if (nb::isinstance<PyModel>(reference_adapter))
+    reference = plain_reference(*nb::cast<const PyModel&>(reference_adapter).open());
+  else
     reference = std::make_unique<PythonReference>(std::move(reference_adapter));
-  }
   if (tokens.empty() && reference->text()) tokens = *reference->text();
   if (static_cast<std::int64_t>(tokens.size()) > count) tokens.resize(static_cast<std::size_t>(count));
   ValidateOptions options;

@@ -12,13 +12,7 @@
 #include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
-#include "eval/filler.h"
-#include "eval/validate/engine_gate.h"
-#include "eval/validate/engine_model.h"
-#include "eval/validate/golden_folder.h"
-#include "eval/validate/plain_decoder.h"
-#include "eval/validate/report_text.h"
-#include "eval/validate/validate.h"
+#include "kvtide/validate.h"
 
 namespace kvtide {
 namespace {
@@ -123,16 +117,12 @@ int validate_command(const Arguments& arguments) {
   SessionOptions session = arguments.session;
   session.context = 0;
   const std::int64_t longest = *std::max_element(request.chunks.begin(), request.chunks.end());
-  EngineModel tested(model, session, std::max(longest, request.tokens / 2));
-  ThreadPool pool(tested.threads());
-  std::unique_ptr<Reference> reference;
-  if (request.reference.empty())
-    reference = std::make_unique<PlainDecoder>(arguments.model, pool);
-  else
-    reference = std::make_unique<GoldenFolder>(request.reference);
+  const auto tested = tested_model(model, session, std::max(longest, request.tokens / 2));
+  const auto reference = request.reference.empty() ? plain_reference(model, session.threads)
+                                                   : golden_reference(request.reference);
   const std::vector<TokenId> tokens = text_of(arguments, model, *reference);
 
-  ValidateOptions options = engine_gates(model, session);
+  ValidateOptions options = usual_gates(model, session);
   if (request.gate) options.gate = options.apart_gate = options.row_gate = *request.gate;
   options.chunks = request.chunks;
   options.free_tokens = request.free_tokens;
@@ -141,7 +131,7 @@ int validate_command(const Arguments& arguments) {
     progress.update(share);
     return !interrupted();
   };
-  const ValidationReport report = validate(tested, *reference, tokens, options);
+  const ValidationReport report = validate(*tested, *reference, tokens, options);
   if (!request.html.empty()) write_file(request.html, report_html(report));
   if (!request.png.empty()) {
     const std::vector<std::byte> png = report_png(report);

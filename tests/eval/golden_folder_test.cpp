@@ -7,7 +7,7 @@
 
 #include "eval/validate/engine_model.h"
 #include "eval/validate/plain_decoder.h"
-#include "eval/validate/validate.h"
+#include "kvtide/validate.h"
 #include "tests/formats/temporary_folder.h"
 
 namespace kvtide {

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "eval/validate/reference.h"
+#include "kvtide/validate.h"
 #include "tests/kernels/samples.h"
 
 namespace kvtide::testing {

@@ -6,7 +6,7 @@
 #include "eval/validate/heat_map.h"
 #include "eval/validate/measure.h"
 #include "eval/validate/picture.h"
-#include "eval/validate/report_text.h"
+#include "kvtide/validate.h"
 #include "eval/validate/worst.h"
 #include "kvtide/error.h"
 

@@ -3,7 +3,7 @@
 
 #include "eval/validate/engine_model.h"
 #include "eval/validate/plain_decoder.h"
-#include "eval/validate/validate.h"
+#include "kvtide/validate.h"
 #include "tests/engine/npy.h"
 
 namespace kvtide {

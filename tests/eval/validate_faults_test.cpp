@@ -1,7 +1,7 @@
 // Faults planted in a model that is driven as ports are: each must be found and named, by what was measured.
 #include <gtest/gtest.h>
 
-#include "eval/validate/validate.h"
+#include "kvtide/validate.h"
 #include "tests/engine/logits.h"
 #include "tests/eval/hybrid_shards.h"
 

@@ -127,4 +127,9 @@ void EngineModel::poison(TestedState& state, float value) {
   }();
 }
 
+std::unique_ptr<TestedModel> tested_model(const Model& model, const SessionOptions& options,
+                                          std::int64_t largest_chunk) {
+  return std::make_unique<EngineModel>(model, options, largest_chunk);
+}
+
 }  // namespace kvtide

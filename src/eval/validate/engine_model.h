@@ -9,8 +9,8 @@
 #include <span>
 
 #include "base/thread_pool.h"
-#include "eval/validate/tested_model.h"
 #include "kvtide/session.h"
+#include "kvtide/validate.h"
 #include "model/decoder.h"
 
 namespace kvtide {

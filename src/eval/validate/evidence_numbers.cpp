@@ -11,18 +11,18 @@
 namespace kvtide {
 namespace {
 
-struct Spread {
+struct ChannelSpread {
   double slope = 1.0;  // of log error over log size: 1 when errors follow the channels' sizes
   double range = 1.0;  // of the channels' sizes, the tenth largest over the tenth smallest percent
   double small_error = 0.0, large_error = 0.0;  // relative, of the smallest and the largest quarter
 };
 
 // size, error: root mean squares per channel.
-Spread spread_of(const std::vector<double>& size, const std::vector<double>& error) {
+ChannelSpread spread_of(const std::vector<double>& size, const std::vector<double>& error) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < size.size(); ++i)
     if (size[i] > 0.0 && error[i] > 0.0) order.push_back(i);
-  Spread out;
+  ChannelSpread out;
   if (order.size() < 8) return out;
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return size[a] < size[b]; });
   const std::size_t n = order.size();
@@ -42,11 +42,11 @@ Spread spread_of(const std::vector<double>& size, const std::vector<double>& err
   return out;
 }
 
-bool one_scale(const Spread& s) {
+bool one_scale(const ChannelSpread& s) {
   return s.range > 4.0 && s.slope < 0.5 && s.small_error > 3.0 * s.large_error;
 }
 
-Spread of_values(const Inspection& in, const Run& run, int layer) {
+ChannelSpread of_values(const Inspection& in, const Run& run, int layer) {
   const HeldRows& held = run.rows[static_cast<std::size_t>(layer)];
   const HeldRows& right = in.golden.rows[static_cast<std::size_t>(layer)];
   std::vector<double> size, error;
@@ -64,7 +64,7 @@ Spread of_values(const Inspection& in, const Run& run, int layer) {
   return spread_of(size, error);
 }
 
-Spread of_changes(const Inspection& in, const Run& run, int layer) {
+ChannelSpread of_changes(const Inspection& in, const Run& run, int layer) {
   std::vector<double> size, error;
   for (std::int64_t i = 0; i < in.golden.width; ++i) {
     double s = 0.0, e = 0.0;
@@ -112,7 +112,7 @@ bool explain_numbers(Inspection& in) {
           layers.size() == 1 ? " is" : " are", " touched");
   for (const bool values : {true, false}) {
     if (values ? !in.judges_rows() || run.rows.empty() : !in.judges_layers()) continue;
-    const Spread spread = values ? of_values(in, run, first.layer) : of_changes(in, run, first.layer);
+    const ChannelSpread spread = values ? of_values(in, run, first.layer) : of_changes(in, run, first.layer);
     if (!one_scale(spread)) continue;
     found.cause = "one_scale_per_tensor";
     found.what = cat(

@@ -121,4 +121,8 @@ std::vector<double> GoldenFolder::frequencies(int layer) const {
                                                                : std::vector<double>();
 }
 
+std::unique_ptr<Reference> golden_reference(const std::string& folder) {
+  return std::make_unique<GoldenFolder>(folder);
+}
+
 }  // namespace kvtide

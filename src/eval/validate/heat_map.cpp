@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "eval/validate/report_text.h"
 #include "eval/validate/worst.h"
 #include "kvtide/error.h"
+#include "kvtide/validate.h"
 
 namespace kvtide {
 namespace {

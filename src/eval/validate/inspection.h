@@ -14,7 +14,7 @@
 
 #include "eval/validate/measure.h"
 #include "eval/validate/runs.h"
-#include "eval/validate/validate.h"
+#include "kvtide/validate.h"
 
 namespace kvtide {
 

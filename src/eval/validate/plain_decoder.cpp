@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <thread>
 
 #include "base/text.h"
 #include "kernels/codec.h"
@@ -367,6 +368,33 @@ std::optional<std::vector<float>> PlainDecoder::twisted(int layer, std::span<con
   attention(x, layer, twist, nullptr);
   feed_forward(x, layer);
   return x;
+}
+
+namespace {
+
+// A plain decoder with threads of its own.
+class PlainReference final : public Reference {
+ public:
+  PlainReference(const std::string& path, int threads) : pool_(threads), decoder_(path, pool_) {}
+  std::string name() const override { return decoder_.name(); }
+  Golden run(std::span<const TokenId> tokens) override { return decoder_.run(tokens); }
+  std::optional<std::vector<float>> twisted(int layer, std::span<const float> input,
+                                            const Twist& twist) override {
+    return decoder_.twisted(layer, input, twist);
+  }
+  std::vector<double> frequencies(int layer) const override { return decoder_.frequencies(layer); }
+
+ private:
+  ThreadPool pool_;
+  PlainDecoder decoder_;
+};
+
+}  // namespace
+
+std::unique_ptr<Reference> plain_reference(const Model& model, int threads) {
+  const int all =
+      std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads);
+  return std::make_unique<PlainReference>(model.path(), threads > 0 ? threads : all);
 }
 
 }  // namespace kvtide

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "eval/validate/reference.h"
+#include "kvtide/validate.h"
 #include "model/checkpoint.h"
 
 namespace kvtide {

@@ -4,8 +4,8 @@
 
 #include "base/text.h"
 #include "eval/validate/heat_map.h"
-#include "eval/validate/report_text.h"
 #include "eval/validate/worst.h"
+#include "kvtide/validate.h"
 
 namespace kvtide {
 namespace {

@@ -1,4 +1,4 @@
-#include "eval/validate/report_text.h"
+#include "kvtide/validate.h"
 
 #include <algorithm>
 #include <iomanip>

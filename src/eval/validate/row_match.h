@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "eval/validate/reference.h"
+#include "kvtide/validate.h"
 
 namespace kvtide {
 

@@ -1,4 +1,4 @@
-#include "eval/validate/validate.h"
+#include "kvtide/validate.h"
 
 #include <algorithm>
 #include <cmath>

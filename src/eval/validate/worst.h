@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "eval/validate/report.h"
+#include "kvtide/validate.h"
 
 namespace kvtide {
 

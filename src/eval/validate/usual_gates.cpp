@@ -1,4 +1,4 @@
-#include "eval/validate/engine_gate.h"
+#include "kvtide/validate.h"
 
 #include "eval/filler.h"
 #include "model/loaded_model.h"
@@ -19,7 +19,7 @@ bool has_integers(const LoadedModel& model) {
 
 }  // namespace
 
-ValidateOptions engine_gates(const Model& model, const SessionOptions& options) {
+ValidateOptions usual_gates(const Model& model, const SessionOptions& options) {
   ValidateOptions out;
   if (!options.exact) out.gate = out.apart_gate = out.row_gate = 0.999;
   const bool coarse_rows = options.key_type == KvType::q8_0 || options.value_type == KvType::q8_0;
