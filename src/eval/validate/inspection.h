@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "eval/validate/measure.h"
@@ -59,8 +60,13 @@ struct Inspection {
 void check_layers(Inspection& in);
 // row_checks.cpp: the rows of the state against the reference's.
 void check_rows(Inspection& in);
-// state_checks.cpp: rows that are no part of the text, taking back, copies, other sequences, a full memory.
+// state_checks.cpp: rows that are no part of the text, taking back, copies, other sequences.
 void check_state(Inspection& in);
+// capacity_check.cpp: a full memory.
+void check_capacity(Inspection& in);
+// What those two tell; where: the layer, if one is known, and the token.
+Finding state_finding(std::string cause, std::string check, const std::pair<std::optional<int>, Pos>& where,
+                      std::string what, std::string advice);
 // free_run.cpp: greedy decoding.
 void check_free_run(Inspection& in);
 
