@@ -6,9 +6,9 @@
 #include "eval/validate/heat_map.h"
 #include "eval/validate/measure.h"
 #include "eval/validate/picture.h"
-#include "kvtide/validate.h"
 #include "eval/validate/worst.h"
 #include "kvtide/error.h"
+#include "kvtide/validate.h"
 
 namespace kvtide {
 namespace {
