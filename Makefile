@@ -92,6 +92,7 @@ test-references: build  ## compare with the Python references, on both real mode
 	build/venv-references/bin/python tools/make_procedural_goldens.py --check
 	build/venv-references/bin/python tools/make_four_bit_goldens.py --check
 	build/venv-references/bin/python tools/references/compare_folders.py --kvtide build/kvtide
+	build/venv-references/bin/python tools/references/compare_validation.py --kvtide build/kvtide --models $(MODELS)
 	@cmake --build build/cmake --target stateful_answers session_answers safetensors_verdicts
 	build/venv-references/bin/python tools/references/compare_gpt2.py --answers build/cmake/tests/stateful_answers
 	build/venv-references/bin/python tools/references/compare_zaya.py --answers build/cmake/tests/session_answers

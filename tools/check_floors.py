@@ -46,6 +46,7 @@ PUBLIC_FLOORS = {
     "tokenizer.h": "text",
     "chat.h": "text",
     "session.h": "engine",
+    "validate.h": "eval",
     "kvtide.h": "capi",
 }
 MOST_PUBLIC_HEADERS = 15  # for C++; the one for C is an interface of its own

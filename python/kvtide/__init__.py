@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from kvtide.state import TransitionPlan as TransitionPlan
     from kvtide.state import TransitionRecord as TransitionRecord
     from kvtide.tokenizer import Tokenizer as Tokenizer
+    from kvtide.validation import Report as Report
+    from kvtide.validation import validate as validate
 
 __version__ = "0.1.0"
 
@@ -50,6 +52,7 @@ _HOMES = {
     "Model": "model",
     "Piece": "generation",
     "Policy": "state",
+    "Report": "validation",
     "Session": "session",
     "Shard": "shard",
     "ShardFolder": "shard",
@@ -59,6 +62,7 @@ _HOMES = {
     "Tokenizer": "tokenizer",
     "TransitionPlan": "state",
     "TransitionRecord": "state",
+    "validate": "validation",
 }
 
 __all__ = ["__version__", "install_as", *_MODULES, *_HOMES]

@@ -53,7 +53,7 @@ class Parser {
 
  private:
   void positional(const std::string& word) {
-    if (out_.command == Command::inspect && out_.model.empty()) {
+    if ((out_.command == Command::inspect || out_.command == Command::validate) && out_.model.empty()) {
       out_.model = word;
       return;
     }
@@ -159,7 +159,9 @@ void check(const Arguments& a) {
   if (!a.rows.empty() && a.plot.empty())
     refuse("--rows: is drawn by --plot FILE; without it nothing happens");
   if (a.command == Command::bench && !a.rows.empty() && a.model.empty()) return;
-  need(!a.model.empty(), a.command == Command::inspect ? "FILE" : "-m MODEL");
+  need(!a.model.empty(), a.command == Command::inspect    ? "FILE"
+                         : a.command == Command::validate ? "MODEL"
+                                                          : "-m MODEL");
   need(a.command != Command::ppl || a.file, "-f FILE");
   need(a.command != Command::table || a.file, "-f FILE");
   need(a.command != Command::table || !a.out.empty(), "--out FOLDER");

@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/memory_flags.h"
 #include "cli/shard_request.h"
+#include "cli/validate_request.h"
 #include "kvtide/generate.h"
 #include "kvtide/model.h"
 #include "kvtide/session.h"
@@ -67,6 +68,7 @@ struct Arguments {
   StateRequest state;
   PlanRequest plan;
   ShardRequest shard;
+  ValidateRequest validate;
 };
 
 // Throws Error(invalid_argument) that names the flag, what is wrong and what would be right.

@@ -49,7 +49,7 @@ std::string limits_text(const MachineLimits& limits) {
              " bf16, ", number_text(limits.int8_gop_s, 0), " GOP/s int8");
 }
 
-struct Row {
+struct BenchRow {
   BenchCase what;
   BenchResult measured;
   std::optional<PassWork> work;  // nullopt: a memory that compresses holds other rows than the text has
@@ -66,7 +66,7 @@ struct Row {
 
 Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
-Json row_json(const Row& row, const std::string& model, const SessionOptions& options, int repetitions) {
+Json row_json(const BenchRow& row, const std::string& model, const SessionOptions& options, int repetitions) {
   const std::optional<double> share = row.limit_share();
   Json item = Json::object();
   item.set("engine", "kvtide")
@@ -89,7 +89,7 @@ Json row_json(const Row& row, const std::string& model, const SessionOptions& op
   return item;
 }
 
-std::string row_text(const Row& row, const SessionOptions& options) {
+std::string row_text(const BenchRow& row, const SessionOptions& options) {
   const auto number = [](const std::optional<double>& value) {
     return value ? number_text(*value, 1) : std::string("-");
   };
@@ -148,7 +148,7 @@ int bench_command(const Arguments& arguments) {
     for (const BenchCase& what :
          {BenchCase{true, arguments.bench_prompt, depth}, BenchCase{false, arguments.bench_tokens, depth}}) {
       if (what.n == 0) continue;
-      Row row{what, bench.measure(what), std::nullopt, {}};
+      BenchRow row{what, bench.measure(what), std::nullopt, {}};
       limits = best_of_both(limits, measure_limits(options));
       row.limits = pass_limits(limits, open.model, options);
       if (!options.procedural) row.work = bench.work_of(what);

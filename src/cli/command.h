@@ -19,7 +19,8 @@ enum class Command : unsigned {
   recall,
   table,
   plan,
-  shard
+  shard,
+  validate
 };
 
 struct CommandInfo {
@@ -63,6 +64,8 @@ inline constexpr CommandInfo kCommands[] = {
     {Command::shard, "shard", "split a model into files that run on their own, and run them",
      "export -m MODEL -o FOLDER | run -m FOLDER -p TEXT  [flags]",
      "run -m shards -p \"The sea is\" -n 64 --draft ngram"},
+    {Command::validate, "validate", "a model against a reference, layer by layer: what is wrong, and where",
+     "MODEL [--reference FOLDER] [--tokens N] [--chunks LIST] [flags]", "model.gguf --html report.html"},
 };
 
 constexpr const CommandInfo& command_info(Command command) {

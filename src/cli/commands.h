@@ -20,5 +20,6 @@ int recall_command(const Arguments& arguments);
 int table_command(const Arguments& arguments);
 int plan_command(const Arguments& arguments);
 int shard_command(const Arguments& arguments);
+int validate_command(const Arguments& arguments);
 
 }  // namespace kvtide

@@ -1,5 +1,6 @@
 // eval_flags.cpp: the flags of the commands that judge memories: copytest, recall, table, plan.
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 #include "cli/flag_values.h"
@@ -13,7 +14,7 @@ using A = Arguments;
 using G = Given;
 
 constexpr unsigned kCopytest = in(Command::copytest), kRecall = in(Command::recall),
-                   kTable = in(Command::table), kPlan = in(Command::plan);
+                   kTable = in(Command::table), kPlan = in(Command::plan), kValidate = in(Command::validate);
 constexpr std::int64_t kMany = std::int64_t{1} << 31;
 
 std::vector<std::string> words_of(const std::string& list) {
@@ -92,6 +93,22 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) {
        a.plan.bits = static_cast<double>(real(g, "the bits of a weight", 1.0f, 32.0f));
      }},
+    {"", "--reference", "FOLDER", "golden arrays [a plain f32 forward pass of the same weights]", kValidate,
+     [](A& a, const G& g) { a.validate.reference = g.value; }},
+    {"", "--tokens", "N", "tokens of the text [64]", kValidate,
+     [](A& a, const G& g) { a.validate.tokens = whole(g, "the number of tokens", 4, 4096); }},
+    {"", "--chunks", "LIST", "tokens of a call: the text is read once for each [1,2,3,4,7]", kValidate,
+     [](A& a, const G& g) { a.validate.chunks = whole_list(g, "lengths of calls", 1, 4096); }},
+    {"", "--free", "N", "greedy tokens that are compared [16]; 0: none", kValidate,
+     [](A& a, const G& g) { a.validate.free_tokens = whole(g, "the number of greedy tokens", 0, 4096); }},
+    {"", "--gate", "X", "cosine that every layer and token must reach [as the arithmetic is]", kValidate,
+     [](A& a, const G& g) {  // As it was written: a float has no more digits.
+       a.validate.gate = std::round(static_cast<double>(real(g, "the gate", 0.0f, 1.0f)) * 1e7) / 1e7;
+     }},
+    {"", "--html", "FILE", "write the report as a page with pictures", kValidate,
+     [](A& a, const G& g) { a.validate.html = g.value; }},
+    {"", "--png", "FILE", "write the picture of layers and tokens", kValidate,
+     [](A& a, const G& g) { a.validate.png = g.value; }},
 };
 
 }  // namespace

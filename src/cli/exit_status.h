@@ -8,6 +8,7 @@ namespace kvtide {
 
 inline constexpr int kExitFine = 0;
 inline constexpr int kExitDifferent = 11;  // kvtide state diff
+inline constexpr int kExitInvalid = 12;    // kvtide validate: the model does not do what it should
 inline constexpr int kExitBug = 1;         // an exception that should not exist
 
 constexpr int exit_status(ErrorCode code) {

@@ -19,10 +19,10 @@ constexpr unsigned kRun = in(Command::run), kChat = in(Command::chat), kPpl = in
                    kShard = in(Command::shard), kLogits = in(Command::logits);
 constexpr unsigned kAnswers = kRun | kChat;
 constexpr unsigned kJudges = in(Command::copytest) | in(Command::recall);
-constexpr unsigned kTable = in(Command::table), kPlan = in(Command::plan);
+constexpr unsigned kTable = in(Command::table), kPlan = in(Command::plan), kValidate = in(Command::validate);
 constexpr unsigned kComputes = kAnswers | kPpl | kBench | kLogits | kJudges;
-constexpr unsigned kEncodes = kRun | kTokenize | kLogits | kShard;
-constexpr unsigned kAny = kComputes | kTable | kPlan | kInspect | kTokenize | kHeads;
+constexpr unsigned kEncodes = kRun | kTokenize | kLogits | kShard | kValidate;
+constexpr unsigned kAny = kComputes | kTable | kPlan | kInspect | kTokenize | kHeads | kValidate;
 
 constexpr std::int64_t kMany = std::int64_t{1} << 31;
 
@@ -73,13 +73,15 @@ constexpr Flag kFlags[] = {
     {"-s", "--seed", "N", "of the random choices [0]; -1: another one each time", kAnswers,
      [](A& a, const G& g) { a.sampler.seed = seed_of(g); }},
     {"", "--exact", "", "f32 activations instead of 8-bit ones: slower, nearer to the ideal",
-     kComputes | kTable, [](A& a, const G&) { a.session.exact = true; }},
-    {"-ctk", "--cache-type-k", "TYPE", "keys of the KV memory: f32, f16 or q8_0 [f16]", kComputes | kPlan,
+     kComputes | kTable | kValidate, [](A& a, const G&) { a.session.exact = true; }},
+    {"-ctk", "--cache-type-k", "TYPE", "keys of the KV memory: f32, f16 or q8_0 [f16]",
+     kComputes | kPlan | kValidate,
      [](A& a, const G& g) {
        a.session.key_type = kv_type(g);
        a.memory.key_type_given = true;
      }},
-    {"-ctv", "--cache-type-v", "TYPE", "values of the KV memory: f32, f16 or q8_0 [f16]", kComputes | kPlan,
+    {"-ctv", "--cache-type-v", "TYPE", "values of the KV memory: f32, f16 or q8_0 [f16]",
+     kComputes | kPlan | kValidate,
      [](A& a, const G& g) {
        a.session.value_type = kv_type(g);
        a.memory.value_type_given = true;
@@ -124,14 +126,14 @@ constexpr Flag kFlags[] = {
     {"-o", "--out", "FILE", "the file to write [state: the snapshot itself]", kLogits | kState | kHeads,
      [](A& a, const G& g) { a.out = g.value; }},
     {"", "--json", "", "print JSON",
-     kPpl | kBench | kInspect | kTokenize | kState | kJudges | kTable | kPlan | kShard,
+     kPpl | kBench | kInspect | kTokenize | kState | kJudges | kTable | kPlan | kShard | kValidate,
      [](A& a, const G&) { a.json = true; }},
     {"", "--report", "FILE", "write the figures of the run as JSON", kAnswers,
      [](A& a, const G& g) { a.report = g.value; }},
     {"", "--logits-hash", "", "print a hash of all logits used, to compare runs bit for bit", kRun,
      [](A& a, const G&) { a.logits_hash = true; }},
     {"-t", "--threads", "N", "changes speed only [as many as the machine has]",
-     kComputes | kTable | kPlan | kHeads | kShard,
+     kComputes | kTable | kPlan | kHeads | kShard | kValidate,
      [](A& a, const G& g) {
        a.session.threads = a.loading.threads = static_cast<int>(whole(g, "the number of threads", 1, 256));
      }},
@@ -139,7 +141,7 @@ constexpr Flag kFlags[] = {
      kComputes | kTable,
      [](A& a, const G& g) { a.session.prefill_chunk = whole(g, "the prefill chunk", 1, 65536); }},
     {"", "--kernels", "NAME", "avx512_bf16, avx512, avx2 or scalar [the best], changes speed only",
-     kComputes | kTable | kShard, [](A& a, const G& g) { a.session.kernels = g.value; }},
+     kComputes | kTable | kShard | kValidate, [](A& a, const G& g) { a.session.kernels = g.value; }},
     {"", "--no-mmap", "", "copy the file into memory instead of mapping it", kAny,
      [](A& a, const G&) { a.loading.map_file = false; }},
     {"-h", "--help", "", "show this", kAny | kState | kShard, [](A& a, const G&) { a.help = true; }},

@@ -47,6 +47,8 @@ int dispatch(const Arguments& arguments) {
       return plan_command(arguments);
     case Command::shard:
       return shard_command(arguments);
+    case Command::validate:
+      return validate_command(arguments);
   }
   return kExitBug;
 }

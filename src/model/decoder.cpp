@@ -113,6 +113,7 @@ class ForwardPass {
       ws_.ropes_[r].fill(step.first(), count, ws_.cosine_[r], ws_.sine_[r]);
 
     for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
+      show_layer(layer, count);
       // After the last layer's keys and values are stored, only the wanted rows matter.
       const bool last = layer + 1 == static_cast<int>(config_.layers.size());
       const std::int64_t skip = last ? count - wanted : 0;
@@ -121,6 +122,7 @@ class ForwardPass {
         context_.on_residual(layer, {ws_.x_, static_cast<std::size_t>(count * config_.width)});
       if (count > skip) feed_forward(layer, skip, count);
     }
+    show_layer(static_cast<int>(config_.layers.size()), count);
     norm(ws_.x_, weights_.output_norm(), weights_.output_norm_bias(), count - wanted, count, ws_.normed_);
     const std::span<const float> hidden(ws_.normed_ + (count - wanted) * config_.width,
                                         static_cast<std::size_t>(wanted * config_.width));
@@ -150,6 +152,11 @@ class ForwardPass {
     ViewPoint view;
     std::vector<float> cosine, sine;  // [tokens of the step][pairs]
   };
+
+  void show_layer(int layer, std::int64_t count) {
+    if (context_.on_layer)
+      context_.on_layer(layer, {ws_.x_, static_cast<std::size_t>(count * config_.width)});
+  }
 
   void attention(KvState::Step& step, int layer, std::int64_t skip, std::int64_t count) {
     const LayerWeights& w = weights_.layer(layer);

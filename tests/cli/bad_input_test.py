@@ -125,7 +125,7 @@ class Flags(ProgramTest):
                 self.assert_refused(outcome, USAGE, wrong.split("=")[0], f"did you mean {right}?")
 
     def test_a_flag_of_another_command_is_told_whose_it_is(self):
-        self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", "--chunks", "4"), USAGE, "--chunks", "belongs to ppl")
+        self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", "--chunks", "4"), USAGE, "--chunks", "belongs to", "ppl")
 
     def test_an_unknown_command_names_the_nearest(self):
         self.assert_refused(kvtide("tokenise", "-p", "a"), USAGE, "'tokenise'", "did you mean tokenize?")

@@ -1,0 +1,259 @@
+// validate.h: whether a model that keeps a state computes what its reference computes, and if not, what is
+// wrong.
+//
+//   Model model("model.gguf");
+//   const auto tested = tested_model(model, {.exact = true});
+//   const auto reference = plain_reference(model);
+//   const ValidationReport report = validate(*tested, *reference, validation_text(model, 64));
+//   if (!report.passed) show(report_text(report));
+//
+// The text is read in calls of several lengths, layers fed with the reference's inputs (isolated) and in a
+// chain. Every layer and token is compared by the change the layer makes and by the sum; then the state's
+// rows, the logits, and what happens to a state (rows that are no part of it, tokens taken back, copies, a
+// full memory). When something differs, evidence is gathered: which calls, tokens, rows and heads differ and
+// what they equal instead (docs/validator.md).
+//
+// A model under test is anything that reads tokens into a state: implement TestedModel. What it cannot do it
+// leaves out and says so in its shape; one that gives logits only is judged by its logits. Ownership: states
+// belong to the model that made them and do not outlive it. Thread rules: one caller at a time. Invariants
+//   1. A state is at the position of the next token; reading appends, whatever the chunk.
+//   2. Rows are those of the state after the last read, keys as they were rotated when written, pairs of a
+//      rotation lying half a rotated width apart.
+// Units: f32; shapes are given slowest axis first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvtide/error.h"
+#include "kvtide/session.h"
+#include "kvtide/state.h"
+#include "kvtide/types.h"
+
+namespace kvtide {
+
+struct TestedShape {
+  std::string name;
+  std::vector<StateLayer> layers;  // empty: a black box
+  std::int64_t width = 0;          // of the residual stream
+  std::int64_t vocab = 0;
+  std::int64_t largest_chunk = 0;  // tokens of one call; 0: any number
+  // What the model can do beside reading.
+  bool gives_hidden = false;    // Reading::hidden
+  bool isolates = false;        // layers can be fed from outside
+  bool gives_rows = false;      // rows()
+  bool truncates = false;       // truncate()
+  bool forks = false;           // fork()
+  bool snapshots = false;       // through_snapshot()
+  bool poisons = false;         // poison()
+  bool keeps_capacity = false;  // make_state() obeys its capacity: more tokens must be refused
+};
+
+struct Reading {
+  // [layers + 1][tokens][width]: as it enters layer 0, then behind every layer. Empty: not known.
+  std::vector<float> hidden;
+  std::vector<float> logits;  // [tokens][vocab], or [vocab]: the last token's
+};
+
+// What a state holds of one layer: rows of the positions first, first + 1, ...
+struct HeldRows {
+  std::int64_t kv_heads = 0, rows = 0, head_dim = 0;
+  Pos first = 0;
+  std::vector<float> keys, values;  // [kv_heads][rows][head_dim]
+
+  std::span<const float> key(std::int64_t head, Pos position) const { return row(keys, head, position); }
+  std::span<const float> value(std::int64_t head, Pos position) const { return row(values, head, position); }
+
+ private:
+  std::span<const float> row(const std::vector<float>& part, std::int64_t head, Pos position) const {
+    return std::span(part).subspan(static_cast<std::size_t>((head * rows + position - first) * head_dim),
+                                   static_cast<std::size_t>(head_dim));
+  }
+};
+
+class TestedState {
+ public:
+  virtual ~TestedState() = default;
+};
+
+class TestedModel {
+ public:
+  virtual ~TestedModel() = default;
+  virtual TestedShape shape() const = 0;
+  // A new sequence with room for `capacity` tokens.
+  virtual std::unique_ptr<TestedState> make_state(std::int64_t capacity) = 0;
+  // inputs: empty, or [layers][tokens][width]: what every layer gets instead of what the one before it gave.
+  virtual Reading read(TestedState& state, std::span<const TokenId> tokens,
+                       std::span<const float> inputs) = 0;
+
+  virtual HeldRows rows(TestedState&, int) { return cannot<HeldRows>("show its rows"); }
+  virtual void truncate(TestedState&, Pos) { cannot<int>("take tokens back"); }
+  virtual std::unique_ptr<TestedState> fork(TestedState&) {
+    return cannot<std::unique_ptr<TestedState>>("be forked");
+  }
+  virtual std::unique_ptr<TestedState> through_snapshot(TestedState&) {
+    return cannot<std::unique_ptr<TestedState>>("be saved");
+  }
+  // Puts `value` into every element of rows that are not part of the sequence.
+  virtual void poison(TestedState&, float) { cannot<int>("be poisoned"); }
+
+ private:
+  template <class T>
+  [[noreturn]] T cannot(const char* what) const {
+    throw Error(ErrorCode::unsupported, std::string("the state of this model cannot ") + what);
+  }
+};
+
+struct Golden {
+  std::vector<TokenId> tokens;
+  std::int64_t layers = 0, width = 0, vocab = 0;
+  std::vector<float> hidden;   // [layers + 1][tokens][width]; empty: not known
+  std::vector<float> logits;   // [tokens][vocab]; empty: not known
+  std::vector<HeldRows> rows;  // per layer; empty: not known
+
+  std::int64_t size() const { return static_cast<std::int64_t>(tokens.size()); }
+  // The residual stream before layer `layer`; layer == layers: behind the last.
+  std::span<const float> stream(std::int64_t layer, Pos token) const {
+    return std::span(hidden).subspan(static_cast<std::size_t>((layer * size() + token) * width),
+                                     static_cast<std::size_t>(width));
+  }
+};
+
+// A way in which attention is often computed wrongly: to see whether a wrong result is just that.
+struct Twist {
+  std::function<bool(Pos query, Pos row)> visible = {};    // empty: as the model says
+  std::function<std::int64_t(Pos query)> empty_rows = {};  // rows of zeros that take part in the softmax
+  std::int64_t query_shift = 0;                            // queries are rotated so many positions too far
+  std::vector<Pos> mixed_chunks =
+      {};  // starts of chunks, and the end: heads and tokens change places in them
+};
+
+class Reference {
+ public:
+  virtual ~Reference() = default;
+  virtual std::string name() const = 0;
+  // The one text that it knows; nullopt: any.
+  virtual std::optional<std::vector<TokenId>> text() const { return std::nullopt; }
+  // Greedy continuation of text(), where that is known.
+  virtual std::vector<TokenId> continuation() const { return {}; }
+  virtual Golden run(std::span<const TokenId> tokens) = 0;
+  // One layer, fed with input [tokens][width] of positions 0, 1, ...: its output [tokens][width]. nullopt:
+  // the reference cannot say.
+  virtual std::optional<std::vector<float>> twisted(int /*layer*/, std::span<const float> /*input*/,
+                                                    const Twist& /*twist*/) {
+    return std::nullopt;
+  }
+  // How keys are rotated: radians per position of the pairs (i, i + size). Empty: not, or not known.
+  virtual std::vector<double> frequencies(int /*layer*/) const { return {}; }
+};
+
+// A finding says what was measured and what that points at. `cause` is a stable name (docs/validator.md).
+struct Finding {
+  std::string cause;
+  std::string check;         // that found it
+  std::optional<int> layer;  // first one that is wrong; nullopt: no single layer
+  std::optional<Pos> token;  // first one that is wrong
+  std::string calls;         // how the text was cut: "calls of 4"; empty: in whatever way
+  double cosine = 1.0;       // the worst
+  std::string what;          // sentences: what was seen
+  std::string advice;        // a sentence: where to look
+};
+
+enum class Outcome { passed, failed, skipped };
+const char* outcome_name(Outcome outcome) noexcept;
+
+struct CheckResult {
+  std::string name;
+  Outcome outcome = Outcome::passed;
+  std::string detail;  // figures, or why it was skipped
+};
+
+// Of every layer and token: [layers][tokens]. Change: what the layer adds; sum: the stream behind it.
+struct LayerTable {
+  std::int64_t layers = 0, tokens = 0;
+  std::vector<float> change_cosine, change_error, sum_cosine, sum_error;  // error: max-abs
+};
+
+// The text read in calls of so many tokens.
+struct ScheduleResult {
+  std::string name;
+  std::vector<std::int64_t> calls;
+  LayerTable isolated;                   // every layer fed with the reference's input; empty: not measured
+  LayerTable chained;                    // every layer fed by the one before
+  double kl_mean = 0.0, kl_worst = 0.0;  // nats, KL(reference || model)
+  double logits_cosine = 1.0, logits_error = 0.0;
+  std::int64_t top_same = 0, top_asked = 0;  // tokens whose likeliest next token is the reference's
+  bool same_bits = false;                    // as the first schedule, in all that came out
+};
+
+struct TokenNote {
+  Pos token = 0;
+  std::string why;  // "special token", "tiny embedding"
+  double cosine = 1.0;
+};
+
+struct ValidationReport {
+  bool passed = true;
+  std::string model, reference;
+  std::vector<TokenId> tokens;
+  double gate = 0.0;        // cosine per layer and token
+  double apart_gate = 0.0;  // of the tokens that are listed apart
+  std::vector<ScheduleResult> schedules;
+  std::vector<TokenNote> apart;
+  std::vector<CheckResult> checks;
+  std::vector<Finding> findings;  // the likeliest cause first
+};
+
+struct ValidateOptions {
+  std::vector<std::int64_t> chunks = {1, 2, 3, 4, 7};
+  double gate = 0.9999;           // cosine per layer and token
+  double apart_gate = 0.9999;     // of special tokens and tiny embeddings
+  double row_gate = 0.9999;       // cosine of rows of the state
+  std::int64_t free_tokens = 16;  // greedy tokens of the free run; 0: none
+  std::vector<TokenId> special;   // ids that are listed apart
+  std::function<bool(double share, std::string_view what)> progress;  // false stops: Error(cancelled)
+};
+
+// Throws Error: invalid_argument (shapes that do not fit each other, too short a text), cancelled, and what
+// the reference throws. What the model under test throws is a finding.
+ValidationReport validate(TestedModel& model, Reference& reference, std::span<const TokenId> tokens,
+                          const ValidateOptions& options = {});
+
+// A model of the engine: its own forward pass into its own memory. Of the options the types of keys and
+// values, exact, kernels and threads are taken. largest_chunk: tokens of the largest call. Refers to the
+// model. Throws Error as Session does.
+std::unique_ptr<TestedModel> tested_model(const Model& model, const SessionOptions& options = {},
+                                          std::int64_t largest_chunk = 64);
+
+// The forward pass as the papers write it: the whole text at once, f32 weights, sums in double. Throws Error:
+// unsupported (an architecture that it does not know), and what loading throws. threads: 0: all.
+std::unique_ptr<Reference> plain_reference(const Model& model, int threads = 0);
+
+// A folder of NumPy files (docs/validator.md). Throws Error: not_found, bad_format.
+std::unique_ptr<Reference> golden_reference(const std::string& folder);
+
+// What a model of the engine has to reach, by its arithmetic: 0.9999 where everything is f32 but for f16 rows
+// (SessionOptions::exact); 0.999 where attention multiplies bf16; 0.97 where products are those of 8-bit
+// integers or rows are q8_0, and 0.90 then for special tokens and tiny embeddings. special: the vocabulary's
+// markers.
+ValidateOptions usual_gates(const Model& model, const SessionOptions& options);
+
+// `tokens` tokens of made-up prose, behind the start token where the vocabulary wants one; of a vocabulary
+// that cannot spell it, ids spread over all of it.
+std::vector<TokenId> validation_text(const Model& model, std::int64_t tokens);
+
+// The verdict, what is wrong and what to do, the checks, the worst layers and tokens. Ends with a line feed.
+std::string report_text(const ValidationReport& report);
+// A page that needs nothing from elsewhere.
+std::string report_html(const ValidationReport& report);
+// Layers and tokens as a picture, a PNG file. Throws Error(unsupported) when no layers were compared.
+std::vector<std::byte> report_png(const ValidationReport& report);
+
+}  // namespace kvtide

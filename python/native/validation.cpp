@@ -1,0 +1,202 @@
+#include "validation.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "kinds.h"
+#include "kvtide/validate.h"
+#include "model.h"
+#include "python_tested.h"
+#include "running.h"
+
+namespace nb = nanobind;
+
+namespace kvtide::python {
+namespace {
+
+nb::bytes bytes_of(const void* data, std::size_t size) { return nb::bytes(data, size); }
+
+nb::dict table_of(const LayerTable& table) {
+  nb::dict out;
+  out["layers"] = table.layers;
+  out["tokens"] = table.tokens;
+  const auto add = [&](const char* name, const std::vector<float>& values) {
+    out[name] = bytes_of(values.data(), values.size() * sizeof(float));
+  };
+  add("change_cosine", table.change_cosine);
+  add("change_max_abs", table.change_error);
+  add("sum_cosine", table.sum_cosine);
+  add("sum_max_abs", table.sum_error);
+  return out;
+}
+
+nb::dict report_of(const ValidationReport& report) {
+  nb::dict out;
+  out["passed"] = report.passed;
+  out["model"] = report.model;
+  out["reference"] = report.reference;
+  out["tokens"] = report.tokens;
+  out["gate"] = report.gate;
+  out["apart_gate"] = report.apart_gate;
+  nb::list findings, checks, schedules, apart;
+  for (const Finding& f : report.findings) {
+    nb::dict item;
+    item["cause"] = f.cause;
+    item["check"] = f.check;
+    item["layer"] = f.layer;
+    item["token"] = f.token;
+    item["calls"] = f.calls;
+    item["cosine"] = f.cosine;
+    item["what"] = f.what;
+    item["advice"] = f.advice;
+    findings.append(item);
+  }
+  for (const CheckResult& c : report.checks) {
+    nb::dict item;
+    item["name"] = c.name;
+    item["outcome"] = outcome_name(c.outcome);
+    item["detail"] = c.detail;
+    checks.append(item);
+  }
+  for (const ScheduleResult& s : report.schedules) {
+    nb::dict item;
+    item["name"] = s.name;
+    item["calls"] = s.calls;
+    item["isolated"] = table_of(s.isolated);
+    item["chained"] = table_of(s.chained);
+    item["kl_mean"] = s.kl_mean;
+    item["kl_worst"] = s.kl_worst;
+    item["logits_cosine"] = s.logits_cosine;
+    item["logits_max_abs"] = s.logits_error;
+    item["top_same"] = s.top_same;
+    item["top_asked"] = s.top_asked;
+    item["same_bits"] = s.same_bits;
+    schedules.append(item);
+  }
+  for (const TokenNote& n : report.apart) {
+    nb::dict item;
+    item["token"] = n.token;
+    item["why"] = n.why;
+    item["cosine"] = n.cosine;
+    apart.append(item);
+  }
+  out["findings"] = findings;
+  out["checks"] = checks;
+  out["schedules"] = schedules;
+  out["apart"] = apart;
+  out["text"] = report_text(report);
+  out["html"] = report_html(report);
+  const bool drawn =
+      std::any_of(report.schedules.begin(), report.schedules.end(), [](const ScheduleResult& s) {
+        return !s.isolated.change_cosine.empty() || !s.chained.change_cosine.empty();
+      });
+  if (drawn) {
+    const std::vector<std::byte> png = report_png(report);
+    out["png"] = bytes_of(png.data(), png.size());
+  } else {
+    out["png"] = nb::none();
+  }
+  return out;
+}
+
+// Calls Python's progress(share, what); False stops.
+std::function<bool(double, std::string_view)> progress_of(const nb::object& progress) {
+  return [&progress](double share, std::string_view what) {
+    if (stopping()) return false;
+    const nb::gil_scoped_acquire python_runs;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (progress.is_none()) return true;
+    return !progress(share, nb::str(what.data(), what.size())).is(nb::bool_(false));
+  };
+}
+
+struct Asked {
+  std::vector<std::int64_t> chunks;
+  std::optional<double> gate;
+  std::int64_t free_tokens;
+  std::vector<TokenId> special;
+};
+
+void set(ValidateOptions& options, const Asked& asked) {
+  options.chunks = asked.chunks;
+  options.free_tokens = asked.free_tokens;
+  if (asked.gate) {
+    options.gate = options.row_gate = *asked.gate;
+    options.apart_gate = std::min(options.apart_gate, *asked.gate);
+  }
+  options.special.insert(options.special.end(), asked.special.begin(), asked.special.end());
+}
+
+// A model of the engine; nothing but progress needs Python.
+nb::dict validate_model(const PyModel& tested, const nb::bytes& folder, std::vector<TokenId> tokens,
+                        std::int64_t count, bool exact, const std::string& key_type,
+                        const std::string& value_type, int threads, const std::string& kernels,
+                        const std::vector<std::int64_t>& chunks, std::optional<double> gate,
+                        std::int64_t free_tokens, const std::vector<TokenId>& special,
+                        const nb::object& progress) {
+  const std::shared_ptr<const Model> model = tested.open();
+  SessionOptions session;
+  session.exact = exact;
+  session.key_type = kv_type("key_type", key_type);
+  session.value_type = kv_type("value_type", value_type);
+  session.threads = threads;
+  session.kernels = kernels;
+  const std::string path(static_cast<const char*>(folder.data()), folder.size());
+  ValidationReport report;
+  {
+    const Running running;
+    const nb::gil_scoped_release others_run;
+    const std::int64_t longest = chunks.empty() ? 1 : *std::max_element(chunks.begin(), chunks.end());
+    const auto engine = tested_model(*model, session, std::max<std::int64_t>({longest, count / 2, 1}));
+    const auto reference = path.empty() ? plain_reference(*model, threads) : golden_reference(path);
+    if (tokens.empty()) tokens = reference->text() ? *reference->text() : validation_text(*model, count);
+    if (static_cast<std::int64_t>(tokens.size()) > count) tokens.resize(static_cast<std::size_t>(count));
+    ValidateOptions options = usual_gates(*model, session);
+    set(options, {chunks, gate, free_tokens, special});
+    options.progress = progress_of(progress);
+    report = validate(*engine, *reference, tokens, options);
+  }
+  return report_of(report);
+}
+
+// A Python object, against a Python object or a folder.
+nb::dict validate_object(nb::object adapter, nb::object reference_adapter, const nb::bytes& folder,
+                         std::vector<TokenId> tokens, std::int64_t count,
+                         const std::vector<std::int64_t>& chunks, std::optional<double> gate,
+                         std::int64_t free_tokens, const std::vector<TokenId>& special,
+                         const nb::object& progress) {
+  PythonModel tested(std::move(adapter));
+  std::unique_ptr<Reference> reference;
+  const std::string path(static_cast<const char*>(folder.data()), folder.size());
+  if (!path.empty())
+    reference = golden_reference(path);
+  else if (nb::isinstance<PyModel>(reference_adapter))
+    reference = plain_reference(*nb::cast<const PyModel&>(reference_adapter).open());
+  else
+    reference = std::make_unique<PythonReference>(std::move(reference_adapter));
+  if (tokens.empty() && reference->text()) tokens = *reference->text();
+  if (static_cast<std::int64_t>(tokens.size()) > count) tokens.resize(static_cast<std::size_t>(count));
+  ValidateOptions options;
+  set(options, {chunks, gate, free_tokens, special});
+  options.progress = progress_of(progress);
+  return report_of(validate(tested, *reference, tokens, options));
+}
+
+}  // namespace
+
+void bind_validation(nb::module_& module) {
+  module.def("validate_model", &validate_model, nb::arg("model"), nb::arg("folder"), nb::arg("tokens"),
+             nb::arg("count"), nb::arg("exact"), nb::arg("key_type"), nb::arg("value_type"),
+             nb::arg("threads"), nb::arg("kernels"), nb::arg("chunks"), nb::arg("gate").none(),
+             nb::arg("free_tokens"), nb::arg("special"), nb::arg("progress").none());
+  module.def("validate_object", &validate_object, nb::arg("adapter"), nb::arg("reference").none(),
+             nb::arg("folder"), nb::arg("tokens"), nb::arg("count"), nb::arg("chunks"),
+             nb::arg("gate").none(), nb::arg("free_tokens"), nb::arg("special"), nb::arg("progress").none());
+}
+
+}  // namespace kvtide::python

@@ -1,0 +1,144 @@
+// kvtide validate: whether a model computes what its reference computes, for every layer, token and way to
+// cut a text; and if not, what is wrong.
+#include <algorithm>
+#include <memory>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+#include "cli/input_text.h"
+#include "cli/interrupt.h"
+#include "cli/json.h"
+#include "cli/output_file.h"
+#include "cli/progress.h"
+#include "cli/terminal.h"
+#include "kvtide/validate.h"
+
+namespace kvtide {
+namespace {
+
+std::vector<TokenId> text_of(const Arguments& arguments, const Model& model, Reference& reference) {
+  const auto wanted = static_cast<std::size_t>(arguments.validate.tokens);
+  std::vector<TokenId> tokens;
+  if (auto known = reference.text()) {
+    if (arguments.prompt || arguments.file)
+      throw Error(ErrorCode::invalid_argument, "-p, -f: the folder of --reference says which text is read");
+    tokens = std::move(*known);
+  } else if (arguments.prompt || arguments.file) {
+    tokens = encode_text(model.tokenizer(), given_text(arguments), arguments);
+  } else {
+    tokens = validation_text(model, arguments.validate.tokens);
+  }
+  if (tokens.size() > wanted) tokens.resize(wanted);
+  return tokens;
+}
+
+Json optional_number(const std::optional<std::int64_t>& value) { return value ? Json(*value) : Json(); }
+
+Json table_json(const LayerTable& table) {
+  Json json = Json::object();
+  json.set("layers", table.layers).set("tokens", table.tokens);
+  const auto numbers = [](const std::vector<float>& values) {
+    return Json::array(std::vector<double>(values.begin(), values.end()));
+  };
+  json.set("change_cosine", numbers(table.change_cosine))
+      .set("change_max_abs", numbers(table.change_error))
+      .set("sum_cosine", numbers(table.sum_cosine))
+      .set("sum_max_abs", numbers(table.sum_error));
+  return json;
+}
+
+Json report_json(const ValidationReport& report) {
+  Json findings = Json::array(), checks = Json::array(), schedules = Json::array(), apart = Json::array();
+  for (const Finding& f : report.findings) {
+    Json item = Json::object();
+    item.set("cause", f.cause)
+        .set("check", f.check)
+        .set("layer", optional_number(f.layer))
+        .set("token", optional_number(f.token))
+        .set("calls", f.calls)
+        .set("cosine", f.cosine)
+        .set("what", f.what)
+        .set("advice", f.advice);
+    findings.push(std::move(item));
+  }
+  for (const CheckResult& check : report.checks) {
+    Json item = Json::object();
+    item.set("name", check.name).set("outcome", outcome_name(check.outcome)).set("detail", check.detail);
+    checks.push(std::move(item));
+  }
+  for (const ScheduleResult& s : report.schedules) {
+    Json item = Json::object();
+    item.set("name", s.name)
+        .set("calls", Json::array(s.calls))
+        .set("isolated", s.isolated.change_cosine.empty() ? Json() : table_json(s.isolated))
+        .set("chained", s.chained.change_cosine.empty() ? Json() : table_json(s.chained))
+        .set("kl_mean", s.kl_mean)
+        .set("kl_worst", s.kl_worst)
+        .set("logits_cosine", s.logits_cosine)
+        .set("logits_max_abs", s.logits_error)
+        .set("top_same", s.top_same)
+        .set("top_asked", s.top_asked)
+        .set("same_bits", s.same_bits);
+    schedules.push(std::move(item));
+  }
+  for (const TokenNote& note : report.apart) {
+    Json item = Json::object();
+    item.set("token", note.token).set("why", note.why).set("cosine", note.cosine);
+    apart.push(std::move(item));
+  }
+  Json json = Json::object();
+  json.set("passed", report.passed)
+      .set("model", report.model)
+      .set("reference", report.reference)
+      .set("tokens", Json::array(report.tokens))
+      .set("gate", report.gate)
+      .set("apart_gate", report.apart_gate)
+      .set("findings", std::move(findings))
+      .set("checks", std::move(checks))
+      .set("schedules", std::move(schedules))
+      .set("apart", std::move(apart));
+  return json;
+}
+
+void write_file(const std::string& path, std::string_view bytes) {
+  OutputFile file(path);
+  file.write(bytes);
+  file.commit();
+}
+
+}  // namespace
+
+int validate_command(const Arguments& arguments) {
+  const ValidateRequest& request = arguments.validate;
+  for (const std::string* path : {&request.html, &request.png})
+    if (!path->empty()) OutputFile::check(*path);
+  const Model model(arguments.model, arguments.loading);
+  SessionOptions session = arguments.session;
+  session.context = 0;
+  const std::int64_t longest = *std::max_element(request.chunks.begin(), request.chunks.end());
+  const auto tested = tested_model(model, session, std::max(longest, request.tokens / 2));
+  const auto reference = request.reference.empty() ? plain_reference(model, session.threads)
+                                                   : golden_reference(request.reference);
+  const std::vector<TokenId> tokens = text_of(arguments, model, *reference);
+
+  ValidateOptions options = usual_gates(model, session);
+  if (request.gate) options.gate = options.apart_gate = options.row_gate = *request.gate;
+  options.chunks = request.chunks;
+  options.free_tokens = request.free_tokens;
+  Progress progress("validating");
+  options.progress = [&](double share, std::string_view) {
+    progress.update(share);
+    return !interrupted();
+  };
+  const ValidationReport report = validate(*tested, *reference, tokens, options);
+  if (!request.html.empty()) write_file(request.html, report_html(report));
+  if (!request.png.empty()) {
+    const std::vector<std::byte> png = report_png(report);
+    write_file(request.png, {reinterpret_cast<const char*>(png.data()), png.size()});
+  }
+  write_result(arguments.json ? report_json(report).text() + "\n" : report_text(report));
+  return report.passed ? kExitFine : kExitInvalid;
+}
+
+}  // namespace kvtide

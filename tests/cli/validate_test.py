@@ -1,0 +1,119 @@
+"""kvtide validate: the verdict and its exit status, JSON, pages and pictures, folders of golden arrays."""
+
+import json
+import shutil
+import struct
+import unittest
+
+from program import LLAMA, MODELS, TEXT, ProgramTest, kvtide
+
+USAGE, NOT_FOUND, BAD_FORMAT, IO, INVALID = 2, 3, 4, 8, 12
+FOLDERS = MODELS.parent / "folders"
+GOLDEN = MODELS.parent / "validate" / "gemma3-f32"
+GEMMA = FOLDERS / "gemma3-f32"
+EXACT = ("--exact", "-ctk", "f32", "-ctv", "f32")
+
+
+class Verdict(ProgramTest):
+    def test_a_correct_model_passes_and_every_check_is_named(self):
+        outcome = self.assert_fine(kvtide("validate", LLAMA, "--tokens", 24))
+        self.assertTrue(outcome.text.startswith("PASSED: llama-mha-untied, against a plain f32 forward pass"), outcome.text)
+        for check in ("isolated layers", "chained layers", "logits", "calls of any length", "rows of the state", "poison",
+                      "taking tokens back", "fork", "snapshot", "two sequences", "a full state", "free running"):  # fmt: skip
+            self.assertRegex(outcome.text, rf"passed +{check}")
+
+    def test_a_model_that_differs_from_its_golden_arrays_fails_with_a_status_of_its_own_and_names_the_layer(self):
+        folder = self.folder / "golden"
+        shutil.copytree(GOLDEN, folder)
+        # The reference's keys of layer 1 and its values change places: head 0 holds something else there.
+        (folder / "keys.1.npy").rename(folder / "spare.npy")
+        (folder / "values.1.npy").rename(folder / "keys.1.npy")
+        (folder / "spare.npy").rename(folder / "values.1.npy")
+        outcome = kvtide("validate", GEMMA, "--reference", folder, *EXACT)
+        self.assertEqual(outcome.status, INVALID, outcome.err)
+        self.assertTrue(outcome.text.startswith("FAILED: "), outcome.text)
+        self.assertRegex(outcome.text, r"1\. \w+ \(layer 1, token 0")
+        self.assertRegex(outcome.text, r"passed +isolated layers")
+        self.assertRegex(outcome.text, r"failed +rows of the state")
+        self.assertIn("What to do:", outcome.text)
+
+    def test_a_gate_that_nothing_reaches_fails(self):
+        outcome = kvtide("validate", LLAMA, "--tokens", 12, "--gate", 1)
+        self.assertEqual(outcome.status, INVALID)
+
+    def test_arrays_of_transformers_are_met_exactly(self):
+        outcome = self.assert_fine(kvtide("validate", GEMMA, "--reference", GOLDEN, "--gate", 0.999999, "--json", *EXACT))
+        report = outcome.json
+        self.assertTrue(report["passed"])
+        self.assertEqual(report["findings"], [])
+        self.assertEqual(len(report["tokens"]), 20)
+        self.assertEqual({check["outcome"] for check in report["checks"]}, {"passed"})
+
+
+class Json(ProgramTest):
+    def test_every_layer_and_token_has_its_figures_for_every_cut(self):
+        report = self.assert_fine(kvtide("validate", LLAMA, "--tokens", 12, "--chunks", "1,5", "--json")).json
+        self.assertEqual([s["name"] for s in report["schedules"]],
+                         ["calls of 1", "calls of 5", "a prompt of 6, then calls of 1"])  # fmt: skip
+        self.assertEqual(report["schedules"][1]["calls"], [5, 5, 2])
+        for schedule in report["schedules"]:
+            for table in (schedule["isolated"], schedule["chained"]):
+                size = table["layers"] * table["tokens"]
+                self.assertEqual(table["layers"], 2)
+                for key in ("change_cosine", "change_max_abs", "sum_cosine", "sum_max_abs"):
+                    self.assertEqual(len(table[key]), size)
+            self.assertEqual(schedule["top_asked"], sum(schedule["calls"]))
+
+    def test_a_tail_shorter_than_the_calls_is_always_there(self):
+        report = self.assert_fine(kvtide("validate", LLAMA, "--tokens", 12, "--chunks", "4", "--json")).json
+        self.assertEqual(report["schedules"][0]["calls"], [4, 4, 3])
+
+    def test_the_same_text_gives_the_same_report(self):
+        words = ("validate", LLAMA, "-f", TEXT, "--tokens", 16, "--json")
+        self.assertEqual(kvtide(*words, "-t", 1).out, kvtide(*words, "-t", 2).out)
+
+
+class Files(ProgramTest):
+    def test_a_page_and_a_picture_are_written(self):
+        page, picture = self.folder / "report.html", self.folder / "report.png"
+        self.assert_fine(kvtide("validate", LLAMA, "--tokens", 12, "--html", page, "--png", picture))
+        text = page.read_text("utf-8")
+        self.assertTrue(text.startswith("<!doctype html>"))
+        self.assertIn("worst layers first", text)
+        self.assertNotIn("http", text)
+        head = picture.read_bytes()[:24]
+        self.assertEqual(head[:8], b"\x89PNG\r\n\x1a\n")
+        width, height = struct.unpack(">II", head[16:24])
+        self.assertGreater(width, 400)
+        self.assertGreater(height, 100)
+
+    def test_a_page_that_cannot_be_written_is_refused_before_anything_is_computed(self):
+        self.assert_refused(kvtide("validate", LLAMA, "--html", self.folder / "no" / "report.html"), IO, "report.html")
+
+
+class Refusals(ProgramTest):
+    def test_a_model_is_needed(self):
+        self.assert_refused(kvtide("validate"), USAGE, "MODEL is missing")
+
+    def test_a_folder_without_tokens_names_what_makes_one(self):
+        self.assert_refused(kvtide("validate", GEMMA, "--reference", self.folder), NOT_FOUND, "tokens.npy", "golden_arrays.py")
+
+    def test_arrays_of_another_model_are_refused_with_both_shapes(self):
+        self.assert_refused(kvtide("validate", LLAMA, "--reference", GOLDEN), USAGE, "3 layers", "the model 2")
+
+    def test_a_broken_array_is_named(self):
+        folder = self.folder / "golden"
+        shutil.copytree(GOLDEN, folder)
+        (folder / "hidden.npy").write_bytes((GOLDEN / "hidden.npy").read_bytes()[:1000])
+        self.assert_refused(kvtide("validate", GEMMA, "--reference", folder), BAD_FORMAT, "hidden.npy", "the elements")
+
+    def test_a_text_beside_a_folder_is_refused(self):
+        self.assert_refused(kvtide("validate", GEMMA, "--reference", GOLDEN, "-p", "a"), USAGE, "--reference")
+
+    def test_too_few_tokens_are_refused(self):
+        self.assert_refused(kvtide("validate", LLAMA, "-p", "a"), USAGE, "at least 4")
+        self.assert_refused(kvtide("validate", LLAMA, "--tokens", "2"), USAGE, "--tokens")
+
+
+if __name__ == "__main__":
+    unittest.main()
