@@ -49,7 +49,7 @@ PUBLIC_FLOORS = {
     "validate.h": "eval",
     "kvtide.h": "capi",
 }
-MOST_PUBLIC_HEADERS = 15  # for C++; the one for C is an interface of its own
+MOST_PUBLIC_HEADERS = 16  # for C++; the one for C is an interface of its own
 C_HEADER = "kvtide.h"
 LONG, TOO_LONG = 300, 500  # lines
 

@@ -88,6 +88,11 @@ TEST(Sharded, FoldersOfEveryArchitectureComeNearTheReference) {
   for (const auto& entry : std::filesystem::directory_iterator(KVTIDE_GOLDENS "/folders")) {
     if (!entry.is_directory()) continue;
     const std::string path = entry.path().string();
+    if (entry.path().filename().string().starts_with("zaya")) {
+      testing::expect_refused(ErrorCode::unsupported, "not split into shards",
+                              [&] { ShardSample refused(path); });
+      continue;
+    }
     const auto wanted = testing::read_npy<float>(path + "/logits.npy", "<f4");
     const ShardSample shards(path);
     ShardedModel sharded(shards.path(), {.threads = 1});

@@ -315,7 +315,7 @@ const char* const kOldConfig =
     R"("kv_channels":8,"ffn_hidden_size":32,"num_experts":4,"moe_router_topk":1,"zaya_mlp_expansion":8,)"
     R"("zaya_use_eda":true,"zaya_use_mod":true,"zaya_high_prec":true,"norm_epsilon":1e-5,)"
     R"("partial_rotary_factor":0.5,"rope_theta":5000000,"rope_scaling":false,"scale_residual_merge":true,)"
-    R"("residual_in_fp32":true,"clamp_temp":false,"sliding_window":null,"attention_bias":false,)"
+    R"("residual_in_fp32":true,"sliding_window":null,"attention_bias":false,)"
     R"("lm_head_bias":false,"add_bias_linear":false,"tie_word_embeddings":true,)"
     R"("max_position_embeddings":256,"vocab_size":64)";
 
