@@ -92,7 +92,8 @@ TEST(GgufWriter, KeysOfEveryKindAreReadBack) {
       .add("a.words", std::span(words))
       .add("a.numbers", std::span<const float>(numbers))
       .add("a.types", std::span<const std::int32_t>(types));
-  const GgufFile file = GgufFile::from_bytes(writer.bytes(), "made.gguf");
+  const std::vector<std::byte> bytes = writer.bytes();  // which the file refers to
+  const GgufFile file = GgufFile::from_bytes(bytes, "made.gguf");
   EXPECT_EQ(file.get_string("a.text"), "hello");
   EXPECT_EQ(file.get_uint("a.number"), 4000000000u);
   EXPECT_EQ(file.get_bool("a.yes"), true);
