@@ -58,7 +58,7 @@ Json procedural_json(const ProceduralSpec& spec) {
 Json past_json(const ProceduralImage& image) {
   Json blocks = Json::array();
   for (const auto& block : image.blocks)
-    blocks.push_back({block.first, block.last, block.level, block.tick, block.anchor, block.reach});
+    blocks.push_back({block.first, block.last, block.level, block.tick, block.reach});
   return {{"sealed", image.sealed},
           {"blocks", blocks},
           {"full", image.full},
@@ -274,10 +274,9 @@ ProceduralImage read_past(const Json& json) {
   image.sealed = integer(json, "sealed");
   for (const Json& block : list(json, "blocks")) {
     const auto values = integers(block);
-    if (values.size() != 6 || values[2] < 1 || values[2] > 8 || values[3] < 0)
-      refuse("blocks", "a list of [first, last, level, tick, anchor, reach]");
-    image.blocks.push_back(
-        {values[0], values[1], static_cast<int>(values[2]), values[3], values[4], values[5]});
+    if (values.size() != 5 || values[2] < 1 || values[2] > 8 || values[3] < 0)
+      refuse("blocks", "a list of [first, last, level, tick, reach]");
+    image.blocks.push_back({values[0], values[1], static_cast<int>(values[2]), values[3], values[4]});
   }
   image.full = integers(json, "full");
   image.whole = integers(json, "whole");

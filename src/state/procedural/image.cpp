@@ -52,10 +52,10 @@ void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos positio
       refuse(cat("the block ", block.first, " to ", block.last, " overlaps the one before or is not sealed"));
     if (block.level < 1 || block.level > std::max(1, spec.levels))
       refuse(cat("has a block of level ", block.level, "; there are ", spec.levels));
-    if (block.anchor < block.first || block.anchor >= block.last || block.reach < 0 ||
-        block.reach > block.anchor - block.first)
-      refuse(cat("the block ", block.first, " to ", block.last, " cannot be seen from position ",
-                 block.anchor, " and ", block.reach, " before it"));
+    const Pos older = first_sealed_before(spec, block.last) - block.first;  // what its older parts took up
+    if (block.reach < 0 || block.reach > std::max<Pos>(0, older))
+      refuse(cat("the block ", block.first, " to ", block.last, " cannot reach ", block.reach,
+                 " positions before its newest part"));
     before = block.last;
   }
   if (spec.levels > 0 && static_cast<std::int64_t>(image.blocks.size()) >= most_blocks(spec.levels))
@@ -152,7 +152,7 @@ ProceduralImage ProceduralMemory::image() const {
   ProceduralImage image;
   image.sealed = sealed_;
   for (const Block& block : blocks_)
-    image.blocks.push_back({block.first, block.last, block.level, block.tick, block.anchor, block.reach});
+    image.blocks.push_back({block.first, block.last, block.level, block.tick, block.reach});
   for (const FullBlock& block : full_) image.full.push_back(block.first);
   for (const FullBlock& block : whole_) image.whole.push_back(block.first);
   for (const auto& layer : heads_) {
@@ -179,7 +179,7 @@ void ProceduralMemory::restore(const ProceduralImage& image, Pos position) {
   clear();
   sealed_ = image.sealed;
   for (const auto& block : image.blocks)
-    blocks_.push_back({block.first, block.last, block.level, 0, block.tick, block.anchor, block.reach});
+    blocks_.push_back({block.first, block.last, block.level, 0, block.tick, block.reach});
   for (const Pos first : image.full) full_.push_back({first, 0});
   for (const Pos first : image.whole) whole_.push_back({first, 0});
   for (std::size_t layer = 0; layer < heads_.size(); ++layer)

@@ -16,8 +16,8 @@ struct ProceduralImage {
   struct Block {
     Pos first = 0, last = 0;
     int level = 1;
-    std::int64_t tick = 0;      // consolidations so far when the scores of its rows were written
-    Pos anchor = 0, reach = 0;  // from where it is seen: memory.h
+    std::int64_t tick = 0;  // consolidations so far when the scores of its rows were written
+    Pos reach = 0;          // of its older parts: memory.h
     friend bool operator==(const Block&, const Block&) = default;
   };
   Pos sealed = 0;                                            // positions below, sinks apart, are in blocks

@@ -69,7 +69,7 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
                             DType key_type, DType value_type, Pos position) {
   const Stopwatch watch;
   make_room_in_memory();
-  const Pos first = std::max(sealed_, spec_.sinks), last = sealed_ + spec_.block;
+  const Pos last = sealed_ + spec_.block, first = first_sealed_before(spec_, last);
   make_references_writable();
   newest_seal_.clear();
   struct Item {
@@ -116,7 +116,7 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
     mass_error_sum_ += static_cast<double>(item.sealed.log_mass_error);
     ++mass_errors_;
   }
-  blocks_.push_back({.first = first, .last = last, .tick = counts_.consolidations, .anchor = first});
+  blocks_.push_back({.first = first, .last = last, .tick = counts_.consolidations});
   if (has_full_heads_) full_.push_back({first, 0});
   if (has_whole_heads_) whole_.push_back({first, 0});
   references_->retain(first, last);

@@ -114,9 +114,9 @@ class ProceduralMemory {
     int level = 1;
     Pos shift = 0;
     std::int64_t tick = 0;  // consolidations so far when the scores of its rows were written
-    // The newest part of the text that became this block begins here and is seen from its own distance; older
-    // parts have keys that were moved up to it, and begin `reach` positions farther away.
-    Pos anchor = 0, reach = 0;
+    // The newest part of the text that became this block is seen from its own distance; older parts have keys
+    // that were moved up to it, and begin `reach` positions farther away.
+    Pos reach = 0;
   };
   struct Head {  // of one layer
     std::shared_ptr<HeadRows> rows;
@@ -165,6 +165,7 @@ class ProceduralMemory {
                                           std::size_t block) const;
   void thin(Head& head, std::size_t block, std::int64_t left, const std::map<Pos, double>& worth);
   Pos shift_of(Pos first, Pos position, Pos reach = 0) const;
+  Pos newest_part(const Block& block) const { return first_sealed_before(spec_, block.last); }
   void move_blocks(Pos position);
   const float* rotation(int layer, Pos shift) const;
 

@@ -82,12 +82,11 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
     // would be seen in the future.
     const Block& newer = blocks_[end - 1];
     const Pos nearer = blocks_[begin].shift - newer.shift;
-    merged.anchor = newer.anchor;
     std::vector<std::vector<float>> turns(layers_.size());  // per layer
     for (std::size_t layer = 0; layer < turns.size(); ++layer)
       add_turn(spec_.frequencies[layer], nearer, turns[layer]);
-    merged.reach =
-        std::max(newer.reach, newer.anchor - blocks_[begin].anchor - nearer + blocks_[begin].reach);
+    merged.reach = std::max(newer.reach,
+                            newest_part(newer) - newest_part(blocks_[begin]) - nearer + blocks_[begin].reach);
     for (std::size_t i = 0; i < kept.size(); ++i) {
       Head& target = head(plain_heads[i].first, plain_heads[i].second);
       std::vector<bool> gone(static_cast<std::size_t>(target.rows->rows()), false);

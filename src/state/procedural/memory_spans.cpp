@@ -20,7 +20,8 @@ Pos ProceduralMemory::shift_of(Pos first, Pos position, Pos reach) const {
 void ProceduralMemory::move_blocks(Pos position) {
   if (spec_.far_from == 0) return;
   turns_.clear();
-  for (Block& block : blocks_) turns_.push_back(block.shift = shift_of(block.anchor, position, block.reach));
+  for (Block& block : blocks_)
+    turns_.push_back(block.shift = shift_of(newest_part(block), position, block.reach));
   for (auto* list : {&full_, &whole_})
     for (FullBlock& block : *list) turns_.push_back(block.shift = shift_of(block.first, position));
   sink_shift_ = std::max<Pos>(0, position - spec_.far_from);
@@ -52,7 +53,7 @@ std::vector<ProceduralMemory::SealedBlock> ProceduralMemory::sealed_blocks(int l
   std::vector<SealedBlock> blocks;
   for (Pos last = spec_.block; last <= sealed_; last += spec_.block) {
     SealedBlock& block = blocks.emplace_back();
-    block.first = std::max(last - spec_.block, spec_.sinks);
+    block.first = first_sealed_before(spec_, last);
     block.last = last;
     const Pos shift = shift_of(block.first, last_seal());
     if (shift != 0) add_turn(spec_.frequencies[static_cast<std::size_t>(layer)], shift, block.rotation);

@@ -1,6 +1,7 @@
 // spec.h: what a procedural memory is made from, as plain data: the options with every choice made.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -47,6 +48,11 @@ inline constexpr std::int64_t kBlockReferences = 32, kWindowReferences = 64;
 inline std::int64_t reference_stride(const ProceduralSpec& spec) {
   if (spec.reference_stride > 0) return spec.reference_stride;
   return spec.block < kBlockReferences ? 1 : spec.block / kBlockReferences;
+}
+
+// Where the block that was sealed up to `last` began.
+inline Pos first_sealed_before(const ProceduralSpec& spec, Pos last) {
+  return std::max<Pos>(last - spec.block, spec.sinks);
 }
 
 // The type of the rows of a head, and whether they are stored as Hadamard transforms.
