@@ -107,9 +107,7 @@ std::string row_text(const BenchRow& row, const SessionOptions& options) {
 }
 
 void write_plot(const std::string& path, std::span<const SpeedPoint> points) {
-  OutputFile file(path);
-  file.write(speed_plot(points));
-  file.commit();
+  OutputFile::write_whole(path, speed_plot(points));
   say(cat("wrote ", path));
 }
 

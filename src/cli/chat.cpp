@@ -270,11 +270,8 @@ int chat_command(const Arguments& arguments) {
   report.events = conversation.memory().events();
   report.loaded_tokens = conversation.memory().loaded_tokens();
   print_report(report, open.session, false);
-  if (!arguments.report.empty()) {
-    OutputFile file(arguments.report);
-    file.write(report_json(report, open.session).text() + "\n");
-    file.commit();
-  }
+  if (!arguments.report.empty())
+    OutputFile::write_whole(arguments.report, report_json(report, open.session).text() + "\n");
   return status;
 }
 

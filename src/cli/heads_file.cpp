@@ -73,9 +73,7 @@ HeadTable read_heads(const std::string& path) {
 }
 
 void write_heads(const std::string& path, const HeadTable& table) {
-  OutputFile file(path);
-  file.write(heads_text(table));
-  file.commit();
+  OutputFile::write_whole(path, heads_text(table));
 }
 
 const HeadTable* shipped_heads(std::string_view model_hash) {

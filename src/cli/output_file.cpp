@@ -89,6 +89,12 @@ void OutputFile::commit() {
   temporary_.clear();
 }
 
+void OutputFile::write_whole(const std::string& path, std::string_view bytes) {
+  OutputFile file(path);
+  file.write(bytes);
+  file.commit();
+}
+
 void OutputFile::check(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) return;

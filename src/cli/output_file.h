@@ -23,6 +23,8 @@ class OutputFile {
   void write(std::string_view bytes);
   void commit();
 
+  // A file of these bytes and nothing else.
+  static void write_whole(const std::string& path, std::string_view bytes);
   // Throws what the constructor would throw, before a long computation instead of after it.
   static void check(const std::string& path);
   // The same for a file that takes the place of what was there: a pipe or device must not be replaced.

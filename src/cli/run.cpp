@@ -139,11 +139,8 @@ int run_command(const Arguments& arguments) {
   report.events = memory.events();
   report.loaded_tokens = memory.loaded_tokens();
   print_report(report, session, arguments.logits_hash);
-  if (!arguments.report.empty()) {
-    OutputFile file(arguments.report);
-    file.write(report_json(report, session).text() + "\n");
-    file.commit();
-  }
+  if (!arguments.report.empty())
+    OutputFile::write_whole(arguments.report, report_json(report, session).text() + "\n");
   if (result.generated.reason == StopReason::cancelled) {
     say_what_was_kept(session, arguments, "Ctrl-C, stopped while writing");
     return exit_status(ErrorCode::cancelled);

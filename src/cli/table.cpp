@@ -99,11 +99,8 @@ class Table {
   }
 
   void write_table() const {
-    OutputFile markdown(arguments_.out + "/table.md"), json(arguments_.out + "/table.json");
-    markdown.write(markdown_text());
-    markdown.commit();
-    json.write(json_text());
-    json.commit();
+    OutputFile::write_whole(arguments_.out + "/table.md", markdown_text());
+    OutputFile::write_whole(arguments_.out + "/table.json", json_text());
   }
 
   std::string markdown_text() const {

@@ -59,9 +59,7 @@ Json cell_json(const TableCell& cell) {
 }
 
 void write_cell(const std::string& path, const TableCell& cell) {
-  OutputFile file(path);
-  file.write(cell_json(cell).text() + "\n");
-  file.commit();
+  OutputFile::write_whole(path, cell_json(cell).text() + "\n");
 }
 
 Gates gates_of(const TableCell& cell, const TableCell& control) {

@@ -194,7 +194,8 @@ AttendTile tile_of(const Span& span, std::int64_t row, int begin, int end) {
           end,
           span.log_mass != nullptr ? span.log_mass + row : nullptr,
           span.rotation,
-          static_cast<int>(span.rotation_pairs)};
+          static_cast<int>(span.rotation_pairs),
+          span.mass};
 }
 
 std::vector<ViewPoint> view_points(std::span<const std::vector<Span>> spans) {

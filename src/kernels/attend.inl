@@ -108,7 +108,7 @@ void score_tile(const AttendTile& tile, const AttendQueries& queries, float (*sc
       if (place >= tile.begin && place < tile.end) {
         load_key(tile, queries, place, keys + i * dim);
         if (tile.rotation != nullptr) turn(keys + i * dim, tile.rotation, tile.rotation_pairs);
-        if (tile.log_mass != nullptr) mass[i] = tile.log_mass[place - tile.begin];
+        mass[i] = tile.mass + (tile.log_mass != nullptr ? tile.log_mass[place - tile.begin] : 0.0f);
       } else {
         for (int d = 0; d < dim; d += kLanes) store(keys + i * dim + d, set1(0.0f));
       }

@@ -29,6 +29,7 @@ struct AttendTile {
   const float* rotation =
       nullptr;  // [2][rotation_pairs]: every key is turned by these angles as it is read; or nullptr
   int rotation_pairs = 0;
+  float mass = 0.0f;  // added to every row's log mass
 };
 
 // Queries and running partials; rows are padded_dim floats apart, padded with zeros beyond the head

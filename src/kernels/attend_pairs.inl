@@ -126,7 +126,10 @@ inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, in
   const int dim = queries.padded_dim, pairs = dim / 2;
   alignas(64) float mass[kTileRows] = {};
   if (tile.log_mass != nullptr)
-    for (int place = tile.begin; place < tile.end; ++place) mass[place] = tile.log_mass[place - tile.begin];
+    for (int place = tile.begin; place < tile.end; ++place)
+      mass[place] = tile.mass + tile.log_mass[place - tile.begin];
+  else if (tile.mass != 0.0f)
+    for (int place = tile.begin; place < tile.end; ++place) mass[place] = tile.mass;
   const Lanes scale = set1(queries.scale);
   each_vector(tile.begin / kLanes, (tile.end + kLanes - 1) / kLanes, [&]<int V>(int group) {
     each_query(queries.count, [&]<int Q>(int first) {

@@ -78,8 +78,14 @@ void decode_slice(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t 
   }
 }
 
-const float* float_panel(const WeightMatrix& w, std::int64_t panel) {
-  return reinterpret_cast<const float*>(w.panels + panel * panel_bytes(w.dtype, w.columns));
+// The same where they lie, if they lie so; otherwise decoded into `decoded` [kSlice * kPanelRows].
+const float* panel_slice(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t panel, std::int64_t k0,
+                         std::int64_t k1, float* decoded) {
+  if (w.panels != nullptr && w.dtype == DType::f32)
+    return reinterpret_cast<const float*>(w.panels + panel * panel_bytes(w.dtype, w.columns)) +
+           k0 * kPanelRows;
+  decode_slice(kernels, w, panel, k0, k1, decoded);
+  return decoded;
 }
 
 void gemm_panel(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t panel, const float* x,
@@ -89,11 +95,7 @@ void gemm_panel(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t pa
   std::memset(acc, 0, static_cast<std::size_t>(rows * kPanelRows) * sizeof(float));
   for (std::int64_t k0 = 0; k0 < w.columns; k0 += kSlice) {
     const std::int64_t k1 = std::min(w.columns, k0 + kSlice);
-    const float* slice = decoded;
-    if (w.panels != nullptr && w.dtype == DType::f32)
-      slice = float_panel(w, panel) + k0 * kPanelRows;
-    else
-      decode_slice(kernels, w, panel, k0, k1, decoded);
+    const float* slice = panel_slice(kernels, w, panel, k0, k1, decoded);
     kernels.gemm(slice, k1 - k0, x + k0, w.columns, rows, acc, kPanelRows);
   }
   for (std::int64_t m = 0; m < rows; ++m)
@@ -159,11 +161,7 @@ void decode_weight_panel(const MatmulRow& kernels, const WeightMatrix& w, std::i
   alignas(64) float decoded[kSlice * kPanelRows];
   for (std::int64_t k0 = 0; k0 < w.columns; k0 += kSlice) {
     const std::int64_t k1 = std::min(w.columns, k0 + kSlice);
-    const float* slice = decoded;
-    if (w.panels != nullptr && w.dtype == DType::f32)
-      slice = float_panel(w, panel) + k0 * kPanelRows;
-    else
-      decode_slice(kernels, w, panel, k0, k1, decoded);
+    const float* slice = panel_slice(kernels, w, panel, k0, k1, decoded);
     for (int r = 0; r < kPanelRows; ++r) {
       const std::int64_t row = panel * kPanelRows + r;
       const float scale = w.row_scales != nullptr && row < w.rows ? w.row_scales[row] : 1.0f;
@@ -179,11 +177,7 @@ void decode_weight_row(const MatmulRow& kernels, const WeightMatrix& weights, st
   alignas(64) float decoded[kSlice * kPanelRows];
   for (std::int64_t k0 = 0; k0 < weights.columns; k0 += kSlice) {
     const std::int64_t k1 = std::min(weights.columns, k0 + kSlice);
-    const float* slice = decoded;
-    if (weights.dtype == DType::f32)
-      slice = float_panel(weights, row / kPanelRows) + k0 * kPanelRows;
-    else
-      decode_slice(kernels, weights, row / kPanelRows, k0, k1, decoded);
+    const float* slice = panel_slice(kernels, weights, row / kPanelRows, k0, k1, decoded);
     for (std::int64_t k = k0; k < k1; ++k) out[k] = scale * slice[(k - k0) * kPanelRows + row % kPanelRows];
   }
 }

@@ -2,7 +2,8 @@
 //
 // Invariants
 //   1. rows >= 1, and keys/values stay valid until the next change of the owning state.
-//   2. log_mass is added to the score before the softmax; nullptr means that every row stands for itself.
+//   2. log_mass is added to the score before the softmax, and mass to those of all rows; nullptr means that
+//   every row stands for itself.
 //   3. Rows of a positioned span are consecutive: row i was written at position *first + i. A span without a
 //   position
 //      is always visible.
@@ -34,6 +35,7 @@ struct Span {  // of one layer and one KV head: heads of a layer may hold differ
   std::int64_t value_stride = 0;
   std::int64_t rows = 0;
   const float* log_mass = nullptr;  // [rows], nats
+  float mass = 0.0f;                // nats
   std::optional<Pos> first;
   std::int64_t shift = 0;           // tokens
   std::optional<Pos> reader_limit;  // nullopt: seen from where the reader is

@@ -93,6 +93,27 @@ TEST(Attend, WeighsRowsWithoutPositionByTheirMass_AndShowsThemToEveryQuery) {
     }
 }
 
+TEST(Attend, AddsTheMassOfASpanToThatOfItsRows) {
+  constexpr float kMass = -1.25f;
+  for (const bool of_rows : {true, false})
+    for (const bool bf16 : {false, true}) {
+      AttendCase c = make_case({.first = 40, .tokens = 5, .heads = 4, .kv_heads = 2, .compact = 150});
+      c.shape.bf16 = bf16;
+      auto one = full_spans(c), each = one;
+      std::vector<std::vector<float>> masses;
+      for (std::size_t h = 0; h < c.heads.size(); ++h) {
+        masses.push_back(of_rows ? c.heads[h].log_mass : std::vector<float>(150, 0.0f));
+        for (float& mass : masses.back()) mass += kMass;
+        if (!of_rows) one[h][0].log_mass = nullptr;
+        one[h][0].mass = kMass;
+        each[h][0].log_mass = masses.back().data();
+      }
+      for (const Kernels* kernels : available_kernels())
+        EXPECT_EQ(run_attend(c, kernels->attend, 1, one), run_attend(c, kernels->attend, 1, each))
+            << kernels->isa << (of_rows ? " on top of their own" : " alone") << (bf16 ? ", bf16" : "");
+    }
+}
+
 TEST(Attend, CountsARowOfMassLogThreeLikeThreeEqualRows) {
   AttendCase summary = make_case({.first = 10, .compact = 1});
   AttendCase copies = make_case({.first = 10, .compact = 3});

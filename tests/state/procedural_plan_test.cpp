@@ -2,6 +2,7 @@
 // each head keeps.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "state/procedural/far.h"
@@ -35,6 +36,28 @@ TEST(SeenDistance, OfLogFollowsTheFormula) {
   EXPECT_EQ(seen_distance(FarRule::log, 224, 1000, 448), 224);
   EXPECT_EQ(seen_distance(FarRule::log, 300, 1000, 448), 267);
   EXPECT_EQ(seen_distance(FarRule::log, 900, 1000, 448), 432);
+}
+
+TEST(FarMass, IsNothingWhereRowsKeepTheirDistances) {
+  EXPECT_EQ(far_mass(6000, 6256, 7168, 7168), 0.0f);  // the text is not longer than the trained length
+  EXPECT_EQ(far_mass(1000, 1256, 20480, 7168), 0.0f);
+}
+
+TEST(FarMass, MakesUpForTheSqueeze) {
+  // 5,000 to 10,000 are seen from 4,032.7 to 5,574.0: ln(1,541.3 / 5,000).
+  EXPECT_NEAR(far_mass(5000, 10000, 20480, 7168), -1.1768, 1e-4);
+}
+
+TEST(FarMass, LeavesTheWholePastTheMassOfTheTrainedLength) {
+  for (const Pos position : {8000, 20480, 100000, 1000000}) {
+    double mass = 0.0;
+    for (Pos age = 0, older = 0; age < position; age = older) {
+      older = std::min(position, age + 500);
+      mass += static_cast<double>(older - age) *
+              std::exp(static_cast<double>(far_mass(age, older, position, 7168)));
+    }
+    EXPECT_NEAR(mass, 7168.0, 1.0) << position;
+  }
 }
 
 TEST(SeenDistance, KeepsTheOrderAndNeverLeavesTheTrainedLength) {

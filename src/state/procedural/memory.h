@@ -91,6 +91,7 @@ class ProceduralMemory {
   struct SealedBlock {
     Pos first = 0, last = 0;
     std::vector<float> rotation = {};  // [2][pairs]; empty: seen where they are
+    float mass = 0.0f;                 // nats, as plain heads see it
   };
   std::vector<SealedBlock> sealed_blocks(int layer) const;
   // The position of the row of a head whose key lies there.
@@ -117,6 +118,7 @@ class ProceduralMemory {
     // The newest part of the text that became this block is seen from its own distance; older parts have keys
     // that were moved up to it, and begin `reach` positions farther away.
     Pos reach = 0;
+    float mass = 0.0f;  // nats, added to its rows' log mass: far.h
   };
   struct Head {  // of one layer
     std::shared_ptr<HeadRows> rows;
@@ -128,6 +130,7 @@ class ProceduralMemory {
   struct FullBlock {
     Pos first = 0;
     Pos shift = 0;
+    float mass = 0.0f;
   };
 
   Head& head(int layer, int h) {
@@ -165,6 +168,7 @@ class ProceduralMemory {
                                           std::size_t block) const;
   void thin(Head& head, std::size_t block, std::int64_t left, const std::map<Pos, double>& worth);
   Pos shift_of(Pos first, Pos position, Pos reach = 0) const;
+  float mass_of(Pos first, Pos last, Pos position) const;
   Pos newest_part(const Block& block) const { return first_sealed_before(spec_, block.last); }
   void move_blocks(Pos position);
   const float* rotation(int layer, Pos shift) const;

@@ -16,14 +16,23 @@ Pos ProceduralMemory::shift_of(Pos first, Pos position, Pos reach) const {
                              std::max<Pos>(1, spec_.far_from - reach));
 }
 
-// How far every block is seen from now until the next seal.
+float ProceduralMemory::mass_of(Pos first, Pos last, Pos position) const {
+  return spec_.far_from == 0 ? 0.0f : far_mass(position - last, position - first, position, spec_.far_from);
+}
+
+// How every block is seen from now until the next seal.
 void ProceduralMemory::move_blocks(Pos position) {
   if (spec_.far_from == 0) return;
   turns_.clear();
-  for (Block& block : blocks_)
+  for (Block& block : blocks_) {
     turns_.push_back(block.shift = shift_of(newest_part(block), position, block.reach));
+    block.mass = mass_of(block.first, block.last, position);
+  }
   for (auto* list : {&full_, &whole_})
-    for (FullBlock& block : *list) turns_.push_back(block.shift = shift_of(block.first, position));
+    for (FullBlock& block : *list) {
+      turns_.push_back(block.shift = shift_of(block.first, position));
+      block.mass = kFullShare * mass_of(block.first, (block.first / spec_.block + 1) * spec_.block, position);
+    }
   sink_shift_ = std::max<Pos>(0, position - spec_.far_from);
   turns_.push_back(sink_shift_);
   std::sort(turns_.begin(), turns_.end());
@@ -55,6 +64,7 @@ std::vector<ProceduralMemory::SealedBlock> ProceduralMemory::sealed_blocks(int l
     SealedBlock& block = blocks.emplace_back();
     block.first = first_sealed_before(spec_, last);
     block.last = last;
+    block.mass = mass_of(block.first, block.last, last_seal());
     const Pos shift = shift_of(block.first, last_seal());
     if (shift != 0) add_turn(spec_.frequencies[static_cast<std::size_t>(layer)], shift, block.rotation);
   }
@@ -79,13 +89,14 @@ void ProceduralMemory::append_spans(int layer, int h, std::optional<std::int64_t
                        std::int64_t rows) {
     const Pos first = p.whole ? whole_[b].first : p.full ? full_[b].first : blocks_[b].first;
     const Pos shift = p.whole ? whole_[b].shift : p.full ? full_[b].shift : blocks_[b].shift;
+    const float mass = p.whole ? whole_[b].mass : p.full ? full_[b].mass : blocks_[b].mass;
     std::optional<Pos> last_reader;
     if (newest) last_reader = first + *newest - 1;
     const float* turn = rotation(layer, shift);
     if (rows == 0 || (last_reader && reader > *last_reader)) return;
     if (spans.size() > begin_spans) {
       Span& back = spans.back();
-      if (back.rotation == turn && back.last_reader == last_reader &&
+      if (back.rotation == turn && back.mass == mass && back.last_reader == last_reader &&
           back.keys + back.rows * back.key_stride == keys) {
         back.rows += rows;
         return;
@@ -103,6 +114,7 @@ void ProceduralMemory::append_spans(int layer, int h, std::optional<std::int64_t
     span.rotation = turn;
     span.rotation_pairs = turn == nullptr ? 0 : rotation_pairs(layer);
     span.last_reader = last_reader;
+    span.mass = mass;
     spans.push_back(span);
   };
   std::size_t b = 0;

@@ -10,6 +10,7 @@
 #include "kernels/codec.h"
 #include "kernels/hadamard.h"
 #include "kvtide/error.h"
+#include "state/procedural/far.h"
 
 namespace kvtide {
 namespace {
@@ -68,7 +69,7 @@ std::vector<std::vector<Pos>> top_rows(const DenseRow& kernels, std::span<const 
         if (position > shape.first) continue;
         if (span.first && !span.sink && shape.window && position <= shape.first - *shape.window) continue;
         for (std::int64_t i = 0; i < count; ++i) {
-          const float mass = span.log_mass == nullptr ? 0.0f : span.log_mass[begin + j];
+          const float mass = span.mass + (span.log_mass == nullptr ? 0.0f : span.log_mass[begin + j]);
           best[static_cast<std::size_t>(i)].emplace_back(
               -scores[static_cast<std::size_t>(i * padded + j)] - mass, position);
         }
@@ -166,6 +167,7 @@ std::vector<std::vector<Span>> Shadow::everything(
   const LayerRows& copies = rows_[static_cast<std::size_t>(layer)];
   std::vector<std::vector<Span>> all(spans.size());
   for (std::size_t head = 0; head < spans.size(); ++head) {
+    const bool full = state.past()->spec().heads[static_cast<std::size_t>(layer)][head].full;
     for (const Span& span : spans[head])
       if (span.sink) all[head].push_back(span);
     for (const auto& block : blocks)
@@ -179,6 +181,7 @@ std::vector<std::vector<Span>> Shadow::everything(
         span.value_stride = copies.format().value_bytes;
         span.rows = run.last - run.first;
         span.first = run.first;
+        span.mass = full ? kFullShare * block.mass : block.mass;
         if (!block.rotation.empty()) span.rotation = block.rotation.data();
         if (!block.rotation.empty()) span.rotation_pairs = state.past()->rotation_pairs(layer);
         all[head].push_back(span);
