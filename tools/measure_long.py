@@ -22,6 +22,7 @@ from pathlib import Path
 from resident import resident
 
 MIB = 1 << 20
+SERIES = ("rss_by_position", "read_by_second", "seals")
 MOST_SWING = 4 * MIB  # two up or down
 
 
@@ -48,10 +49,15 @@ def first_tokens(kvtide, model, text, wanted):
     return cut.decode("utf-8", "ignore").encode()
 
 
+def thinned(series, most=400):
+    return series[:: max(1, len(series) // most)]
+
+
 def measure(arguments, model, budget, book):
-    report = Path(tempfile.mkdtemp()) / "report.json"
+    folder = Path(tempfile.mkdtemp())
+    report, log = folder / "report.json", folder / "kv.jsonl"
     command = [arguments.kvtide, "run", "-m", model, "-f", book, "-n", "64", "--kv-budget", budget, "--report", str(report),
-               *arguments.more]  # fmt: skip
+               "--kv-log", str(log), *arguments.more]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     times, samples = [], []
 
@@ -77,6 +83,7 @@ def measure(arguments, model, budget, book):
         inside = [(t, n) for t, n in times if first <= n <= last]
         return (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0]) if len(inside) > 1 else None
 
+    seals = [json.loads(line) for line in log.read_text().splitlines()]
     read = figures["prefill_tokens"]
     steady = figures["kv_steady_from"]
     # What is given back when the process ends is no part of the run.
@@ -96,7 +103,9 @@ def measure(arguments, model, budget, book):
         "decode_tok_s": figures["decode_tok_s"],
         "seal_ms": figures["seal_ms"],
         "rows": figures["rows"],
-        "rss_by_position": samples[:: max(1, len(samples) // 400)],
+        "rss_by_position": thinned(samples),
+        "read_by_second": thinned([(round(t - times[0][0], 2), n) for t, n in times]),
+        "seals": thinned(seals),
     }
 
 
@@ -121,7 +130,7 @@ def main():
             for budget in arguments.budget:
                 row = measure(arguments, model, budget, book.name)
                 rows.append(row)
-                print(json.dumps({key: value for key, value in row.items() if key != "rss_by_position"}), flush=True)
+                print(json.dumps({key: value for key, value in row.items() if key not in SERIES}), flush=True)
                 if row["kv_bytes_peak"] > row["budget"]:
                     failures.append(f"{row['model']}, {budget}: {row['kv_bytes_peak']} bytes were held")
                 if row["rss_swing"] > MOST_SWING:

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "kernels/codec.h"
+#include "state/procedural/far.h"
 #include "tests/state/procedural_state.h"
 
 namespace kvtide {
@@ -87,6 +89,33 @@ TEST_P(OldRows, AreSeenBehindTheWindowAndWithinTheTrainedLength_HoweverLongTheTe
       }
   }
   EXPECT_GT(seen, 500);
+}
+
+TEST(OldRowsOfFullHeads, ShareTurnsAndStillStandWithinAnEighthOfWhereTheyBelong) {
+  KvSpec spec = turning_spec(FarRule::log);
+  ProceduralSpec& p = *spec.procedural;
+  p.block = 16;
+  p.full_rows = 1024;
+  ThreadPool pool(1);
+  KvState state(spec);
+  read(state, pool, 4000);
+  std::vector<Span> spans;
+  state.past()->append_spans(0, 1, std::nullopt, state.position(), spans);
+  std::set<const float*> turns;
+  std::set<Pos> blocks;
+  for (const Span& span : spans) {
+    turns.insert(span.rotation);
+    for (std::int64_t row = 0; row < span.rows; ++row) {
+      const Pos at = state.past()->position_of(0, 1, span.keys + row * span.key_stride);
+      blocks.insert(at / p.block);
+      const auto wanted =
+          static_cast<double>(seen_distance(p.far, state.position() - at, state.position(), kTrained));
+      const double off = wanted / 8.0 + static_cast<double>(2 * p.block) + 2.0;
+      EXPECT_NEAR(seen_distance_of(span, row, state.position()), wanted, off) << "position " << at;
+    }
+  }
+  EXPECT_GT(blocks.size(), 60u);
+  EXPECT_LT(turns.size(), blocks.size() / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, OldRows, ::testing::Values(FarRule::log, FarRule::clamp),

@@ -81,16 +81,17 @@ TEST(ProceduralBudget, WithoutAnEndIsNeverExceededEither_ByForksOrStatesThatWere
 }
 
 TEST(ProceduralBudget, CountsTheTurnsOfEveryBlockThatIsSeenNearer) {
-  // One full head that keeps everything: a turn of 2 x 4 x 16 bytes for each of 373 blocks outgrows what
-  // pages leave over.
+  // One head that keeps a row of each of 373 blocks: their turns of 2 x 4 x 16 bytes outgrow what pages leave
+  // over.
   ThreadPool pool(1);
   KvSpec spec = procedural_spec();
   spec.layers = {{1, testing::kFedDim, std::nullopt, spec.layers[0].frequencies}};
   ProceduralSpec& p = *spec.procedural;
   p.frequencies.resize(1);
   p.block = p.window = 16;
-  p.full_rows = 0;
-  p.heads = {{{true, false, 0, 1.0f}}};
+  p.summaries = 1;
+  p.levels = 0;
+  p.heads = {{{false, false, 1, 1.0f}}};
   const std::int64_t most = most_bytes(spec, 6000).total();
   KvState state(spec);
   feed(state, pool, 6000);

@@ -130,7 +130,6 @@ class ProceduralMemory {
   struct FullBlock {
     Pos first = 0;
     Pos shift = 0;
-    float mass = 0.0f;
   };
 
   Head& head(int layer, int h) {
@@ -168,6 +167,7 @@ class ProceduralMemory {
                                           std::size_t block) const;
   void thin(Head& head, std::size_t block, std::int64_t left, const std::map<Pos, double>& worth);
   Pos shift_of(Pos first, Pos position, Pos reach = 0) const;
+  void move_full_blocks(std::vector<FullBlock>& blocks, Pos position);
   float mass_of(Pos first, Pos last, Pos position) const;
   Pos newest_part(const Block& block) const { return first_sealed_before(spec_, block.last); }
   void move_blocks(Pos position);

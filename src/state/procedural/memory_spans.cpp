@@ -20,6 +20,20 @@ float ProceduralMemory::mass_of(Pos first, Pos last, Pos position) const {
   return spec_.far_from == 0 ? 0.0f : far_mass(position - last, position - first, position, spec_.far_from);
 }
 
+// Far neighbours share a turn: turning costs as much as reading some dozens of rows, which is all
+// that is left of an old block.
+void ProceduralMemory::move_full_blocks(std::vector<FullBlock>& blocks, Pos position) {
+  for (std::size_t end = blocks.size(); end > 0;) {
+    const Pos newest = blocks[end - 1].first;
+    const Pos most = seen_distance(spec_.far, position - newest, position, spec_.far_from) / kTurnShare;
+    std::size_t begin = end - 1;
+    while (begin > 0 && newest - blocks[begin - 1].first <= most) --begin;
+    const Pos shift = shift_of(newest, position, newest - blocks[begin].first);
+    for (; end > begin; --end) blocks[end - 1].shift = shift;
+    turns_.push_back(shift);
+  }
+}
+
 // How every block is seen from now until the next seal.
 void ProceduralMemory::move_blocks(Pos position) {
   if (spec_.far_from == 0) return;
@@ -28,11 +42,8 @@ void ProceduralMemory::move_blocks(Pos position) {
     turns_.push_back(block.shift = shift_of(newest_part(block), position, block.reach));
     block.mass = mass_of(block.first, block.last, position);
   }
-  for (auto* list : {&full_, &whole_})
-    for (FullBlock& block : *list) {
-      turns_.push_back(block.shift = shift_of(block.first, position));
-      block.mass = kFullShare * mass_of(block.first, (block.first / spec_.block + 1) * spec_.block, position);
-    }
+  move_full_blocks(full_, position);
+  move_full_blocks(whole_, position);
   sink_shift_ = std::max<Pos>(0, position - spec_.far_from);
   turns_.push_back(sink_shift_);
   std::sort(turns_.begin(), turns_.end());
@@ -89,7 +100,7 @@ void ProceduralMemory::append_spans(int layer, int h, std::optional<std::int64_t
                        std::int64_t rows) {
     const Pos first = p.whole ? whole_[b].first : p.full ? full_[b].first : blocks_[b].first;
     const Pos shift = p.whole ? whole_[b].shift : p.full ? full_[b].shift : blocks_[b].shift;
-    const float mass = p.whole ? whole_[b].mass : p.full ? full_[b].mass : blocks_[b].mass;
+    const float mass = p.full ? 0.0f : blocks_[b].mass;
     std::optional<Pos> last_reader;
     if (newest) last_reader = first + *newest - 1;
     const float* turn = rotation(layer, shift);

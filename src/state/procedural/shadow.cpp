@@ -181,7 +181,7 @@ std::vector<std::vector<Span>> Shadow::everything(
         span.value_stride = copies.format().value_bytes;
         span.rows = run.last - run.first;
         span.first = run.first;
-        span.mass = full ? kFullShare * block.mass : block.mass;
+        span.mass = full ? 0.0f : block.mass;
         if (!block.rotation.empty()) span.rotation = block.rotation.data();
         if (!block.rotation.empty()) span.rotation_pairs = state.past()->rotation_pairs(layer);
         all[head].push_back(span);
