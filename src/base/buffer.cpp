@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -10,19 +11,29 @@
 
 namespace kvtide {
 namespace {
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kPage = 4096, kLargePage = std::size_t{2} << 20;
 }
 
 Buffer::Buffer(std::size_t size, Pages pages) : size_(size) {
   if (size == 0) return;
-  void* memory =
-      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const std::size_t spare = pages == Pages::large ? kLargePage : 0;
+  void* memory = size + spare < size ? MAP_FAILED
+                                     : ::mmap(nullptr, size + spare, PROT_READ | PROT_WRITE,
+                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     size_ = 0;
     throw Error(ErrorCode::out_of_memory, cat("cannot reserve ", size, " bytes of memory"));
   }
   data_ = static_cast<std::byte*>(memory);
-  if (pages == Pages::small) ::madvise(memory, size, MADV_NOHUGEPAGE);  // a hint: failing changes nothing
+  // Hints: failing changes nothing.
+  if (pages == Pages::small) ::madvise(memory, size, MADV_NOHUGEPAGE);
+  if (pages != Pages::large) return;
+  const std::size_t before = -reinterpret_cast<std::uintptr_t>(memory) % kLargePage;
+  const std::size_t kept = (size + kPage - 1) & ~(kPage - 1);
+  if (before > 0) ::munmap(memory, before);
+  data_ += before;
+  if (before + kept < size + spare) ::munmap(data_ + kept, size + spare - before - kept);
+  ::madvise(data_, size, MADV_HUGEPAGE);
 }
 
 Buffer::~Buffer() {

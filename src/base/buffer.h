@@ -11,7 +11,9 @@ namespace kvtide {
 
 class Buffer {
  public:
-  enum class Pages { any, small };  // small: never 2 MiB pages, for memory that is used in scattered pieces
+  // small: never 2 MiB pages, for memory that is used in scattered pieces; large: such pages where the system
+  // has them, and the address is a multiple of 2 MiB.
+  enum class Pages { any, small, large };
 
   Buffer() = default;
   // Reserves `size` bytes of address space. Throws Error(out_of_memory).

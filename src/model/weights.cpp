@@ -249,11 +249,8 @@ class WeightLoader final : private WeightSource {
                                          " cannot be read in the order in which this file holds it"));
     const std::int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
     const std::int64_t panel_size = packs ? panel_bytes(w.dtype, columns) : 0;
-    std::byte* target = nullptr;
-    if (packs) {
-      weights_.panels_.emplace_back(static_cast<std::size_t>(panels * panel_size));
-      target = weights_.panels_.back().data();
-    }
+    std::byte* target =
+        packs ? weights_.panels_.take(static_cast<std::size_t>(panels * panel_size)) : nullptr;
     std::atomic<bool> finite{true};
     const auto pack_one = [&](std::int64_t panel) {
       const std::byte* pointers[kPanelRows] = {};

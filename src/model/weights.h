@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/buffer.h"
+#include "base/arena.h"
 #include "base/thread_pool.h"
 #include "kernels/matmul.h"
 #include "model/cca_weights.h"
@@ -60,7 +60,7 @@ class Weights {
   WeightMatrix embedding_, positions_, head_;
   std::vector<float> output_norm_, output_norm_bias_, input_scale_, input_bias_;
   std::vector<LayerWeights> layers_;
-  std::vector<Buffer> panels_;
+  Arena panels_;
   std::vector<std::vector<std::int32_t>> orders_;
   std::vector<std::vector<float>> scales_;
   std::int64_t packed_bytes_ = 0, mapped_bytes_ = 0;

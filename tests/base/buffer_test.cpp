@@ -26,6 +26,16 @@ TEST(Buffer, StartsZeroFilledAndPageAligned) {
   EXPECT_TRUE(all_equal(buffer, 0, buffer.size(), std::byte{0}));
 }
 
+TEST(Buffer, OfLargePagesStartsAtOne_AndTakesNoAddressesBeside) {
+  for (const std::size_t size : {std::size_t{1}, std::size_t{10000}, std::size_t{5} << 20}) {
+    Buffer buffer(size, Buffer::Pages::large);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % (2u << 20), 0u);
+    EXPECT_EQ(buffer.size(), size);
+    EXPECT_TRUE(all_equal(buffer, 0, size, std::byte{0}));
+    buffer.data()[size - 1] = std::byte{1};
+  }
+}
+
 TEST(Buffer, OfNoBytesIsEmpty) {
   const Buffer buffer(0);
   EXPECT_EQ(buffer.size(), 0u);
