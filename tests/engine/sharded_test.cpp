@@ -88,11 +88,6 @@ TEST(Sharded, FoldersOfEveryArchitectureComeNearTheReference) {
   for (const auto& entry : std::filesystem::directory_iterator(KVTIDE_GOLDENS "/folders")) {
     if (!entry.is_directory()) continue;
     const std::string path = entry.path().string();
-    if (entry.path().filename().string().starts_with("zaya")) {
-      testing::expect_refused(ErrorCode::unsupported, "not split into shards",
-                              [&] { ShardSample refused(path); });
-      continue;
-    }
     const auto wanted = testing::read_npy<float>(path + "/logits.npy", "<f4");
     const ShardSample shards(path);
     ShardedModel sharded(shards.path(), {.threads = 1});
@@ -108,7 +103,7 @@ TEST(Sharded, FoldersOfEveryArchitectureComeNearTheReference) {
               Model(path).tokenizer().encode("the tide comes in, and the"));
     ++folders;
   }
-  EXPECT_GE(folders, 7);
+  EXPECT_GE(folders, 9);
 }
 
 TEST(Sharded, EightBitChannelsAreNearerThanOneScaleForAll) {

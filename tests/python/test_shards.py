@@ -51,11 +51,15 @@ def host_logits(folder, ids, columns):
     rows = []
     for at in range(0, len(ids), columns):
         chunk = ids[at : at + columns]
-        x = shards["embedding"].predict({"ids": chunk, "first": at})
+        x, router = shards["embedding"].predict({"ids": chunk, "first": at}), {}
         for layer in range(folder.layers):
             attention = shards[f"attention.{layer}"]
             x = call(folder, attention, states[attention.name], x, at)
-            x = shards[f"mlp.{layer}"].predict({"x": x})
+            if folder.router_width:
+                x, states = shards[f"moe.{layer}"].predict({"x": x, **router})
+                router = {"router": states}
+            else:
+                x = shards[f"mlp.{layer}"].predict({"x": x})
         parts = [head.predict({"x": x}) for head in heads]
         rows.append(np.concatenate(parts, axis=1)[0, :, :, 0].T)
     return np.concatenate(rows)
@@ -73,6 +77,29 @@ def test_a_host_of_a_few_lines_comes_near_the_reference(folder, models):
     np.testing.assert_array_equal(one, four)
     np.testing.assert_allclose(one, expected, atol=2e-3 * np.abs(expected).max())
     np.testing.assert_array_equal(one.argmax(1)[-20:], expected.argmax(1)[-20:])
+
+
+def test_experts_and_convolutions_travel_through_the_same_host(tmp_path, models):
+    source = models.parent / "folders" / "zaya-f16"
+    kvtide.ShardFolder.export(source, tmp_path / "zaya", slots=96, threads=1)
+    folder = kvtide.ShardFolder(tmp_path / "zaya", threads=1)
+    ids = np.load(models / "tiny.ids.npy")
+    expected = np.load(source / "logits.npy")
+    one, four = host_logits(folder, ids, 1), host_logits(folder, ids, 4)
+    np.testing.assert_array_equal(one, four)
+    np.testing.assert_allclose(one, expected, atol=2e-3 * np.abs(expected).max())
+    assert folder.router_width == 8
+    moe = folder.open("moe.1")
+    assert (moe.kind, moe.info.layer) == ("moe", 1)
+    with pytest.raises(TypeError, match="the inputs lack 'router'"):
+        moe.predict({"x": random_x(folder, 2)})
+    state = folder.open("attention.0").make_state()
+    assert {name: array.shape for name, array in state.tensors.items()} == {
+        "k_state": (1, 2, 96, 8),
+        "v_state": (1, 2, 96, 8),
+        "conv_state": (1, 48, 2),
+        "prev_value": (1, 8),
+    }
 
 
 def test_a_folder_says_what_it_holds(folder, shards):

@@ -43,6 +43,10 @@ int ShardFolder::layers() const { return static_cast<int>(impl_->manifest.config
 std::int64_t ShardFolder::slots() const { return impl_->manifest.slots; }
 std::int64_t ShardFolder::t_max() const { return impl_->manifest.t_max; }
 std::int64_t ShardFolder::rope_half() const { return impl_->manifest.config.rope_dims / 2; }
+std::int64_t ShardFolder::router_width() const {
+  const auto& experts = impl_->manifest.config.experts;
+  return experts ? experts->router_width : 0;
+}
 int ShardFolder::ropes() const { return static_cast<int>(impl_->manifest.ropes.size()); }
 
 void ShardFolder::rope_rows(int rope, Pos first, std::int64_t count, std::span<float> cosine,
