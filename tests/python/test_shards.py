@@ -56,8 +56,8 @@ def host_logits(folder, ids, columns):
             attention = shards[f"attention.{layer}"]
             x = call(folder, attention, states[attention.name], x, at)
             if folder.router_width:
-                x, states = shards[f"moe.{layer}"].predict({"x": x, **router})
-                router = {"router": states}
+                x, chosen = shards[f"moe.{layer}"].predict({"x": x, **router})
+                router = {"router": chosen}
             else:
                 x = shards[f"mlp.{layer}"].predict({"x": x})
         parts = [head.predict({"x": x}) for head in heads]
