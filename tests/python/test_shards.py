@@ -24,12 +24,13 @@ def folder(shards):
     return kvtide.ShardFolder(shards, threads=1)
 
 
-def masks(slots, position, columns, active=None):
+def masks(slots, position, columns, active=None, window=None):
     active = columns if active is None else active
     seen = np.full((1, 1, columns, slots), HIDDEN, np.float32)
     written = np.zeros((1, 1, slots, columns), np.float32)
     for t in range(active):
-        seen[0, 0, t, : position + t + 1] = 0
+        last = position + t + 1
+        seen[0, 0, t, max(0, last - (window or last)) : last] = 0
         written[0, 0, position + t, t] = 1
     return seen, written
 
@@ -37,7 +38,7 @@ def masks(slots, position, columns, active=None):
 def call(folder, shard, state, x, position, active=None):
     columns = x.shape[2]
     cos, sin = folder.rope_rows(shard.info.rope, position, columns)
-    seen, written = masks(folder.slots, position, columns, active)
+    seen, written = masks(folder.slots, position, columns, active, shard.info.window)
     return shard.predict(
         {"x": x, "rope_cos": cos, "rope_sin": sin, "attention_mask": seen, "write_mask": written}, state
     )
