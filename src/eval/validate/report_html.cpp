@@ -104,7 +104,9 @@ std::string report_html(const ValidationReport& report) {
       report.passed ? "passed" : "failed", ": ", escaped(report.model), "</title><style>", kStyle,
       "</style></head><body>\n<h1><span class=\"", report.passed ? "passed\">Passed" : "failed\">Failed",
       "</span>: ", escaped(report.model), "</h1>\n<p class=note>Against ", escaped(report.reference), "; ",
-      report.tokens.size(), " tokens; every layer and token must reach a cosine of ", report.gate, ".</p>\n");
+      report.tokens.size(), " tokens; every layer and token must reach a cosine of ", report.gate, ".",
+      report.arithmetic.empty() ? "" : cat(" The model computes with ", escaped(report.arithmetic), "."),
+      "</p>\n");
   for (const Finding& f : report.findings) {
     out += cat("<div class=finding><p><b>", escaped(f.cause), "</b>");
     if (f.layer) out += cat(", layer ", *f.layer);

@@ -52,6 +52,7 @@ std::string place(const Finding& f) {
 std::string report_text(const ValidationReport& report) {
   std::string out = cat(report.passed ? "PASSED: " : "FAILED: ", report.model, ", against ", report.reference,
                         ", ", report.tokens.size(), " tokens, gate ", report.gate, "\n");
+  if (!report.arithmetic.empty()) out += cat("  arithmetic of the model: ", report.arithmetic, "\n");
   for (std::size_t i = 0; i < std::min(kMostFindings, report.findings.size()); ++i) {
     const Finding& f = report.findings[i];
     const std::string where = place(f);

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/text.h"
+#include "formats/text_file.h"
 #include "kvtide/error.h"
 #include "model/shards/shard_file.h"
 
@@ -28,6 +29,10 @@ ShardFolder::Impl::Impl(const std::string& folder, const ShardOptions& options)
     infos.push_back(shard.info);
   }
   for (const FileEntry& file : manifest.tokenizer_files) check_file(path, file, Checksum::compare);
+}
+
+bool is_shard_folder(const std::string& path) {
+  return file_exists(cat(path, "/", kManifestFile)) && !file_exists(path + "/config.json");
 }
 
 ShardFolder::ShardFolder(const std::string& path, const ShardOptions& options)
