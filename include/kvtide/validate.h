@@ -112,12 +112,21 @@ class TestedModel {
   }
 };
 
+// A router that was nearly indifferent between two experts: rounding may make it take the other.
+struct NearTie {
+  int layer = 0;
+  Pos token = 0;
+  double margin = 0.0;        // of the choice, in probability
+  std::vector<float> stream;  // [width] behind the layer, had the other been taken
+};
+
 struct Golden {
   std::vector<TokenId> tokens;
   std::int64_t layers = 0, width = 0, vocab = 0;
   std::vector<float> hidden;   // [layers + 1][tokens][width]; empty: not known
   std::vector<float> logits;   // [tokens][vocab]; empty: not known
   std::vector<HeldRows> rows;  // per layer; empty: not known
+  std::vector<NearTie> ties;   // of routers, as far as they are known
 
   std::int64_t size() const { return static_cast<std::int64_t>(tokens.size()); }
   // The residual stream before layer `layer`; layer == layers: behind the last.

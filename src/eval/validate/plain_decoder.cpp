@@ -254,6 +254,7 @@ Golden PlainDecoder::run(std::span<const TokenId> tokens) {
   golden.rows.resize(config_.layers.size());
   golden.hidden = x;
   router_.clear();
+  ties_.clear();
   for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
     attention(x, layer, {}, &golden.rows[static_cast<std::size_t>(layer)]);
     if (config_.experts)
@@ -263,6 +264,7 @@ Golden PlainDecoder::run(std::span<const TokenId> tokens) {
     feed_forward(x, layer);
     golden.hidden.insert(golden.hidden.end(), x.begin(), x.end());
   }
+  golden.ties = std::move(ties_);
   const bool tied = config_.tied_head.value_or(!weights_->has(Role::head));
   golden.logits = product(normed(x, Role::final_norm, Role::final_norm_bias, 0),
                           matrix(tied ? Role::embedding : Role::head, 0, config_.vocab, width));

@@ -61,12 +61,15 @@ class PlainDecoder final : public Reference {
   void convolve(Rows& q, Rows& k, int layer) const;
   void experts(Rows& x, int layer);
   Rows router_scores(const Rows& input, int layer);
+  // rows[width] of one token: what an expert, or the slot behind the last, makes of its input.
+  Rows expert(const Rows& input, int layer, std::int64_t chosen, double share);
 
   std::unique_ptr<PlainWeights> weights_;
   const ModelConfig& config_;
   ThreadPool& pool_;
   Rows router_;               // [tokens][router width], of the layer before
   std::vector<Pass> passes_;  // of models with experts, of every text so far
+  std::vector<NearTie> ties_;
 };
 
 // threads: 0: all.

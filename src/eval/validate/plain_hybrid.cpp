@@ -3,11 +3,14 @@
 // the formulas and the sources; nothing here is theirs.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "eval/validate/plain_decoder.h"
 
 namespace kvtide {
 namespace {
+
+constexpr double kNearTie = 0.05;  // of probabilities
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 double wide(float x) { return static_cast<double>(x); }
@@ -137,39 +140,57 @@ PlainDecoder::Rows PlainDecoder::router_scores(const Rows& input, int layer) {
   return product(z, matrix(Role::router_out, layer, slots, n));
 }
 
+PlainDecoder::Rows PlainDecoder::expert(const Rows& input, int layer, std::int64_t chosen, double share) {
+  const std::int64_t width = config_.width, hidden = config_.hidden;
+  Rows out = input;
+  if (chosen == config_.experts->count) {
+    if (config_.experts->skip == SkipSlot::zero) share = 0.0;
+  } else {
+    const auto part = [&](Role role, std::int64_t rows, std::int64_t columns, std::int64_t first,
+                          std::int64_t of) {
+      return weights_->matrix(role, layer, rows, columns, {static_cast<int>(chosen), first, of});
+    };
+    const Rows gate = product(input, part(Role::expert_gate_up, hidden, width, 0, 2 * hidden));
+    Rows up = product(input, part(Role::expert_gate_up, hidden, width, hidden, 2 * hidden));
+    for (std::size_t i = 0; i < up.size(); ++i)
+      up[i] = static_cast<float>(wide(gate[i]) / (1.0 + std::exp(-wide(gate[i]))) * wide(up[i]));
+    out = product(up, part(Role::expert_down, width, hidden, 0, width));
+  }
+  for (float& value : out) value = static_cast<float>(wide(value) * share);
+  return out;
+}
+
 void PlainDecoder::experts(Rows& x, int layer) {
-  const std::int64_t width = config_.width, hidden = config_.hidden, count = config_.experts->count;
+  const std::int64_t width = config_.width, count = config_.experts->count;
   const Rows input = normed(x, Role::feed_forward_norm, Role::feed_forward_norm_bias, layer);
   const Rows scores = router_scores(input, layer);
   const auto balance = vector(Role::router_balance, layer, count + 1);
-  Rows y(x.size(), 0.0f);
+  Rows y;
   for (std::int64_t t = 0; t < static_cast<std::int64_t>(x.size()) / width; ++t) {
     std::vector<double> shares;
     double sum = 0.0;
     const auto row = std::span(scores).subspan(at(t * (count + 1)), at(count + 1));
     const double top = wide(*std::max_element(row.begin(), row.end()));
     for (const float score : row) sum += shares.emplace_back(std::exp(wide(score) - top));
-    std::int64_t chosen = 0;
-    for (std::int64_t e = 0; e <= count; ++e) {
-      shares[at(e)] /= sum;
-      if (shares[at(e)] + wide(balance[at(e)]) > shares[at(chosen)] + wide(balance[at(chosen)])) chosen = e;
+    for (double& share : shares) share /= sum;
+    // The best and the second, the balance counting for the choice only.
+    const auto wanted = [&](std::int64_t e) { return shares[at(e)] + wide(balance[at(e)]); };
+    std::int64_t best = 0, second = 1;
+    if (wanted(second) > wanted(best)) std::swap(best, second);
+    for (std::int64_t e = 2; e <= count; ++e) {
+      if (wanted(e) > wanted(best))
+        second = std::exchange(best, e);
+      else if (wanted(e) > wanted(second))
+        second = e;
     }
-    Rows out(input.begin() + t * width, input.begin() + (t + 1) * width);
-    if (chosen == count) {
-      if (config_.experts->skip == SkipSlot::zero) continue;
-    } else {
-      const auto part = [&](Role role, std::int64_t rows, std::int64_t columns, std::int64_t first,
-                            std::int64_t of) {
-        return weights_->matrix(role, layer, rows, columns, {static_cast<int>(chosen), first, of});
-      };
-      const Rows gate = product(out, part(Role::expert_gate_up, hidden, width, 0, 2 * hidden));
-      Rows up = product(out, part(Role::expert_gate_up, hidden, width, hidden, 2 * hidden));
-      for (std::size_t i = 0; i < up.size(); ++i)
-        up[i] = static_cast<float>(wide(gate[i]) / (1.0 + std::exp(-wide(gate[i]))) * wide(up[i]));
-      out = product(up, part(Role::expert_down, width, hidden, 0, width));
+    const Rows one(input.begin() + t * width, input.begin() + (t + 1) * width);
+    const Rows out = expert(one, layer, best, shares[at(best)]);
+    y.insert(y.end(), out.begin(), out.end());
+    if (const double margin = wanted(best) - wanted(second); margin < kNearTie) {
+      NearTie tie{layer, t, margin, {x.begin() + t * width, x.begin() + (t + 1) * width}};
+      join(tie.stream, expert(one, layer, second, shares[at(second)]), layer, kFeedForwardScales);
+      ties_.push_back(std::move(tie));
     }
-    for (std::int64_t i = 0; i < width; ++i)
-      y[at(t * width + i)] = static_cast<float>(wide(out[at(i)]) * shares[at(chosen)]);
   }
   join(x, y, layer, kFeedForwardScales);
 }
