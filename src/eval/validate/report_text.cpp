@@ -75,7 +75,7 @@ std::string report_text(const ValidationReport& report) {
                table.isolated ? ", each fed by the reference" : ", in the chain", ":\n");
     for (const WorstCell& cell : table.worst(kWorst))
       out += cat("    layer ", padded(cat(cell.layer), 4), "token ", padded(cat(cell.token), 5), "cosine ",
-                 fixed(cell.cosine, 6), "  max-abs ", padded(fixed(cell.max_abs, 6), 12),
+                 fixed(cell.cosine, 6), "  max-abs ", padded(fixed(cell.max_abs, 6), 11), " ",
                  report.schedules[cell.schedule].name, "\n");
   }
   for (const TokenNote& note : report.apart)
