@@ -1,7 +1,6 @@
 // export.cpp: a model split into shards, one file after another; docs/shards.md says what is in which.
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 #include <thread>
 
@@ -12,14 +11,13 @@
 #include "model/checkpoint.h"
 #include "model/rope_table.h"
 #include "model/shards/hybrid_names.h"
+#include "model/shards/new_folder.h"
 #include "model/shards/tensor_export.h"
 #include "model/shards/tokenizer_export.h"
 #include "model/weights.h"
 
 namespace kvtide {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::int64_t kUsualSlots = 2048;
 
@@ -28,42 +26,6 @@ bool is_exported(const std::string& family) {
     if (family == known) return true;
   return false;
 }
-
-// A folder that takes its name when all is written, and disappears otherwise.
-class NewFolder {
- public:
-  explicit NewFolder(const std::string& path) : path_(path) {
-    while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
-    std::error_code failure;
-    if (fs::exists(path_, failure) && !(fs::is_directory(path_, failure) && fs::is_empty(path_, failure)))
-      throw Error(ErrorCode::invalid_argument,
-                  cat(path_, ": is there already; shards go into a new or empty folder"));
-    temporary_ = path_ + ".incomplete";
-    if (!fs::create_directories(temporary_, failure))
-      throw Error(ErrorCode::io, cat(temporary_, ": ",
-                                     failure ? "cannot make this folder: " + failure.message()
-                                             : "is there already: another export writes it, or one was "
-                                               "interrupted and it can be removed"));
-  }
-  ~NewFolder() {
-    std::error_code ignored;
-    if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
-  }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
-
-  const std::string& path() const { return temporary_; }
-  void put_in_place() {
-    std::error_code failure;
-    fs::rename(temporary_, path_, failure);
-    if (failure)
-      throw Error(ErrorCode::io, cat(path_, ": cannot rename ", temporary_, ": ", failure.message()));
-    temporary_.clear();
-  }
-
- private:
-  std::string path_, temporary_;
-};
 
 struct NamedMatrix {
   std::string name;  // without ".weight"
