@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "engine/sharded_generate.h"
 #include "engine/suffix_draft.h"
@@ -104,6 +105,31 @@ TEST(Sharded, FoldersOfEveryArchitectureComeNearTheReference) {
     ++folders;
   }
   EXPECT_GE(folders, 9);
+}
+
+// Embeddings are often padded: the heads may choose ids that no token of tokenizer.json has.
+TEST(Sharded, IdsWithoutATokenHaveNoText_AndStopNothing) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path("model");
+  std::filesystem::copy(KVTIDE_GOLDENS "/folders/llama-f32", path);
+  const std::string file = path + "/tokenizer.json";
+  std::string text;
+  {
+    std::ifstream in(file);
+    text.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  for (const std::string last : {",\"is\":63", ",[\"i\",\"s\"]"}) {
+    ASSERT_NE(text.find(last), text.npos);
+    text.erase(text.find(last), last.size());
+  }
+  std::ofstream(file) << text;
+  const ShardSample shards(path);
+  ShardedModel model(shards.path(), {.threads = 1});
+  EXPECT_EQ(model.tokenizer().size(), 64u);
+  EXPECT_EQ(model.tokenizer().piece(63), "");
+  EXPECT_FALSE(model.tokenizer().ends_text(63));
+  const TokenId unused = 63;
+  EXPECT_EQ(model.read({&unused, 1}, 1).size(), 64u);
 }
 
 TEST(Sharded, EightBitChannelsAreNearerThanOneScaleForAll) {
