@@ -9,7 +9,8 @@
 // A call carries T columns, 1 to t_max. Of the attention shard's masks a column is active when it is written;
 // the active ones come first. With n positions in the state, column t writes slot n + t and sees the slots
 // [lo, n + t]; anything else is refused with the slot. A rejected draft is taken back by truncate(n). The
-// contents of slots that no column sees never matter, finite or not.
+// contents of slots that no column sees never matter, finite or not. A moe shard chooses experts; its router
+// adds what the router of the layer before had of the same column, which therefore goes along with hidden.
 // Ownership: a Shard owns its weights and shares the threads of its folder; a ShardState owns its arrays.
 // Thread rules: one call at a time among the shards of one folder. Invariants
 //   1. A call that throws has changed nothing.
@@ -33,7 +34,7 @@
 
 namespace kvtide {
 
-enum class ShardKind { embedding, attention, mlp, head };
+enum class ShardKind { embedding, attention, mlp, moe, head };
 const char* shard_kind_name(ShardKind kind) noexcept;
 
 struct ShardInfo {
@@ -41,7 +42,7 @@ struct ShardInfo {
   ShardKind kind = ShardKind::attention;
   std::string file;                         // in the folder
   std::int64_t bytes = 0;                   // of the file
-  int layer = 0;                            // of attention and mlp
+  int layer = 0;                            // of attention, mlp and moe
   int rope = 0;                             // of attention: which rope table its columns want
   std::optional<std::int64_t> window;       // of attention: newest slots a column may see; nullopt: all
   TokenId vocab_first = 0, vocab_last = 0;  // of a head: [first, last)
@@ -57,7 +58,7 @@ struct ShardInputs {
 class ShardState {
  public:
   struct Tensor {
-    std::string name;  // "k_state", "v_state"
+    std::string name;  // "k_state", "v_state"; "conv_state", "prev_value"
     std::vector<std::int64_t> shape;
     ElementType type = ElementType::f16;
     std::span<std::byte> bytes;
@@ -70,9 +71,12 @@ class ShardState {
   const std::string& shard() const;  // that it belongs to
   std::int64_t slots() const;        // S
   Pos position() const;              // n: slots [0, n) are committed
-  // Forgets the positions from n on. Throws Error(invalid_argument) for n beyond position().
+  // Forgets the positions from n on. Throws Error(invalid_argument) for n beyond position(); of a shard that
+  // convolves queries and keys also for more than the newest t_max positions (but 0 always works).
   void truncate(Pos n);
-  // The arrays where they lie: k_state and v_state [1, kv_heads, S, head_dim], f16.
+  // The arrays where they lie: k_state and v_state [1, kv_heads, S, head_dim], f16; where queries and keys
+  // are convolved also conv_state [1, channels, 2] (older column first) and prev_value [1, kv_heads *
+  // head_dim / 2], f32: what the newest column left for the next.
   std::span<const Tensor> tensors() const;
   std::int64_t bytes() const;
 
@@ -108,6 +112,9 @@ class Shard {
   std::vector<float> predict(const ShardInputs& inputs, ShardState& state) const;
   // Of an mlp shard: hidden [1, D, T, 1]; of a head shard: the logits of its tokens [1, tokens, T, 1].
   std::vector<float> predict(std::span<const float> hidden) const;
+  // Of a moe shard: hidden [1, D, T, 1]. router [1, router_width, T, 1]: what the moe shard of the layer
+  // before left there, replaced by what this one leaves; before layer 0 it may hold anything.
+  std::vector<float> predict(std::span<const float> hidden, std::span<float> router) const;
   // Of the embedding: x [1, D, T, 1] of T tokens at the positions first, first + 1, ...
   std::vector<float> predict(std::span<const TokenId> ids, Pos first) const;
 
@@ -159,10 +166,11 @@ class ShardFolder {
   std::int64_t width() const;  // D
   std::int64_t vocabulary() const;
   int layers() const;
-  std::int64_t slots() const;      // S
-  std::int64_t t_max() const;      // most columns of a call
-  std::int64_t rope_half() const;  // columns of the rope tables; 0: nothing is rotated
-  int ropes() const;               // kinds of rope tables
+  std::int64_t slots() const;         // S
+  std::int64_t t_max() const;         // most columns of a call
+  std::int64_t rope_half() const;     // columns of the rope tables; 0: nothing is rotated
+  int ropes() const;                  // kinds of rope tables
+  std::int64_t router_width() const;  // channels that moe shards hand on; 0: there are none
   // Rows of rope table `rope` for the positions first .. first + count - 1: [count, rope_half] each.
   void rope_rows(int rope, Pos first, std::int64_t count, std::span<float> cosine,
                  std::span<float> sine) const;

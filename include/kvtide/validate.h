@@ -34,6 +34,7 @@
 
 #include "kvtide/error.h"
 #include "kvtide/session.h"
+#include "kvtide/shard.h"
 #include "kvtide/state.h"
 #include "kvtide/types.h"
 
@@ -111,12 +112,21 @@ class TestedModel {
   }
 };
 
+// A router that was nearly indifferent between two experts: rounding may make it take the other.
+struct NearTie {
+  int layer = 0;
+  Pos token = 0;
+  double margin = 0.0;        // of the choice, in probability
+  std::vector<float> stream;  // [width] behind the layer, had the other been taken
+};
+
 struct Golden {
   std::vector<TokenId> tokens;
   std::int64_t layers = 0, width = 0, vocab = 0;
   std::vector<float> hidden;   // [layers + 1][tokens][width]; empty: not known
   std::vector<float> logits;   // [tokens][vocab]; empty: not known
   std::vector<HeldRows> rows;  // per layer; empty: not known
+  std::vector<NearTie> ties;   // of routers, as far as they are known
 
   std::int64_t size() const { return static_cast<std::int64_t>(tokens.size()); }
   // The residual stream before layer `layer`; layer == layers: behind the last.
@@ -202,6 +212,7 @@ struct TokenNote {
 struct ValidationReport {
   bool passed = true;
   std::string model, reference;
+  std::string arithmetic;  // of the model, in words; empty: not known
   std::vector<TokenId> tokens;
   double gate = 0.0;        // cosine per layer and token
   double apart_gate = 0.0;  // of the tokens that are listed apart
@@ -218,6 +229,7 @@ struct ValidateOptions {
   double row_gate = 0.9999;       // cosine of rows of the state
   std::int64_t free_tokens = 16;  // greedy tokens of the free run; 0: none
   std::vector<TokenId> special;   // ids that are listed apart
+  std::string arithmetic;         // of the model, for the report
   std::function<bool(double share, std::string_view what)> progress;  // false stops: Error(cancelled)
 };
 
@@ -239,6 +251,9 @@ std::unique_ptr<Reference> plain_reference(const Model& model, int threads = 0);
 // A folder of NumPy files (docs/validator.md). Throws Error: not_found, bad_format.
 std::unique_ptr<Reference> golden_reference(const std::string& folder);
 
+// Whether all matrices of a model are floats: then SessionOptions::exact leaves nothing rounded but the rows.
+bool has_float_weights(const Model& model);
+
 // What a model of the engine has to reach, by its arithmetic: 0.9999 where everything is f32 but for f16 rows
 // (SessionOptions::exact); 0.999 where attention multiplies bf16; 0.97 where products are those of 8-bit
 // integers or rows are q8_0, and 0.90 then for special tokens and tiny embeddings. special: the vocabulary's
@@ -247,7 +262,16 @@ ValidateOptions usual_gates(const Model& model, const SessionOptions& options);
 
 // `tokens` tokens of made-up prose, behind the start token where the vocabulary wants one; of a vocabulary
 // that cannot spell it, ids spread over all of it.
+std::vector<TokenId> validation_text(const Tokenizer& tokenizer, std::int64_t tokens);
 std::vector<TokenId> validation_text(const Model& model, std::int64_t tokens);
+
+// A folder of shards (kvtide/shard.h) as a model under test: every shard called as a host calls it, layer by
+// layer. Its calls take t_max tokens at most. Throws Error as ShardFolder does.
+std::unique_ptr<TestedModel> tested_shards(const std::string& folder, const ShardOptions& options = {});
+// The plain forward pass with the weights that the shards hold. Throws Error as ShardFolder does.
+std::unique_ptr<Reference> plain_shard_reference(const std::string& folder, int threads = 0);
+// 0.9999; 0.97 and 0.90 for 8-bit shards that are compared with the model they were made of.
+ValidateOptions usual_shard_gates(const std::string& folder, bool against_original);
 
 // The verdict, what is wrong and what to do, the checks, the worst layers and tokens. Ends with a line feed.
 std::string report_text(const ValidationReport& report);

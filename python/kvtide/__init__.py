@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kvtide.state import State as State
     from kvtide.state import TransitionPlan as TransitionPlan
     from kvtide.state import TransitionRecord as TransitionRecord
+    from kvtide.stateful import StatefulModel as StatefulModel
     from kvtide.tokenizer import Tokenizer as Tokenizer
     from kvtide.validation import Report as Report
     from kvtide.validation import validate as validate
@@ -59,6 +60,7 @@ _HOMES = {
     "ShardInfo": "shard",
     "ShardState": "shard",
     "State": "state",
+    "StatefulModel": "stateful",
     "Tokenizer": "tokenizer",
     "TransitionPlan": "state",
     "TransitionRecord": "state",

@@ -19,8 +19,8 @@ from kvtide._arguments import file_path, size_text, string, strings, token_ids, 
 
 
 class ShardInfo(NamedTuple):
-    """What the manifest says of a shard. ``layer`` of attention and mlp shards, ``rope`` (which rope table its columns
-    want) and ``window`` (newest slots that a column may see) of attention shards, ``vocabulary`` of heads: the ids whose
+    """What the manifest says of a shard. ``layer`` of attention, mlp and moe shards, ``rope`` (which rope table its
+    columns want) and ``window`` (newest slots that a column may see) of attention shards, ``vocabulary`` of heads: the ids whose
     logits they give."""
 
     name: str
@@ -40,7 +40,7 @@ def _info(native: Any) -> ShardInfo:
         kind,
         native.file,
         native.bytes,
-        native.layer if kind in ("attention", "mlp") else None,
+        native.layer if kind in ("attention", "mlp", "moe") else None,
         native.rope if kind == "attention" else None,
         native.window,
         range(native.vocab_first, native.vocab_last) if kind == "head" else None,
@@ -107,7 +107,8 @@ class ShardState:
         return self.tensors["v_state"]
 
     def truncate(self, n: int) -> None:
-        """Forgets the positions from ``n`` on: how a rejected draft is taken back."""
+        """Forgets the positions from ``n`` on: how a rejected draft is taken back. Where queries and keys are convolved
+        (``conv_state`` is among the tensors) it goes back by ``t_max`` positions at most, or to 0."""
         self._native.truncate(whole(n, "n"))
 
     def __repr__(self) -> str:
@@ -120,9 +121,9 @@ class ShardState:
 class Shard:
     """One piece of a split model. The shards of one folder serve one caller at a time."""
 
-    def __init__(self, native: Any, width: int, slots: int, rope_half: int) -> None:
+    def __init__(self, native: Any, width: int, slots: int, rope_half: int, router_width: int) -> None:
         self._native = native
-        self._width, self._slots, self._rope_half = width, slots, rope_half
+        self._width, self._slots, self._rope_half, self._router_width = width, slots, rope_half, router_width
         self.info = _info(native.info)
 
     @classmethod
@@ -136,7 +137,7 @@ class Shard:
 
     @property
     def kind(self) -> str:
-        """'embedding', 'attention', 'mlp' or 'head'."""
+        """'embedding', 'attention', 'mlp', 'moe' or 'head'."""
         return self.info.kind
 
     @property
@@ -148,12 +149,16 @@ class Shard:
         """An empty state, of an attention shard: one for every sequence."""
         return ShardState(self._native.make_state())
 
-    def predict(self, inputs: Mapping[str, Any], state: ShardState | None = None) -> np.ndarray:
+    def predict(
+        self, inputs: Mapping[str, Any], state: ShardState | None = None
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """float32 [1, channels, T, 1]; T is 1 to the folder's ``t_max``.
 
         An attention shard takes ``x`` [1, D, T, 1], ``rope_cos`` and ``rope_sin`` [T, rope_half], ``attention_mask``
         [1, 1, T, S] and ``write_mask`` [1, 1, S, T], and its state; an mlp or head shard ``x``; the embedding ``ids`` and
-        ``first``, the position of the first. float32 arrays in C order are read where they lie. Raises
+        ``first``, the position of the first. A moe shard takes ``x`` and ``router`` [1, router_width, T, 1], what the moe
+        shard of the layer before gave (layer 0 reads none of it, and it may be left out), and gives the pair (hidden,
+        router). float32 arrays in C order are read where they lie. Raises
         InvalidArgumentError for masks that break the contract (the message names the slot), ContextFullError, NumericError;
         the state is then as it was.
         """
@@ -169,6 +174,13 @@ class Shard:
             return out.reshape(1, self._width, ids.size, 1)
         x = _flat(inputs, "x", (1, self._width, None, 1))
         columns = x.size // self._width
+        if kind == "moe":
+            _only(inputs, ("x", "router"), kind)
+            shape = (1, self._router_width, columns, 1)
+            if self.info.layer == 0:
+                inputs = {"router": np.zeros(shape, np.float32), **inputs}
+            hidden, router = self._native.predict_moe(x, _flat(inputs, "router", shape))
+            return hidden.reshape(1, self._width, columns, 1), router.reshape(shape)
         if kind != "attention":
             _only(inputs, ("x",), kind)
             return self._native.predict_hidden(x).reshape(1, -1, columns, 1)
@@ -254,9 +266,14 @@ class ShardFolder:
         """Columns of the rope tables; 0: nothing is rotated."""
         return self._native.rope_half
 
+    @property
+    def router_width(self) -> int:
+        """Channels that moe shards hand on to each other; 0: there are none."""
+        return self._native.router_width
+
     def open(self, name: str) -> Shard:
         """Loads a shard; its file must have the checksum that the manifest says."""
-        return Shard(self._native.open(string(name, "name")), self.width, self.slots, self.rope_half)
+        return Shard(self._native.open(string(name, "name")), self.width, self.slots, self.rope_half, self.router_width)
 
     def rope_rows(self, rope: int, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """(rope_cos, rope_sin), float32 [count, rope_half] each, of the positions from ``first`` on."""

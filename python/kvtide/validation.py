@@ -70,6 +70,7 @@ class Report:
         self.passed: bool = said["passed"]
         self.model: str = said["model"]
         self.reference: str = said["reference"]
+        self.arithmetic: str = said["arithmetic"]
         self.tokens: list[int] = said["tokens"]
         self.gate: float = said["gate"]
         self.findings = [Finding(**item) for item in said["findings"]]
@@ -125,7 +126,7 @@ def validate(
     free: int = 16,
     special: Iterable[int] = (),
     progress: Callable[[float, str], Any] | None = None,
-    exact: bool = False,
+    exact: bool | None = None,
     key_type: str = "f16",
     value_type: str = "f16",
     threads: int | None = None,
@@ -137,7 +138,8 @@ def validate(
     whole text. ``reference``: None for a plain float32 forward pass of a ``kvtide.Model``, the path of a folder of golden
     arrays, a ``kvtide.Model``, or a function of the whole text. ``tokens``: the text; at most ``count`` are read, once in
     calls of each of ``chunks``. ``gate``: the cosine that every layer and token must reach. ``free``: greedy tokens that are
-    compared. ``progress(share, what)``: False stops with a CancelledError. The rest is for a ``kvtide.Model``.
+    compared. ``progress(share, what)``: False stops with a CancelledError. The rest is for a ``kvtide.Model``; ``exact=None``: f32
+    activations where all its weights are floats, the arithmetic of every day where they are not.
     """
     ids = [] if tokens is None else token_ids(tokens).tolist()
     count = whole(count, "count", 4, 4096)
@@ -151,7 +153,7 @@ def validate(
     common = lengths, gate, whole(free, "free", 0, 4096), token_ids(special).tolist(), progress
     if isinstance(model, Model) and (reference is None or is_path):
         return Report(_native.validate_model(
-            model._native, folder, ids, count, bool(exact), key_type, value_type,
+            model._native, folder, ids, count, None if exact is None else bool(exact), key_type, value_type,
             0 if threads is None else whole(threads, "threads", 1, 256), kernels, *common,
         ))  # fmt: skip
     if isinstance(model, Model):

@@ -16,6 +16,7 @@
 #include "session.h"
 #include "shard.h"
 #include "state.h"
+#include "stateful.h"
 #include "validation.h"
 
 namespace nb = nanobind;
@@ -61,6 +62,7 @@ NB_MODULE(_native, module) {
   bind_session(module);
   bind_state(module);
   bind_shard(module);
+  bind_stateful(module);
   bind_validation(module);
   module.def("move_dense", &move_dense, nb::arg("source").noconvert(), nb::arg("source_shape"),
              nb::arg("target").noconvert(), nb::arg("target_shape"), nb::arg("position"), nb::arg("pad"),

@@ -106,6 +106,12 @@ nb::object PyShard::predict_hidden(const ShardFloats& hidden) {
   return compute(*turns_, [&] { return shard_.predict(span_of(hidden)); });
 }
 
+nb::object PyShard::predict_moe(const ShardFloats& hidden, const ShardFloats& router) {
+  std::vector<float> states(router.data(), router.data() + router.size());
+  nb::object out = compute(*turns_, [&] { return shard_.predict(span_of(hidden), std::span(states)); });
+  return nb::make_tuple(std::move(out), array_of(std::move(states)));
+}
+
 nb::object PyShard::predict_ids(const ShardIds& ids, Pos first) {
   return compute(*turns_, [&] { return shard_.predict(std::span(ids.data(), ids.size()), first); });
 }
@@ -176,6 +182,7 @@ void bind_shard(nb::module_& module) {
            nb::arg("rope_cos").noconvert(), nb::arg("rope_sin").noconvert(),
            nb::arg("attention_mask").noconvert(), nb::arg("write_mask").noconvert(), nb::arg("state"))
       .def("predict_hidden", &PyShard::predict_hidden, nb::arg("hidden").noconvert())
+      .def("predict_moe", &PyShard::predict_moe, nb::arg("hidden").noconvert(), nb::arg("router").noconvert())
       .def("predict_ids", &PyShard::predict_ids, nb::arg("ids").noconvert(), nb::arg("first"));
   nb::class_<PyShardFolder>(module, "ShardFolder", "A model that was split into files.")
       .def(nb::init<const nb::bytes&, int>(), nb::arg("path"), nb::arg("threads"))
@@ -186,6 +193,7 @@ void bind_shard(nb::module_& module) {
       .def_prop_ro("slots", [](const PyShardFolder& self) { return self.look().slots(); })
       .def_prop_ro("t_max", [](const PyShardFolder& self) { return self.look().t_max(); })
       .def_prop_ro("rope_half", [](const PyShardFolder& self) { return self.look().rope_half(); })
+      .def_prop_ro("router_width", [](const PyShardFolder& self) { return self.look().router_width(); })
       .def_prop_ro("ropes", [](const PyShardFolder& self) { return self.look().ropes(); })
       .def("open", &PyShardFolder::open, nb::arg("name"), nb::rv_policy::take_ownership)
       .def("rope_rows", &PyShardFolder::rope_rows, nb::arg("rope"), nb::arg("first"), nb::arg("count"));

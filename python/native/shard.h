@@ -47,6 +47,8 @@ class PyShard {
                                      const ShardFloats& attention_mask, const ShardFloats& write_mask,
                                      PyShardState& state);
   nanobind::object predict_hidden(const ShardFloats& hidden);
+  // (hidden, router)
+  nanobind::object predict_moe(const ShardFloats& hidden, const ShardFloats& router);
   nanobind::object predict_ids(const ShardIds& ids, Pos first);
 
  private:

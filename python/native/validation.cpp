@@ -40,6 +40,7 @@ nb::dict report_of(const ValidationReport& report) {
   out["passed"] = report.passed;
   out["model"] = report.model;
   out["reference"] = report.reference;
+  out["arithmetic"] = report.arithmetic;
   out["tokens"] = report.tokens;
   out["gate"] = report.gate;
   out["apart_gate"] = report.apart_gate;
@@ -134,14 +135,14 @@ void set(ValidateOptions& options, const Asked& asked) {
 
 // A model of the engine; nothing but progress needs Python.
 nb::dict validate_model(const PyModel& tested, const nb::bytes& folder, std::vector<TokenId> tokens,
-                        std::int64_t count, bool exact, const std::string& key_type,
+                        std::int64_t count, std::optional<bool> exact, const std::string& key_type,
                         const std::string& value_type, int threads, const std::string& kernels,
                         const std::vector<std::int64_t>& chunks, std::optional<double> gate,
                         std::int64_t free_tokens, const std::vector<TokenId>& special,
                         const nb::object& progress) {
   const std::shared_ptr<const Model> model = tested.open();
   SessionOptions session;
-  session.exact = exact;
+  session.exact = exact.value_or(has_float_weights(*model));
   session.key_type = kv_type("key_type", key_type);
   session.value_type = kv_type("value_type", value_type);
   session.threads = threads;
@@ -191,7 +192,7 @@ nb::dict validate_object(nb::object adapter, nb::object reference_adapter, const
 
 void bind_validation(nb::module_& module) {
   module.def("validate_model", &validate_model, nb::arg("model"), nb::arg("folder"), nb::arg("tokens"),
-             nb::arg("count"), nb::arg("exact"), nb::arg("key_type"), nb::arg("value_type"),
+             nb::arg("count"), nb::arg("exact").none(), nb::arg("key_type"), nb::arg("value_type"),
              nb::arg("threads"), nb::arg("kernels"), nb::arg("chunks"), nb::arg("gate").none(),
              nb::arg("free_tokens"), nb::arg("special"), nb::arg("progress").none());
   module.def("validate_object", &validate_object, nb::arg("adapter"), nb::arg("reference").none(),

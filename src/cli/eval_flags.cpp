@@ -105,6 +105,8 @@ constexpr Flag kFlags[] = {
      [](A& a, const G& g) {  // As it was written: a float has no more digits.
        a.validate.gate = std::round(static_cast<double>(real(g, "the gate", 0.0f, 1.0f)) * 1e7) / 1e7;
      }},
+    {"", "--no-exact", "", "the arithmetic of every day, also where all weights are floats", kValidate,
+     [](A& a, const G&) { a.validate.everyday = true; }},
     {"", "--html", "FILE", "write the report as a page with pictures", kValidate,
      [](A& a, const G& g) { a.validate.html = g.value; }},
     {"", "--png", "FILE", "write the picture of layers and tokens", kValidate,

@@ -13,11 +13,15 @@
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "kvtide/validate.h"
+#include "model/shards/shard_folder.h"
+#include "model/shards/tokenizer_export.h"
 
 namespace kvtide {
 namespace {
 
-std::vector<TokenId> text_of(const Arguments& arguments, const Model& model, Reference& reference) {
+constexpr std::int64_t kSpareSlots = 8;  // for tokens that are read and taken back
+
+std::vector<TokenId> text_of(const Arguments& arguments, const Tokenizer& tokenizer, Reference& reference) {
   const auto wanted = static_cast<std::size_t>(arguments.validate.tokens);
   std::vector<TokenId> tokens;
   if (auto known = reference.text()) {
@@ -25,9 +29,9 @@ std::vector<TokenId> text_of(const Arguments& arguments, const Model& model, Ref
       throw Error(ErrorCode::invalid_argument, "-p, -f: the folder of --reference says which text is read");
     tokens = std::move(*known);
   } else if (arguments.prompt || arguments.file) {
-    tokens = encode_text(model.tokenizer(), given_text(arguments), arguments);
+    tokens = encode_text(tokenizer, given_text(arguments), arguments);
   } else {
-    tokens = validation_text(model, arguments.validate.tokens);
+    tokens = validation_text(tokenizer, arguments.validate.tokens);
   }
   if (tokens.size() > wanted) tokens.resize(wanted);
   return tokens;
@@ -91,6 +95,7 @@ Json report_json(const ValidationReport& report) {
   json.set("passed", report.passed)
       .set("model", report.model)
       .set("reference", report.reference)
+      .set("arithmetic", report.arithmetic)
       .set("tokens", Json::array(report.tokens))
       .set("gate", report.gate)
       .set("apart_gate", report.apart_gate)
@@ -107,22 +112,10 @@ void write_file(const std::string& path, std::string_view bytes) {
   file.commit();
 }
 
-}  // namespace
-
-int validate_command(const Arguments& arguments) {
+int judge(const Arguments& arguments, TestedModel& tested, Reference& reference, const Tokenizer& tokenizer,
+          ValidateOptions options) {
   const ValidateRequest& request = arguments.validate;
-  for (const std::string* path : {&request.html, &request.png})
-    if (!path->empty()) OutputFile::check(*path);
-  const Model model(arguments.model, arguments.loading);
-  SessionOptions session = arguments.session;
-  session.context = 0;
-  const std::int64_t longest = *std::max_element(request.chunks.begin(), request.chunks.end());
-  const auto tested = tested_model(model, session, std::max(longest, request.tokens / 2));
-  const auto reference = request.reference.empty() ? plain_reference(model, session.threads)
-                                                   : golden_reference(request.reference);
-  const std::vector<TokenId> tokens = text_of(arguments, model, *reference);
-
-  ValidateOptions options = usual_gates(model, session);
+  const std::vector<TokenId> tokens = text_of(arguments, tokenizer, reference);
   if (request.gate) options.gate = options.apart_gate = options.row_gate = *request.gate;
   options.chunks = request.chunks;
   options.free_tokens = request.free_tokens;
@@ -131,7 +124,7 @@ int validate_command(const Arguments& arguments) {
     progress.update(share);
     return !interrupted();
   };
-  const ValidationReport report = validate(*tested, *reference, tokens, options);
+  const ValidationReport report = validate(tested, reference, tokens, options);
   if (!request.html.empty()) write_file(request.html, report_html(report));
   if (!request.png.empty()) {
     const std::vector<std::byte> png = report_png(report);
@@ -139,6 +132,52 @@ int validate_command(const Arguments& arguments) {
   }
   write_result(arguments.json ? report_json(report).text() + "\n" : report_text(report));
   return report.passed ? kExitFine : kExitInvalid;
+}
+
+int judge_shards(const Arguments& arguments) {
+  const SessionOptions& session = arguments.session;
+  if (session.exact || arguments.validate.everyday || arguments.memory.key_type_given ||
+      arguments.memory.value_type_given)
+    throw Error(ErrorCode::invalid_argument,
+                "--exact, --no-exact, -ctk, -ctv: shards have one arithmetic, f32 with f16 rows");
+  const ShardFolder folder(arguments.model, {.threads = 1});
+  if (const std::int64_t needed = arguments.validate.tokens + arguments.validate.free_tokens + kSpareSlots;
+      needed > folder.slots())
+    throw Error(ErrorCode::invalid_argument,
+                cat("--tokens: ", arguments.validate.tokens, " tokens and ", arguments.validate.free_tokens,
+                    " greedy ones need ", needed, " slots; these shards have ", folder.slots()));
+  const auto tested =
+      tested_shards(arguments.model, {.threads = session.threads, .kernels = session.kernels});
+  const std::string& golden = arguments.validate.reference;
+  const auto reference =
+      golden.empty() ? plain_shard_reference(arguments.model, session.threads) : golden_reference(golden);
+  return judge(arguments, *tested, *reference,
+               open_shard_tokenizer(arguments.model, folder.internals().manifest),
+               usual_shard_gates(arguments.model, !golden.empty()));
+}
+
+int judge_model(const Arguments& arguments) {
+  const ValidateRequest& request = arguments.validate;
+  const Model model(arguments.model, arguments.loading);
+  SessionOptions session = arguments.session;
+  session.context = 0;
+  session.exact = session.exact || (!request.everyday && has_float_weights(model));
+  const std::int64_t longest = *std::max_element(request.chunks.begin(), request.chunks.end());
+  const auto tested = tested_model(model, session, std::max(longest, request.tokens / 2));
+  const auto reference = request.reference.empty() ? plain_reference(model, session.threads)
+                                                   : golden_reference(request.reference);
+  return judge(arguments, *tested, *reference, model.tokenizer(), usual_gates(model, session));
+}
+
+}  // namespace
+
+int validate_command(const Arguments& arguments) {
+  const ValidateRequest& request = arguments.validate;
+  for (const std::string* path : {&request.html, &request.png})
+    if (!path->empty()) OutputFile::check(*path);
+  if (arguments.session.exact && request.everyday)
+    throw Error(ErrorCode::invalid_argument, "--exact and --no-exact: one of the two");
+  return is_shard_folder(arguments.model) ? judge_shards(arguments) : judge_model(arguments);
 }
 
 }  // namespace kvtide

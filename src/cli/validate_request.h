@@ -14,6 +14,7 @@ struct ValidateRequest {
   std::vector<std::int64_t> chunks = {1, 2, 3, 4, 7};
   std::int64_t free_tokens = 16;
   std::optional<double> gate;  // nullopt: as the arithmetic is
+  bool everyday = false;       // the arithmetic of every day, also where all weights are floats
   std::string html, png;       // files to write; empty: none
 };
 

@@ -23,18 +23,19 @@ std::vector<float> visible(const ChunkMask& chunk, std::optional<std::int64_t> w
 
 ShardedModel::ShardedModel(const std::string& folder, const ShardOptions& options)
     : folder_(folder, options), tokenizer_(open_shard_tokenizer(folder, folder_.internals().manifest)) {
-  std::vector<const ShardInfo*> attention(static_cast<std::size_t>(folder_.layers())), mlp = attention, heads;
+  std::vector<const ShardInfo*> attention(static_cast<std::size_t>(folder_.layers())),
+      feed_forward = attention, heads;
   for (const ShardInfo& info : folder_.shards()) {
     const auto layer = static_cast<std::size_t>(info.layer);
     if (info.kind == ShardKind::embedding) embedding_.push_back(folder_.open(info.name));
     if (info.kind == ShardKind::attention) attention[layer] = &info;
-    if (info.kind == ShardKind::mlp) mlp[layer] = &info;
+    if (info.kind == ShardKind::mlp || info.kind == ShardKind::moe) feed_forward[layer] = &info;
     if (info.kind == ShardKind::head) heads.push_back(&info);
   }
   for (std::size_t layer = 0; layer < attention.size(); ++layer) {
     Shard shard = folder_.open(attention[layer]->name);
     ShardState state = shard.make_state();
-    layers_.push_back({std::move(shard), folder_.open(mlp[layer]->name), std::move(state)});
+    layers_.push_back({std::move(shard), folder_.open(feed_forward[layer]->name), std::move(state)});
   }
   std::sort(heads.begin(), heads.end(),
             [](const ShardInfo* a, const ShardInfo* b) { return a->vocab_first < b->vocab_first; });
@@ -43,7 +44,8 @@ ShardedModel::ShardedModel(const std::string& folder, const ShardOptions& option
 
 std::int64_t ShardedModel::weights_bytes() const {
   std::int64_t sum = embedding_.front().weights_bytes();
-  for (const Layer& layer : layers_) sum += layer.attention.weights_bytes() + layer.mlp.weights_bytes();
+  for (const Layer& layer : layers_)
+    sum += layer.attention.weights_bytes() + layer.feed_forward.weights_bytes();
   for (const Shard& head : heads_) sum += head.weights_bytes();
   return sum;
 }
@@ -78,7 +80,7 @@ std::vector<float> ShardedModel::run_layers(std::span<const TokenId> tokens) {
   const Stopwatch embedding;
   std::vector<float> x = embedding_.front().predict(tokens, position_);
   seconds_.embedding += embedding.seconds();
-  std::vector<float> seen;
+  std::vector<float> seen, router(static_cast<std::size_t>(columns * folder_.router_width()));
   const std::optional<std::int64_t>* seen_by = nullptr;
   for (Layer& layer : layers_) {
     const ShardInfo& info = layer.attention.info();
@@ -96,7 +98,7 @@ std::vector<float> ShardedModel::run_layers(std::span<const TokenId> tokens) {
     x = layer.attention.predict(inputs, layer.state);
     seconds_.attention += attention.seconds();
     const Stopwatch mlp;
-    x = layer.mlp.predict(x);
+    x = router.empty() ? layer.feed_forward.predict(x) : layer.feed_forward.predict(x, router);
     seconds_.mlp += mlp.seconds();
   }
   return x;

@@ -33,7 +33,7 @@ class ShardedModel {
   const ShardSeconds& seconds() const { return seconds_; }
 
   Pos position() const { return position_; }
-  void truncate(Pos n);  // throws Error(invalid_argument) for n beyond position()
+  void truncate(Pos n);  // throws what ShardState::truncate throws; all states are then as they were
 
   // Appends 1 to t_max tokens. The logits of the last `wanted` of them, [wanted][vocabulary], valid until the
   // next call; 0: the heads are not run. Throws Error: invalid_argument, context_full, numeric.
@@ -41,7 +41,7 @@ class ShardedModel {
 
  private:
   struct Layer {
-    Shard attention, mlp;
+    Shard attention, feed_forward;  // the latter an mlp or a moe shard
     ShardState state;
   };
   std::vector<float> run_layers(std::span<const TokenId> tokens);

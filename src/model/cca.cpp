@@ -18,11 +18,11 @@ std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 std::size_t conv_tensor(int layer) { return 2 * static_cast<std::size_t>(layer); }
 std::size_t value_tensor(int layer) { return conv_tensor(layer) + 1; }
 
-// One call for one layer of one step.
+// One call for one layer.
 class Mixing {
  public:
   Mixing(const ModelConfig& config, const CcaWeights& weights, const Kernels& kernels, ThreadPool& pool,
-         const CcaScratch& scratch, const CcaRows& rows, std::int64_t count)
+         const CcaCall& call, const CcaScratch& scratch, const CcaRows& rows)
       : s_(config),
         config_(config),
         w_(weights),
@@ -30,12 +30,13 @@ class Mixing {
         pool_(pool),
         scratch_(scratch),
         rows_(rows),
-        count_(count) {}
+        call_(call),
+        count_(call.tokens) {}
 
-  void run(KvState::Step& step, int layer) {
-    gather(step, layer);
-    hand_on(step, layer);
-    delay_values(step, layer);
+  void run() {
+    gather();
+    hand_on();
+    delay_values();
     for_rows([&](std::int64_t t) { depthwise(t); });
     depthwise(-1);
     grouped();
@@ -55,12 +56,10 @@ class Mixing {
     });
   }
 
-  void gather(const KvState::Step& step, int layer) {
-    const auto bytes = step.state().recurrent().value(conv_tensor(layer));
-    const auto* carried = reinterpret_cast<const float*>(bytes.data());
+  void gather() {
     for (std::int64_t c = 0; c < s_.channels; ++c) {
-      u(-2)[c] = carried[2 * c];
-      u(-1)[c] = carried[2 * c + 1];
+      u(-2)[c] = call_.conv_state[size(2 * c)];
+      u(-1)[c] = call_.conv_state[size(2 * c + 1)];
     }
     for_rows([&](std::int64_t t) {
       std::memcpy(u(t), rows_.q + t * s_.q_width, size(s_.q_width) * sizeof(float));
@@ -69,22 +68,21 @@ class Mixing {
   }
 
   // The values after each of the newest tokens, so that they can be taken back.
-  void hand_on(KvState::Step& step, int layer) const {
+  void hand_on() const {
     std::vector<float> taps(size(2 * s_.channels));
-    for (std::int64_t t = step.first_carried(); t < count_; ++t) {
+    for (std::int64_t t = call_.first_carried; t < count_; ++t) {
       for (std::int64_t c = 0; c < s_.channels; ++c) {
         taps[size(2 * c)] = u(t - 1)[c];
         taps[size(2 * c + 1)] = u(t)[c];
       }
-      step.carry(conv_tensor(layer), t, std::as_bytes(std::span(taps)));
-      step.carry(value_tensor(layer), t, std::as_bytes(std::span(delayed(t), size(s_.kv_width / 2))));
+      call_.carry(t, taps, {delayed(t), size(s_.kv_width / 2)});
     }
   }
 
-  void delay_values(const KvState::Step& step, int layer) const {
+  void delay_values() const {
     const std::size_t bytes = size(s_.kv_width / 2) * sizeof(float);
     for (std::int64_t t = count_ - 1; t > 0; --t) std::memcpy(delayed(t), delayed(t - 1), bytes);
-    std::memcpy(delayed(0), step.state().recurrent().value(value_tensor(layer)).data(), bytes);
+    std::memcpy(delayed(0), call_.prev_value.data(), bytes);
   }
 
   void depthwise(std::int64_t t) const {
@@ -156,6 +154,7 @@ class Mixing {
   ThreadPool& pool_;
   CcaScratch scratch_;
   CcaRows rows_;
+  const CcaCall& call_;
   std::int64_t count_;
 };
 
@@ -173,8 +172,24 @@ std::vector<RecurrentSpec> carried_tensors(const ModelConfig& config) {
 }
 
 void mix_cca(const ModelConfig& config, const CcaWeights& weights, const Kernels& kernels, ThreadPool& pool,
+             const CcaCall& call, const CcaScratch& scratch, const CcaRows& rows) {
+  Mixing(config, weights, kernels, pool, call, scratch, rows).run();
+}
+
+void mix_cca(const ModelConfig& config, const CcaWeights& weights, const Kernels& kernels, ThreadPool& pool,
              KvState::Step& step, int layer, const CcaScratch& scratch, const CcaRows& rows) {
-  Mixing(config, weights, kernels, pool, scratch, rows, step.tokens()).run(step, layer);
+  const auto carried = [&](std::size_t tensor) {
+    const auto bytes = step.state().recurrent().value(tensor);
+    return std::span(reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float));
+  };
+  const auto carry = [&](std::int64_t t, std::span<const float> taps, std::span<const float> value) {
+    step.carry(conv_tensor(layer), t, std::as_bytes(taps));
+    step.carry(value_tensor(layer), t, std::as_bytes(value));
+  };
+  mix_cca(config, weights, kernels, pool,
+          CcaCall{step.tokens(), carried(conv_tensor(layer)), carried(value_tensor(layer)),
+                  step.first_carried(), carry},
+          scratch, rows);
 }
 
 }  // namespace kvtide

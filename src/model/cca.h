@@ -15,8 +15,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
 #include "model/cca_weights.h"
@@ -41,7 +43,17 @@ struct CcaRows {
   float* v;  // [n][kv_heads * head_dim]: current values in the first half, not yet delayed ones in the second
 };
 
-// Also hands what the layer carries on to the step. Throws Error(numeric) when that is not finite.
+// One layer's part of some tokens: what the tokens before left, and who is told what these leave behind.
+struct CcaCall {
+  std::int64_t tokens = 0;
+  std::span<const float> conv_state, prev_value;  // before the first token
+  std::int64_t first_carried = 0;                 // the first token of which carry is told
+  FunctionRef<void(std::int64_t token, std::span<const float> conv_state, std::span<const float> prev_value)>
+      carry;
+};
+void mix_cca(const ModelConfig& config, const CcaWeights& weights, const Kernels& kernels, ThreadPool& pool,
+             const CcaCall& call, const CcaScratch& scratch, const CcaRows& rows);
+// The same for a layer of a step, which keeps what is carried. Throws Error(numeric) when that is not finite.
 void mix_cca(const ModelConfig& config, const CcaWeights& weights, const Kernels& kernels, ThreadPool& pool,
              KvState::Step& step, int layer, const CcaScratch& scratch, const CcaRows& rows);
 

@@ -8,16 +8,22 @@ namespace {
 
 std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-std::vector<float> panels_of(const std::vector<float>& grouped, const CcaSizes& s) {
-  std::vector<float> out(size(s.heads * s.panels * s.panel_floats()), 0.0f);
+// body(place in panels, place in a checkpoint) for every weight of the grouped convolution.
+template <class Body>
+void for_taps(const CcaSizes& s, Body body) {
   for (std::int64_t o = 0; o < s.channels; ++o) {
     const std::int64_t head = o / s.head_dim, within = o % s.head_dim;
     const std::int64_t panel = head * s.panels + within / kPanelRows;
     for (std::int64_t tap = 0; tap < 2; ++tap)
       for (std::int64_t i = 0; i < s.head_dim; ++i)
-        out[size(((panel * 2 + tap) * s.head_dim + i) * kPanelRows + within % kPanelRows)] =
-            grouped[size((o * s.head_dim + i) * 2 + tap)];
+        body(size(((panel * 2 + tap) * s.head_dim + i) * kPanelRows + within % kPanelRows),
+             size((o * s.head_dim + i) * 2 + tap));
   }
+}
+
+std::vector<float> panels_of(const std::vector<float>& grouped, const CcaSizes& s) {
+  std::vector<float> out(size(s.heads * s.panels * s.panel_floats()), 0.0f);
+  for_taps(s, [&](std::size_t panel, std::size_t tap) { out[panel] = grouped[tap]; });
   return out;
 }
 
@@ -30,6 +36,12 @@ CcaSizes::CcaSizes(const ModelConfig& c)
       channels(q_width + kv_width),
       heads(std::int64_t{c.heads} + c.kv_heads),
       panels((head_dim + kPanelRows - 1) / kPanelRows) {}
+
+std::vector<float> grouped_taps(const CcaWeights& weights, const CcaSizes& s) {
+  std::vector<float> out(size(s.channels * s.head_dim * 2));
+  for_taps(s, [&](std::size_t panel, std::size_t tap) { out[tap] = weights.grouped[panel]; });
+  return out;
+}
 
 CcaWeights load_cca(const ModelConfig& config, WeightSource& source) {
   const CcaSizes s(config);

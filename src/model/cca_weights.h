@@ -30,6 +30,9 @@ struct CcaWeights {
   std::vector<float> query_gain, key_gain;  // [head_dim], [kv_heads * head_dim]
 };
 
+// The grouped convolution as checkpoints hold it, [channels][head_dim][2 taps].
+std::vector<float> grouped_taps(const CcaWeights& weights, const CcaSizes& sizes);
+
 CcaWeights load_cca(const ModelConfig& config, WeightSource& source);
 
 }  // namespace kvtide

@@ -37,6 +37,31 @@ class Verdict(ProgramTest):
         self.assertRegex(outcome.text, r"failed +rows of the state")
         self.assertIn("What to do:", outcome.text)
 
+    def test_float_weights_are_judged_exactly_unless_the_arithmetic_of_every_day_is_asked_for(self):
+        outcome = self.assert_fine(kvtide("validate", LLAMA, "--tokens", 24))
+        self.assertIn("gate 0.9999\n  arithmetic of the model: f32 throughout, keys f16, values f16", outcome.text)
+        outcome = self.assert_fine(kvtide("validate", LLAMA, "--tokens", 24, "--no-exact"))
+        self.assertIn("gate 0.999\n  arithmetic of the model: attention in bf16, keys f16", outcome.text)
+        outcome = self.assert_fine(kvtide("validate", FOLDERS / "qwen3-i8", "--tokens", 24))
+        self.assertIn("gate 0.97\n  arithmetic of the model: attention in bf16, products of 8-bit integers", outcome.text)
+        self.assert_refused(kvtide("validate", LLAMA, "--exact", "--no-exact"), USAGE, "one of the two")
+
+    def test_a_folder_of_shards_is_judged_by_the_weights_that_it_holds_and_by_golden_arrays(self):
+        shards = self.folder / "shards"
+        words = ("shard", "export", "-m", GEMMA, "-o", shards, "--slots", 100)
+        self.assert_fine(kvtide(*words, "--type", "int8", "--min-elements", 1))
+        outcome = self.assert_fine(kvtide("validate", shards, "--tokens", 24))
+        self.assertRegex(outcome.text, r"^PASSED: gemma3-f32 in 8 shards \(int8, .*\), against a plain f32 .* gate 0.9999")
+        outcome = self.assert_fine(kvtide("validate", shards, "--reference", GOLDEN))
+        self.assertIn("gate 0.97", outcome.text)
+        self.assertEqual(kvtide("validate", shards, "--reference", GOLDEN, "--gate", 0.999999).status, INVALID)
+        self.assert_refused(kvtide("validate", shards, "--tokens", 80), USAGE, "need 104 slots; these shards have 100")
+        self.assert_refused(kvtide("validate", shards, "--exact"), USAGE, "shards have one arithmetic")
+
+    def test_convolutions_and_experts_need_no_golden_arrays(self):
+        outcome = self.assert_fine(kvtide("validate", FOLDERS / "zaya-f16", "--tokens", 24))
+        self.assertTrue(outcome.text.startswith("PASSED: zaya-f16, against a plain f32 forward pass"), outcome.text)
+
     def test_a_gate_that_nothing_reaches_fails(self):
         outcome = kvtide("validate", LLAMA, "--tokens", 12, "--gate", 1)
         self.assertEqual(outcome.status, INVALID)

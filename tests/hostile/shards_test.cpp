@@ -35,12 +35,16 @@ void open_all(const std::string& path) {
 
 class HostileShards : public ::testing::Test {
  protected:
-  HostileShards() {
+  HostileShards()
+      : HostileShards(
+            std::make_unique<testing::ShardSample>(testing::SampleModel{.head_dim = 16}, split_how())) {}
+  explicit HostileShards(std::unique_ptr<testing::ShardSample> sample)
+      : sample_(std::move(sample)), manifest_(read(path("manifest.json"))) {}
+  static ShardExport split_how() {
     ShardExport how = testing::ShardSample::small();
     how.head_shards = 2;
     how.type = ShardExport::Type::int8;
-    sample_ = std::make_unique<testing::ShardSample>(testing::SampleModel{.head_dim = 16}, how);
-    manifest_ = read(path("manifest.json"));
+    return how;
   }
   std::string path(const std::string& file) const { return sample_->path() + "/" + file; }
 
@@ -109,9 +113,13 @@ TEST_F(HostileShards, EveryRuleOfTheManifestIsChecked) {
   bad("both are the attention shard of layer 0", with("\"attention.1\"", "\"layer\": 1", "\"layer\": 0"));
   bad("'shard attention.1: layer' is 2; it must be a whole number between 0 and 1",
       with("\"attention.1\"", "\"layer\": 1", "\"layer\": 2"));
-  cannot("shard 'mlp.0' is of the kind 'moe'; the kinds that run are embedding, attention, mlp and head",
-         with("\"mlp.0\"", "\"kind\": \"mlp\"", "\"kind\": \"moe\""));
-  cannot("has 'cca' attention; this version runs gqa", with("attention.1", "\"gqa\"", "\"cca\""));
+  cannot("shard 'mlp.0' is of the kind 'ssm'; the kinds that run are embedding, attention, mlp, moe and head",
+         with("\"mlp.0\"", "\"kind\": \"mlp\"", "\"kind\": \"ssm\""));
+  bad("shard 'mlp.0' holds 1 experts; the model has 0",
+      with("\"mlp.0\"", "\"kind\": \"mlp\"", "\"kind\": \"moe\""));
+  cannot("has 'mla' attention; this version runs gqa", with("attention.1", "\"gqa\"", "\"mla\""));
+  bad("shard 'attention.1' has 'cca' attention; the model has no 'convolved' queries and keys",
+      with("attention.1", "\"gqa\"", "\"cca\""));
   cannot("shard 'mlp.0' holds 16 experts and would need a router",
          with("\"mlp.0\"", "\"experts\": 1", "\"experts\": 16"));
 
@@ -147,6 +155,61 @@ TEST_F(HostileShards, EveryRuleOfTheManifestIsChecked) {
   bad("its checksum is not the manifest's",
       with("attention.0", "\"crc32c\": \"", "\"crc32c\": \"00000000\", \"was\": \""));
   bad("the manifest says 12345", with("attention.0", "\"bytes\": ", "\"bytes\": 12345, \"was\": "));
+}
+
+// Convolved queries and keys, routed experts, a scaled residual stream.
+class HostileHybridShards : public HostileShards {
+ protected:
+  HostileHybridShards()
+      : HostileShards(
+            std::make_unique<testing::ShardSample>(KVTIDE_GOLDENS "/folders/zaya-f16", split_how())) {}
+};
+
+TEST_F(HostileHybridShards, EveryRuleOfTheManifestIsChecked) {
+  open_all(sample_->path());
+  const auto bad = [&](const std::string& says, const std::string& manifest) {
+    refused(ErrorCode::bad_format, says, manifest);
+  };
+  const auto cannot = [&](const std::string& says, const std::string& manifest) {
+    refused(ErrorCode::unsupported, says, manifest);
+  };
+  bad("'experts' is 0", with("", "\"experts\": 4", "\"experts\": 0"));
+  bad("'router_width' is 0", with("", "\"router_width\": 8", "\"router_width\": 0"));
+  bad("'skip_slot' is missing", with("", "\"skip_slot\"", "\"skipped_slot\""));
+  cannot("'skip_slot' is 'half'; known: identity, zero", with("", "\"zero\"", "\"half\""));
+  cannot("'experts' are gated by silu", with("", "\"silu\"", "\"gelu\""));
+  cannot("'scaled_residual' and 'post_norms' exclude each other",
+         with("", "\"post_norms\": false", "\"post_norms\": true"));
+  bad("shard 'moe.0' holds 4 experts; the model has 3", with("", "\"experts\": 4", "\"experts\": 3"));
+  bad("shard 'moe.1' holds 5 experts; the model has 4",
+      with("\"moe.1\"", "\"experts\": 4", "\"experts\": 5"));
+  bad("shard 'moe.0' is of the kind mlp; a model with 'experts' has moe shards", [&] {
+    std::string text = with("\"moe.0\"", "\"kind\": \"moe\"", "\"kind\": \"mlp\"");
+    const std::size_t count = text.find("\"experts\": 4", text.find("\"moe.0\""));
+    return text.replace(count, 12, "\"experts\": 1");
+  }());
+  bad("layer 1 of 2 has no moe shard", without("moe.1"));
+  bad("both are the moe shard of layer 0", with("\"moe.1\"", "\"layer\": 1", "\"layer\": 0"));
+  bad("shard 'attention.0' has 'gqa' attention; the model has 'convolved' queries and keys, which are cca",
+      with("attention.0", "\"cca\"", "\"gqa\""));
+  bad("shard 'attention.0' has 'cca' attention; the model has no 'convolved'",
+      with("", "\"convolved\": true", "\"convolved\": false"));
+  bad("tensor 'input_offset' is none that this kind of shard has",
+      with("", "\"scaled_residual\": true", "\"scaled_residual\": false"));
+  bad("tensor 'conv_grouped' has shape [48, 15]; the model's numbers ask for [48, 16]",
+      with("\"conv_grouped\"", "[48, 16]", "[48, 15]"));
+  bad("tensor 'conv_depthwise' has dtype 'I8'; it must be F32 or F16",
+      with("\"conv_depthwise\"", "F32", "I8"));
+  bad("tensor 'key_temperature' is missing", with("", "\"key_temperature\"", "\"key_temperatures\""));
+  bad("tensor 'value_delayed.weight' has shape [8, 33]",
+      with("\"value_delayed.weight\"", "[8, 32]", "[8, 33]"));
+  bad("tensor 'router_carry' is missing", with("\"moe.1\"", "\"router_carry\"", "\"router_carrying\""));
+  bad("tensor 'router_balance' has shape [4]; the model's numbers ask for [5]",
+      with("\"router_balance\"", "[5]", "[4]"));
+  bad("tensor 'expert.3.down.weight' is missing",
+      with("", "\"expert.3.down.weight\"", "\"expert.4.down.weight\""));
+  bad("tensor 'expert.2.gate.weight' has shape [15, 32]",
+      with("\"expert.2.gate.weight\"", "[16, 32]", "[15, 32]"));
 }
 
 TEST_F(HostileShards, EveryFileIsChecked) {

@@ -24,12 +24,13 @@ def folder(shards):
     return kvtide.ShardFolder(shards, threads=1)
 
 
-def masks(slots, position, columns, active=None):
+def masks(slots, position, columns, active=None, window=None):
     active = columns if active is None else active
     seen = np.full((1, 1, columns, slots), HIDDEN, np.float32)
     written = np.zeros((1, 1, slots, columns), np.float32)
     for t in range(active):
-        seen[0, 0, t, : position + t + 1] = 0
+        last = position + t + 1
+        seen[0, 0, t, max(0, last - (window or last)) : last] = 0
         written[0, 0, position + t, t] = 1
     return seen, written
 
@@ -37,7 +38,7 @@ def masks(slots, position, columns, active=None):
 def call(folder, shard, state, x, position, active=None):
     columns = x.shape[2]
     cos, sin = folder.rope_rows(shard.info.rope, position, columns)
-    seen, written = masks(folder.slots, position, columns, active)
+    seen, written = masks(folder.slots, position, columns, active, shard.info.window)
     return shard.predict(
         {"x": x, "rope_cos": cos, "rope_sin": sin, "attention_mask": seen, "write_mask": written}, state
     )
@@ -51,11 +52,15 @@ def host_logits(folder, ids, columns):
     rows = []
     for at in range(0, len(ids), columns):
         chunk = ids[at : at + columns]
-        x = shards["embedding"].predict({"ids": chunk, "first": at})
+        x, router = shards["embedding"].predict({"ids": chunk, "first": at}), {}
         for layer in range(folder.layers):
             attention = shards[f"attention.{layer}"]
             x = call(folder, attention, states[attention.name], x, at)
-            x = shards[f"mlp.{layer}"].predict({"x": x})
+            if folder.router_width:
+                x, chosen = shards[f"moe.{layer}"].predict({"x": x, **router})
+                router = {"router": chosen}
+            else:
+                x = shards[f"mlp.{layer}"].predict({"x": x})
         parts = [head.predict({"x": x}) for head in heads]
         rows.append(np.concatenate(parts, axis=1)[0, :, :, 0].T)
     return np.concatenate(rows)
@@ -73,6 +78,29 @@ def test_a_host_of_a_few_lines_comes_near_the_reference(folder, models):
     np.testing.assert_array_equal(one, four)
     np.testing.assert_allclose(one, expected, atol=2e-3 * np.abs(expected).max())
     np.testing.assert_array_equal(one.argmax(1)[-20:], expected.argmax(1)[-20:])
+
+
+def test_experts_and_convolutions_travel_through_the_same_host(tmp_path, models):
+    source = models.parent / "folders" / "zaya-f16"
+    kvtide.ShardFolder.export(source, tmp_path / "zaya", slots=96, threads=1)
+    folder = kvtide.ShardFolder(tmp_path / "zaya", threads=1)
+    ids = np.load(models / "tiny.ids.npy")
+    expected = np.load(source / "logits.npy")
+    one, four = host_logits(folder, ids, 1), host_logits(folder, ids, 4)
+    np.testing.assert_array_equal(one, four)
+    np.testing.assert_allclose(one, expected, atol=2e-3 * np.abs(expected).max())
+    assert folder.router_width == 8
+    moe = folder.open("moe.1")
+    assert (moe.kind, moe.info.layer) == ("moe", 1)
+    with pytest.raises(TypeError, match="the inputs lack 'router'"):
+        moe.predict({"x": random_x(folder, 2)})
+    state = folder.open("attention.0").make_state()
+    assert {name: array.shape for name, array in state.tensors.items()} == {
+        "k_state": (1, 2, 96, 8),
+        "v_state": (1, 2, 96, 8),
+        "conv_state": (1, 48, 2),
+        "prev_value": (1, 8),
+    }
 
 
 def test_a_folder_says_what_it_holds(folder, shards):

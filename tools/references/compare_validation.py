@@ -16,17 +16,18 @@ import tempfile
 import numpy as np
 import transformers
 
+import golden_arrays
 import kvtide_cli
 from compare import REBUILT_LOGITS, Table, largest
 from golden_arrays import TEXT, arrays_of
 
 GOLDENS = pathlib.Path(__file__).resolve().parents[2] / "tests" / "goldens"
-FOLDERS = ("llama-f32", "mistral-f16-shards", "qwen2-bf16", "gemma3-f32", "gpt2-f32", "gpt2-long-f16")
+FOLDERS = ("llama-f32", "mistral-f16-shards", "qwen2-bf16", "gemma3-f32", "gpt2-f32", "gpt2-long-f16", "zaya-f16")
 FLOATS = ["--exact", "-ctk", "f32", "-ctv", "f32", "--gate", "0.999999"]
 
 
 def load(name: str):
-    return transformers.AutoModelForCausalLM.from_pretrained(GOLDENS / "folders" / name, dtype="float32").eval()
+    return golden_arrays.load(GOLDENS / "folders" / name)
 
 
 def check_rebuilt(table: Table) -> None:

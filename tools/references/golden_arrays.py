@@ -7,13 +7,26 @@ behind every layer (what `output_hidden_states` gives last has already been norm
 """
 
 import argparse
+import copy
 import pathlib
 
 import numpy as np
+import safetensors
 import torch
 import transformers
 
 TEXT = "the sea was calm, and the men who came home in the evening told of a light that none of them had seen before."
+
+
+def load(folder: pathlib.Path) -> torch.nn.Module:
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    # Of a ZAYA1, initialisation overwrites the last balancing bias behind the loader's back.
+    buffers = dict(model.named_buffers())
+    for file in folder.glob("*.safetensors"):
+        with safetensors.safe_open(file, "pt") as stored:
+            for name in buffers.keys() & set(stored.keys()):
+                buffers[name].copy_(stored.get_tensor(name))
+    return model
 
 
 def layers_of(model: torch.nn.Module) -> torch.nn.ModuleList:
@@ -37,6 +50,16 @@ def frequencies_of(model: torch.nn.Module, layer: int) -> np.ndarray | None:
     return None
 
 
+def empty_cache(model: torch.nn.Module) -> transformers.DynamicCache:
+    """One that keeps every row, of sliding layers too; of layers that also carry convolutions, with room for those."""
+    config = copy.deepcopy(model.config)
+    types = getattr(config, "layer_types", None) or []
+    if not any(name.startswith("hybrid") for name in types):
+        return transformers.DynamicCache()
+    config.layer_types = ["hybrid" for _ in types]
+    return transformers.DynamicCache(config=config)
+
+
 @torch.no_grad()
 def arrays_of(model: torch.nn.Module, ids: list[int], greedy: int) -> dict[str, np.ndarray]:
     layers, streams = layers_of(model), {}
@@ -47,7 +70,7 @@ def arrays_of(model: torch.nn.Module, ids: list[int], greedy: int) -> dict[str, 
     hooks = [layer.register_forward_hook(take(i + 1)) for i, layer in enumerate(layers)]
     hooks.append(layers[0].register_forward_pre_hook(
         lambda _module, inputs, more: streams.__setitem__(0, (inputs or (more["hidden_states"],))[0].clone()), with_kwargs=True))
-    cache = transformers.DynamicCache()
+    cache = empty_cache(model)
     logits = model(torch.tensor([ids]), past_key_values=cache, use_cache=True).logits[0]
     for hook in hooks:
         hook.remove()
@@ -78,7 +101,7 @@ def main() -> None:
     parser.add_argument("--greedy", type=int, default=16)
     options = parser.parse_args()
 
-    model = transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32).eval()
+    model = load(options.model)
     if options.ids:
         ids = [int(item) for item in options.ids.split(",")]
     else:

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -42,7 +43,8 @@ struct Inspection {
   std::vector<Run> isolated, chained;   // one per schedule; isolated: empty when layers cannot be fed
   std::vector<Difference> differences;  // of layers
   std::vector<Difference> row_differences;
-  std::vector<char> set_apart;  // per token
+  std::vector<char> set_apart;              // per token
+  std::set<std::pair<int, Pos>> ties = {};  // layers and tokens where a router took the other expert
 
   int layers() const { return static_cast<int>(shape.layers.size()); }
   bool judges_layers() const { return shape.gives_hidden && !golden.hidden.empty(); }

@@ -7,14 +7,31 @@
 namespace kvtide {
 namespace {
 
+// What a router may prefer an expert by and still take another in arithmetic of this gate.
+double tie_of(double gate) { return 0.1 * relative_of(gate); }
+
+const NearTie* tie_at(const Inspection& in, int layer, Pos token) {
+  for (const NearTie& tie : in.golden.ties)
+    if (tie.layer == layer && tie.token == token && tie.margin < tie_of(in.options.gate)) return &tie;
+  return nullptr;
+}
+
 LayerTable table_of(Inspection& in, std::size_t schedule, const Run& run, bool isolated) {
   LayerTable table{in.golden.layers, run.tokens, {}, {}, {}, {}};
   for (int layer = 0; layer < in.layers(); ++layer)
     for (Pos t = 0; t < run.tokens; ++t) {
-      const auto wanted_in = in.golden.stream(layer, t), wanted = in.golden.stream(layer + 1, t);
+      const auto wanted_in = in.golden.stream(layer, t);
       const auto was_in = isolated ? wanted_in : run.stream(layer, t, in.golden.width);
       const auto found = run.stream(layer + 1, t, in.golden.width);
-      const Likeness change = likeness_of_change(was_in, found, wanted_in, wanted);
+      std::span<const float> wanted = in.golden.stream(layer + 1, t);
+      Likeness change = likeness_of_change(was_in, found, wanted_in, wanted);
+      if (const NearTie* tie = tie_at(in, layer, t); tie != nullptr && !alike(change, in.gate_of(t)))
+        if (const Likeness other = likeness_of_change(was_in, found, wanted_in, tie->stream);
+            alike(other, in.gate_of(t))) {
+          change = other;
+          wanted = tie->stream;
+          in.ties.insert({layer, t});
+        }
       const Likeness sum = likeness(found, wanted);
       table.change_cosine.push_back(static_cast<float>(change.cosine));
       table.change_error.push_back(static_cast<float>(change.max_abs));
@@ -170,7 +187,10 @@ void check_layers(Inspection& in) {
   if (!refused.empty()) in.add_check("reading", Outcome::failed, list_text(refused));
   if (in.isolates())
     in.add_check("isolated layers", failed(differs(true)),
-                 cat("worst cosine of a change ", cosine_text(isolated_worst)));
+                 cat("worst cosine of a change ", cosine_text(isolated_worst),
+                     in.ties.empty() ? ""
+                                     : cat("; routers took the other expert of a near tie at ",
+                                           in.ties.size(), in.ties.size() == 1 ? " place" : " places")));
   else
     in.add_check(
         "isolated layers", Outcome::skipped,

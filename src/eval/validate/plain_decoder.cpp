@@ -1,7 +1,6 @@
 #include "eval/validate/plain_decoder.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 #include <thread>
@@ -14,31 +13,6 @@ namespace {
 
 constexpr std::int64_t kTile = 8;  // tokens that share one pass over a weight row
 
-std::int64_t width_of(const ModelConfig& c, Role role) {
-  const std::int64_t queries = std::int64_t{c.heads} * c.head_dim;
-  const std::int64_t keys = std::int64_t{c.kv_heads} * c.head_dim;
-  switch (role) {
-    case Role::query:
-    case Role::query_bias:
-      return queries;
-    case Role::key:
-    case Role::key_bias:
-    case Role::value:
-    case Role::value_bias:
-      return keys;
-    default:
-      return 0;
-  }
-}
-
-// Where a role begins in a tensor that holds queries, keys and values.
-std::int64_t fused_offset(const ModelConfig& c, Role role) {
-  if (role == Role::key || role == Role::key_bias) return width_of(c, Role::query);
-  if (role == Role::value || role == Role::value_bias)
-    return width_of(c, Role::query) + width_of(c, Role::key);
-  return 0;
-}
-
 double silu(double x) { return x / (1.0 + std::exp(-x)); }
 double gelu(double x) {
   return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
@@ -46,68 +20,21 @@ double gelu(double x) {
 
 }  // namespace
 
-struct PlainDecoder::Matrix {
-  StoredTensor tensor;
-  std::int64_t first, rows, columns;
-
-  void row(std::int64_t index, float* out) const {
-    const std::int64_t r = first + index;
-    const std::byte* bytes = tensor.bytes.data();
-    const bool integers = !tensor.scales.empty();
-    if (!integers && !tensor.rule.transposed) {
-      decode_row(tensor.dtype, bytes + r * dtype_bytes(tensor.dtype, columns), columns, out);
-      return;
-    }
-    const std::int64_t stride = tensor.rule.transposed ? tensor.shape.back() : 1;
-    const std::int64_t start = tensor.rule.transposed ? r : r * columns;
-    const std::int64_t element = integers ? 1 : dtype_bytes(tensor.dtype, 1);
-    const float scale = !integers                   ? 1.0f
-                        : tensor.scales.size() == 1 ? tensor.scales[0]
-                                                    : tensor.scales[static_cast<std::size_t>(r)];
-    for (std::int64_t k = 0; k < columns; ++k) {
-      const std::byte* at = bytes + (start + k * stride) * element;
-      if (integers)
-        out[k] = scale * static_cast<float>(static_cast<std::int8_t>(*at));
-      else
-        decode_row(tensor.dtype, at, 1, out + k);
-    }
-  }
-};
+PlainDecoder::PlainDecoder(std::unique_ptr<PlainWeights> weights, ThreadPool& pool)
+    : weights_(std::move(weights)), config_(weights_->config()), pool_(pool) {}
 
 PlainDecoder::PlainDecoder(const std::string& path, ThreadPool& pool)
-    : checkpoint_(open_checkpoint(path)), config_(checkpoint_->config()), pool_(pool) {
-  constexpr std::array known = {"llama", "gemma3", "qwen2", "qwen3", "gpt2"};
-  if (std::find(known.begin(), known.end(), config_.architecture) == known.end())
-    throw Error(
-        ErrorCode::unsupported,
-        cat(path, ": there is no plain forward pass for the architecture ", quoted(config_.architecture),
-            "; give golden arrays with --reference, made by tools/references/golden_arrays.py"));
-}
+    : PlainDecoder(plain_weights(path), pool) {}
 
-PlainDecoder::Matrix PlainDecoder::matrix(Role role, int layer, std::int64_t rows,
-                                          std::int64_t columns) const {
-  auto tensor = checkpoint_->find(role, layer);
-  if (!tensor)
-    throw Error(ErrorCode::bad_format, cat(checkpoint_->path(), ": the tensor '",
-                                           checkpoint_->wanted_name(role, layer), "' is missing"));
-  const std::int64_t first = tensor->rule.fused ? fused_offset(config_, role) : 0;
-  return {std::move(*tensor), first, rows, columns};
+PlainMatrix PlainDecoder::matrix(Role role, int layer, std::int64_t rows, std::int64_t columns) const {
+  return weights_->matrix(role, layer, rows, columns, {});
 }
 
 std::vector<float> PlainDecoder::vector(Role role, int layer, std::int64_t n) const {
-  const auto tensor = checkpoint_->find(role, layer);
-  if (!tensor) return {};
-  std::int64_t all = 1;
-  for (const std::int64_t extent : tensor->shape) all *= extent;
-  std::vector<float> values(static_cast<std::size_t>(all));
-  decode_row(tensor->dtype, tensor->bytes.data(), all, values.data());
-  const std::int64_t first = tensor->rule.fused ? fused_offset(config_, role) : 0;
-  std::vector<float> out(values.begin() + first, values.begin() + first + n);
-  for (float& value : out) value += tensor->rule.plus;
-  return out;
+  return weights_->vector(role, layer, n);
 }
 
-PlainDecoder::Rows PlainDecoder::product(const Rows& x, const Matrix& m) {
+PlainDecoder::Rows PlainDecoder::product(const Rows& x, const PlainMatrix& m) {
   const std::int64_t tokens = static_cast<std::int64_t>(x.size()) / m.columns;
   const std::int64_t tiles = (tokens + kTile - 1) / kTile;
   // [tile][column][token of the tile], so that the sums of a tile run side by side.
@@ -183,43 +110,14 @@ void PlainDecoder::norm_heads(Rows& y, Role role, int layer) const {
   }
 }
 
-// Angles per position of one pair after another: RoPE (Su et al. 2021), position interpolation (Chen et al.
-// 2023), the divisors of Llama 3, and YaRN (Peng et al. 2023) with its ramp from 32 turns to 1.
-std::vector<double> PlainDecoder::frequencies(int layer) const {
-  if (config_.learned_positions) return {};
-  const RopeConfig& rope =
-      config_.ropes[static_cast<std::size_t>(config_.layers[static_cast<std::size_t>(layer)].rope)];
-  const double dims = config_.rope_dims;
-  std::vector<double> out;
-  for (int i = 0; i < config_.rope_dims / 2; ++i) {
-    double frequency = 1.0 / std::pow(rope.base, 2.0 * i / dims);
-    if (!rope.divisors.empty()) frequency /= static_cast<double>(rope.divisors[static_cast<std::size_t>(i)]);
-    if (rope.scaling == RopeScaling::linear) frequency /= rope.factor;
-    if (rope.scaling == RopeScaling::yarn) {
-      const auto pair_of = [&](double turns) {
-        return dims * std::log(rope.original_context / (2.0 * std::numbers::pi * turns)) /
-               (2.0 * std::log(rope.base));
-      };
-      const double from = std::max(0.0, std::floor(pair_of(32.0)));
-      double to = std::min(dims - 1.0, std::ceil(pair_of(1.0)));
-      if (to == from) to += 0.001;
-      const double ramp = std::clamp((i - from) / (to - from), 0.0, 1.0);
-      frequency = (1.0 - ramp) * frequency + ramp * frequency / rope.factor;
-    }
-    out.push_back(frequency);
-  }
-  return out;
-}
+std::vector<double> PlainDecoder::frequencies(int layer) const { return weights_->frequencies(layer); }
 
 // Rows come out with pairs (i, i + pairs), however the checkpoint orders them.
 void PlainDecoder::rotate(Rows& y, int layer, std::int64_t heads, std::int64_t shift) const {
   const auto angles = frequencies(layer);
   const std::size_t dim = static_cast<std::size_t>(config_.head_dim), pairs = angles.size();
   if (pairs == 0) return;
-  const RopeConfig& rope =
-      config_.ropes[static_cast<std::size_t>(config_.layers[static_cast<std::size_t>(layer)].rope)];
-  const double magnitude =
-      rope.scaling == RopeScaling::yarn && rope.factor > 1.0 ? 1.0 + 0.1 * std::log(rope.factor) : 1.0;
+  const double magnitude = weights_->magnitude(layer);
   std::vector<float> old(dim);
   for (std::size_t start = 0; start < y.size(); start += dim) {
     const auto token = static_cast<Pos>(start / (static_cast<std::size_t>(heads) * dim));
@@ -242,7 +140,8 @@ void PlainDecoder::attention(Rows& x, int layer, const Twist& twist, HeldRows* k
   const Rows input = normed(x, Role::attention_norm, Role::attention_norm_bias, layer);
   Rows q = product(input, matrix(Role::query, layer, heads * dim, width));
   Rows k = product(input, matrix(Role::key, layer, kv_heads * dim, width));
-  Rows v = product(input, matrix(Role::value, layer, kv_heads * dim, width));
+  Rows v = config_.convolved ? values_of_two_tokens(input, layer)
+                             : product(input, matrix(Role::value, layer, kv_heads * dim, width));
   add_bias(q, Role::query_bias, layer, heads * dim);
   add_bias(k, Role::key_bias, layer, kv_heads * dim);
   add_bias(v, Role::value_bias, layer, kv_heads * dim);
@@ -250,6 +149,7 @@ void PlainDecoder::attention(Rows& x, int layer, const Twist& twist, HeldRows* k
     norm_heads(q, Role::query_norm, layer);
     norm_heads(k, Role::key_norm, layer);
   }
+  if (config_.convolved) convolve(q, k, layer);
   rotate(q, layer, heads, twist.query_shift);
   rotate(k, layer, kv_heads, 0);
 
@@ -302,10 +202,11 @@ void PlainDecoder::attention(Rows& x, int layer, const Twist& twist, HeldRows* k
   Rows y = product(mixed, matrix(Role::attention_output, layer, width, heads * dim));
   add_bias(y, Role::attention_output_bias, layer, width);
   if (config_.post_norms) y = normed(y, Role::attention_post_norm, Role::attention_post_norm, layer);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+  join(x, y, layer, kAttentionScales);
 }
 
 void PlainDecoder::feed_forward(Rows& x, int layer) {
+  if (config_.experts) return experts(x, layer);
   const std::int64_t width = config_.width, hidden = config_.hidden;
   const Rows input = normed(x, Role::feed_forward_norm, Role::feed_forward_norm_bias, layer);
   Rows up = product(input, matrix(Role::up, layer, hidden, width));
@@ -321,7 +222,7 @@ void PlainDecoder::feed_forward(Rows& x, int layer) {
   Rows y = product(up, matrix(Role::down, layer, width, hidden));
   add_bias(y, Role::down_bias, layer, width);
   if (config_.post_norms) y = normed(y, Role::feed_forward_post_norm, Role::feed_forward_post_norm, layer);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+  join(x, y, layer, kFeedForwardScales);
 }
 
 Golden PlainDecoder::run(std::span<const TokenId> tokens) {
@@ -332,7 +233,7 @@ Golden PlainDecoder::run(std::span<const TokenId> tokens) {
   golden.width = width;
   golden.vocab = config_.vocab;
   Rows x(tokens.size() * static_cast<std::size_t>(width));
-  const Matrix embedding = matrix(Role::embedding, 0, config_.vocab, width);
+  const PlainMatrix embedding = matrix(Role::embedding, 0, config_.vocab, width);
   std::vector<float> position(static_cast<std::size_t>(width));
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     if (tokens[t] < 0 || tokens[t] >= config_.vocab)
@@ -341,6 +242,7 @@ Golden PlainDecoder::run(std::span<const TokenId> tokens) {
     float* row = x.data() + t * static_cast<std::size_t>(width);
     embedding.row(tokens[t], row);
     for (std::int64_t i = 0; i < width; ++i) row[i] *= config_.embedding_scale;
+    if (config_.scaled_residual) scale_embedding(row);
     if (!config_.learned_positions) continue;
     if (static_cast<std::int64_t>(t) >= config_.context_length)
       throw Error(ErrorCode::context_full,
@@ -351,12 +253,19 @@ Golden PlainDecoder::run(std::span<const TokenId> tokens) {
   }
   golden.rows.resize(config_.layers.size());
   golden.hidden = x;
+  router_.clear();
+  ties_.clear();
   for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
     attention(x, layer, {}, &golden.rows[static_cast<std::size_t>(layer)]);
+    if (config_.experts)
+      passes_.push_back(
+          {layer, Rows(golden.hidden.end() - static_cast<std::ptrdiff_t>(x.size()), golden.hidden.end()),
+           router_});
     feed_forward(x, layer);
     golden.hidden.insert(golden.hidden.end(), x.begin(), x.end());
   }
-  const bool tied = config_.tied_head.value_or(!checkpoint_->find(Role::head));
+  golden.ties = std::move(ties_);
+  const bool tied = config_.tied_head.value_or(!weights_->has(Role::head));
   golden.logits = product(normed(x, Role::final_norm, Role::final_norm_bias, 0),
                           matrix(tied ? Role::embedding : Role::head, 0, config_.vocab, width));
   return golden;
@@ -365,6 +274,13 @@ Golden PlainDecoder::run(std::span<const TokenId> tokens) {
 std::optional<std::vector<float>> PlainDecoder::twisted(int layer, std::span<const float> input,
                                                         const Twist& twist) {
   Rows x(input.begin(), input.end());
+  if (config_.experts) {
+    // What the router of the layer before had of these very inputs.
+    const auto pass = std::find_if(passes_.begin(), passes_.end(),
+                                   [&](const Pass& p) { return p.layer == layer && p.input == x; });
+    if (pass == passes_.end()) return std::nullopt;
+    router_ = pass->router;
+  }
   attention(x, layer, twist, nullptr);
   feed_forward(x, layer);
   return x;
@@ -375,7 +291,8 @@ namespace {
 // A plain decoder with threads of its own.
 class PlainReference final : public Reference {
  public:
-  PlainReference(const std::string& path, int threads) : pool_(threads), decoder_(path, pool_) {}
+  PlainReference(std::unique_ptr<PlainWeights> weights, int threads)
+      : pool_(threads), decoder_(std::move(weights), pool_) {}
   std::string name() const override { return decoder_.name(); }
   Golden run(std::span<const TokenId> tokens) override { return decoder_.run(tokens); }
   std::optional<std::vector<float>> twisted(int layer, std::span<const float> input,
@@ -391,10 +308,14 @@ class PlainReference final : public Reference {
 
 }  // namespace
 
-std::unique_ptr<Reference> plain_reference(const Model& model, int threads) {
+std::unique_ptr<Reference> plain_reference(std::unique_ptr<PlainWeights> weights, int threads) {
   const int all =
       std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads);
-  return std::make_unique<PlainReference>(model.path(), threads > 0 ? threads : all);
+  return std::make_unique<PlainReference>(std::move(weights), threads > 0 ? threads : all);
+}
+
+std::unique_ptr<Reference> plain_reference(const Model& model, int threads) {
+  return plain_reference(plain_weights(model.path()), threads);
 }
 
 }  // namespace kvtide

@@ -33,12 +33,27 @@ std::string fixed(double value, int digits) {
   return out.str();
 }
 
+// 0.00305, 7.18e-08: three digits say how large an error is.
+std::string short_number(double value) {
+  std::ostringstream out;
+  out << std::setprecision(3) << value;
+  return out.str();
+}
+
+// Tokens between two labels, so that these do not run into each other.
+int label_step(int cell) {
+  for (const int step : {1, 2, 5, 10, 20, 50, 100})
+    if (step * cell >= 24) return step;
+  return 200;
+}
+
 constexpr const char* kStyle =
     "body{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:76rem;margin:2rem auto;padding:0 1rem}"
     "h1{font-size:1.5rem;margin-bottom:.2rem}h2{font-size:1.1rem;margin:2rem 0 .4rem}"
     ".passed{color:#006e46}.failed{color:#b01419}.skipped{color:#888}"
     "table{border-collapse:collapse}td,th{padding:.15rem .8rem .15rem 0;text-align:left;vertical-align:top}"
-    "th{border-bottom:1px solid #ccc;font-weight:600}td.n{text-align:right;font-variant-numeric:tabular-nums}"
+    "th{border-bottom:1px solid "
+    "#ccc;font-weight:600}.n{text-align:right!important;font-variant-numeric:tabular-nums}"
     ".finding{border-left:4px solid #b01419;padding:.2rem 0 .2rem 1rem;margin:1rem 0}"
     ".finding p{margin:.3rem 0}code{background:#f3f3f3;padding:0 .25rem}"
     "svg{max-width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:#333}.note{color:#666}";
@@ -49,10 +64,11 @@ std::string heat_map(const ValidationReport& report, const WorstTable& table, co
             high = std::clamp(700 / static_cast<int>(table.layers), 12, 24);
   constexpr int kLeft = 64, kTop = 20;
   const int width = kLeft + tokens * cell + 84, height = kTop + static_cast<int>(order.size()) * high + 4;
-  std::string out =
-      cat("<svg viewBox=\"0 0 ", width, " ", height, "\" width=\"", width, "\" role=\"img\">\n");
-  for (int t = 0; t < tokens; t += std::max(1, 28 / cell))
-    out += cat("<text x=\"", kLeft + t * cell, "\" y=\"14\">", t, "</text>");
+  std::string out = cat("<svg viewBox=\"0 0 ", width, " ", height, "\" width=\"", width,
+                        "\" font-size=\"11\" role=\"img\">\n");
+  for (int t = 0; t < tokens; t += label_step(cell))
+    out += cat("<text x=\"", kLeft + t * cell + (cell - 1) / 2, "\" y=\"14\" text-anchor=\"middle\">", t,
+               "</text>");
   for (std::size_t row = 0; row < order.size(); ++row) {
     const int layer = order[row], y = kTop + static_cast<int>(row) * high;
     double worst = 1.0;
@@ -64,7 +80,7 @@ std::string heat_map(const ValidationReport& report, const WorstTable& table, co
           cat("<rect x=\"", kLeft + t * cell, "\" y=\"", y, "\" width=\"", cell - 1, "\" height=\"", high - 1,
               "\" fill=\"", colour_text(cosine_colour(found.cosine, report.gate)), "\"><title>layer ", layer,
               ", token ", t, " (id ", report.tokens[static_cast<std::size_t>(t)], "): cosine ",
-              fixed(found.cosine, 6), ", max-abs ", found.max_abs, ", ",
+              fixed(found.cosine, 6), ", max-abs ", short_number(found.max_abs), ", ",
               escaped(report.schedules[found.schedule].name), "</title></rect>");
     }
     out += cat("<text x=\"", kLeft + tokens * cell + 6, "\" y=\"", y + high - 5, "\">", fixed(worst, 6),
@@ -75,8 +91,9 @@ std::string heat_map(const ValidationReport& report, const WorstTable& table, co
 
 std::string schedules_table(const ValidationReport& report) {
   std::string out =
-      "<table><tr><th>calls</th><th>isolated, worst</th><th>chained sum, worst</th><th>logits, worst</th>"
-      "<th>KL, mean</th><th>KL, worst</th><th>likeliest token the same</th><th>same bits as the "
+      "<table><tr><th>calls</th><th class=n>isolated, worst</th><th class=n>chained sum, worst</th>"
+      "<th class=n>logits, worst</th><th class=n>KL, mean</th><th class=n>KL, worst</th>"
+      "<th class=n>likeliest token the same</th><th>same bits as the "
       "first</th></tr>\n";
   for (std::size_t s = 0; s < report.schedules.size(); ++s) {
     const ScheduleResult& r = report.schedules[s];
@@ -86,8 +103,8 @@ std::string schedules_table(const ValidationReport& report) {
     };
     out += cat("<tr><td>", escaped(r.name), "</td><td class=n>", worst(r.isolated.change_cosine),
                "</td><td class=n>", worst(r.chained.sum_cosine), "</td><td class=n>",
-               fixed(r.logits_cosine, 6), "</td><td class=n>", r.kl_mean, "</td><td class=n>", r.kl_worst,
-               "</td><td class=n>", r.top_same, " of ", r.top_asked, "</td><td>",
+               fixed(r.logits_cosine, 6), "</td><td class=n>", short_number(r.kl_mean), "</td><td class=n>",
+               short_number(r.kl_worst), "</td><td class=n>", r.top_same, " of ", r.top_asked, "</td><td>",
                s == 0        ? ""
                : r.same_bits ? "yes"
                              : "no",
@@ -104,7 +121,9 @@ std::string report_html(const ValidationReport& report) {
       report.passed ? "passed" : "failed", ": ", escaped(report.model), "</title><style>", kStyle,
       "</style></head><body>\n<h1><span class=\"", report.passed ? "passed\">Passed" : "failed\">Failed",
       "</span>: ", escaped(report.model), "</h1>\n<p class=note>Against ", escaped(report.reference), "; ",
-      report.tokens.size(), " tokens; every layer and token must reach a cosine of ", report.gate, ".</p>\n");
+      report.tokens.size(), " tokens; every layer and token must reach a cosine of ", report.gate, ".",
+      report.arithmetic.empty() ? "" : cat(" The model's arithmetic: ", escaped(report.arithmetic), "."),
+      "</p>\n");
   for (const Finding& f : report.findings) {
     out += cat("<div class=finding><p><b>", escaped(f.cause), "</b>");
     if (f.layer) out += cat(", layer ", *f.layer);
@@ -128,12 +147,11 @@ std::string report_html(const ValidationReport& report) {
       out += cat("<details><summary>In the order of the model</summary>\n", heat_map(report, table, natural),
                  "</details>\n");
     out +=
-        "<h2>The "
-        "worst</h2>\n<table><tr><th>layer</th><th>token</th><th>cosine</th><th>max-abs</th><th>calls</th></"
-        "tr>\n";
+        "<h2>The worst</h2>\n<table><tr><th class=n>layer</th><th class=n>token</th><th class=n>cosine</th>"
+        "<th class=n>max-abs</th><th>calls</th></tr>\n";
     for (const WorstCell& cell : table.worst(12))
       out += cat("<tr><td class=n>", cell.layer, "</td><td class=n>", cell.token, "</td><td class=n>",
-                 fixed(cell.cosine, 6), "</td><td class=n>", cell.max_abs, "</td><td>",
+                 fixed(cell.cosine, 6), "</td><td class=n>", short_number(cell.max_abs), "</td><td>",
                  escaped(report.schedules[cell.schedule].name), "</td></tr>\n");
     out += "</table>\n";
   }
@@ -146,7 +164,8 @@ std::string report_html(const ValidationReport& report) {
     out +=
         cat("<h2>Listed apart</h2>\n<p class=note>Tokens whose errors say little about a coarse model; their "
             "gate is ",
-            report.apart_gate, ".</p>\n<table><tr><th>token</th><th>why</th><th>worst cosine</th></tr>\n");
+            report.apart_gate,
+            ".</p>\n<table><tr><th class=n>token</th><th>why</th><th class=n>worst cosine</th></tr>\n");
     for (const TokenNote& note : report.apart)
       out += cat("<tr><td class=n>", note.token, "</td><td>", escaped(note.why), "</td><td class=n>",
                  fixed(note.cosine, 6), "</td></tr>\n");

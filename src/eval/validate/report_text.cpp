@@ -52,6 +52,7 @@ std::string place(const Finding& f) {
 std::string report_text(const ValidationReport& report) {
   std::string out = cat(report.passed ? "PASSED: " : "FAILED: ", report.model, ", against ", report.reference,
                         ", ", report.tokens.size(), " tokens, gate ", report.gate, "\n");
+  if (!report.arithmetic.empty()) out += cat("  arithmetic of the model: ", report.arithmetic, "\n");
   for (std::size_t i = 0; i < std::min(kMostFindings, report.findings.size()); ++i) {
     const Finding& f = report.findings[i];
     const std::string where = place(f);
@@ -74,7 +75,7 @@ std::string report_text(const ValidationReport& report) {
                table.isolated ? ", each fed by the reference" : ", in the chain", ":\n");
     for (const WorstCell& cell : table.worst(kWorst))
       out += cat("    layer ", padded(cat(cell.layer), 4), "token ", padded(cat(cell.token), 5), "cosine ",
-                 fixed(cell.cosine, 6), "  max-abs ", padded(fixed(cell.max_abs, 6), 12),
+                 fixed(cell.cosine, 6), "  max-abs ", padded(fixed(cell.max_abs, 6), 11), " ",
                  report.schedules[cell.schedule].name, "\n");
   }
   for (const TokenNote& note : report.apart)

@@ -232,6 +232,7 @@ ValidationReport validate(TestedModel& model, Reference& reference, std::span<co
   report.model = in.shape.name;
   report.reference = reference.name();
   report.tokens.assign(tokens.begin(), tokens.end());
+  report.arithmetic = options.arithmetic;
   report.gate = options.gate;
   report.apart_gate = options.apart_gate;
   in.step(0.0, "the reference reads");

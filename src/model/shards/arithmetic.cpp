@@ -8,6 +8,7 @@
 #include "kernels/codec.h"
 #include "kernels/matmul.h"
 #include "kvtide/error.h"
+#include "model/cca.h"
 
 namespace kvtide {
 namespace {
@@ -46,26 +47,30 @@ class Rows {
   struct Product {
     const char* name;
     float* y;
+    std::int64_t stride = 0;  // 0: rows follow each other
   };
   void multiply(const Floats& x, std::span<const Product> products) const {
     std::vector<MatmulJob> jobs;
     for (const Product& product : products) {
       const WeightMatrix& w = file_.matrix(product.name);
-      jobs.push_back({&w, product.y, w.rows});
+      jobs.push_back({&w, product.y, product.stride > 0 ? product.stride : w.rows});
     }
     const Activations activations{count_, jobs.front().weights->columns, x.data(), {}};
     matmul(machine_.pool, machine_.kernels.matmul, activations, jobs);
     for (std::size_t i = 0; i < products.size(); ++i) add_bias(products[i].name, jobs[i]);
   }
 
-  // x += y, normed first where the architecture has norms behind its layers.
+  // x += y, normed first where the architecture has norms behind its layers, scaled where it scales both.
   void add_residual(Floats& y, float* x) const {
     const std::int64_t n = config.width;
     const Floats& weight = file_.vector("post_norm.weight");
     for (std::int64_t t = 0; t < count_; ++t) {
       float* row = y.data() + t * n;
       if (!weight.empty()) kernels.rms_norm(row, weight.data(), n, config.norm_epsilon, row);
-      kernels.add(x + t * n, row, n);
+      if (file_.residual().empty())
+        kernels.add(x + t * n, row, n);
+      else
+        merge_scaled(file_.residual(), row, x + t * n);
     }
   }
 
@@ -78,7 +83,8 @@ class Rows {
   void add_bias(const char* name, const MatmulJob& job) const {
     const Floats& bias = file_.vector(std::string(name) + ".bias");
     if (bias.empty()) return;
-    for (std::int64_t t = 0; t < count_; ++t) kernels.add(job.y + t * job.stride, bias.data(), job.stride);
+    for (std::int64_t t = 0; t < count_; ++t)
+      kernels.add(job.y + t * job.stride, bias.data(), job.weights->rows);
   }
 
   const ShardMachine& machine_;
@@ -128,6 +134,21 @@ void require_finite(std::span<const float> values, Pos first, const char* what) 
                   cat(what, " at position ", first, " or after are not finite; the state is as it was"));
 }
 
+// Convolves queries and keys and delays values in place; `carried` grows by what is behind every column.
+void convolve(const ShardMachine& machine, const ShardFile& file, const AttentionCall& call,
+              CarriedColumns& carried, const CcaRows& rows) {
+  const std::int64_t channels = CcaSizes(machine.config).channels;
+  Floats u = floats((call.columns + 2) * channels), d = floats((call.columns + 1) * channels);
+  const CarriedTensors before = carried.back();
+  const auto carry = [&](std::int64_t, std::span<const float> taps, std::span<const float> value) {
+    carried.push_back({{taps.begin(), taps.end()}, {value.begin(), value.end()}});
+    require_finite(taps, call.first, "convolution states");
+    require_finite(value, call.first, "delayed values");
+  };
+  mix_cca(machine.config, file.cca(), machine.kernels, machine.pool,
+          CcaCall{call.columns, before.conv_state, before.prev_value, 0, carry}, {u.data(), d.data()}, rows);
+}
+
 // Slots [lowest, last] as attention reads them: nothing outside is touched.
 std::vector<std::vector<Span>> spans_of(const ModelConfig& c, const ShardRows& state, Pos lowest, Pos last) {
   std::vector<std::vector<Span>> spans;
@@ -147,7 +168,7 @@ std::vector<std::vector<Span>> spans_of(const ModelConfig& c, const ShardRows& s
 }  // namespace
 
 void run_attention(const ShardMachine& machine, const ShardFile& file, const AttentionCall& call,
-                   const ShardRows& state, float* rows) {
+                   const ShardRows& state, CarriedColumns& carried, float* rows) {
   const ModelConfig& c = machine.config;
   const Rows work(machine, file, call.columns);
   const std::int64_t dim = c.head_dim, q_width = c.heads * dim, kv_width = c.kv_heads * dim,
@@ -155,8 +176,12 @@ void run_attention(const ShardMachine& machine, const ShardFile& file, const Att
   require_finite({rows, static_cast<std::size_t>(call.columns * c.width)}, call.first, "the inputs");
 
   Floats q = floats(call.columns * q_width), k = floats(call.columns * kv_width), v = k;
-  const Rows::Product products[] = {{"query", q.data()}, {"key", k.data()}, {"value", v.data()}};
-  work.multiply(work.norm(rows), products);
+  const Rows::Product products[] = {{"query", q.data()},
+                                    {"key", k.data()},
+                                    {"value", v.data(), kv_width},
+                                    {"value_delayed", v.data() + kv_width / 2, kv_width}};
+  work.multiply(work.norm(rows), std::span(products, c.convolved ? 4 : 3));
+  if (c.convolved) convolve(machine, file, call, carried, {q.data(), k.data(), v.data()});
 
   Undo undo(state, c, call);
   for (std::int64_t t = 0; t < call.columns; ++t) {
@@ -227,6 +252,28 @@ void run_mlp(const ShardMachine& machine, const ShardFile& file, std::int64_t co
   work.add_residual(change, rows);
 }
 
+void run_moe(const ShardMachine& machine, const ShardFile& file, std::int64_t count, float* router,
+             float* rows) {
+  const ModelConfig& c = machine.config;
+  const Rows work(machine, file, count);
+  Floats memory = floats(count * ExpertsScratch::floats_per_token(c)), gate = floats(count * c.hidden),
+         up = gate;
+  ExpertsScratch scratch = ExpertsScratch::in(memory.data(), c, count);
+  scratch.states = router;
+  scratch.gate = gate.data();
+  scratch.up = up.data();
+  const auto activations = [](const float* x, std::int64_t n, std::int64_t k) {
+    return Activations{n, k, x, {}};
+  };
+  const auto multiply = [&](const Activations& x, std::span<const MatmulJob> jobs) {
+    matmul(machine.pool, machine.kernels.matmul, x, jobs);
+  };
+  Floats change = work.norm(rows);
+  run_experts({c, file.experts(), machine.kernels.elementwise, machine.pool, activations, multiply}, scratch,
+              0, count, change.data());
+  work.add_residual(change, rows);
+}
+
 void run_head(const ShardMachine& machine, const ShardFile& file, std::int64_t count, const float* rows,
               float* logits) {
   const Rows work(machine, file, count);
@@ -243,10 +290,13 @@ void run_embedding(const ShardMachine& machine, const ShardFile& file, std::span
     float* x = rows + static_cast<std::int64_t>(t) * c.width;
     decode_weight_row(machine.kernels.matmul, file.matrix("embedding"), ids[t], x);
     if (c.embedding_scale != 1.0f) kernels.scale(x, c.embedding_scale, c.width);
-    if (!c.learned_positions) continue;
-    decode_weight_row(machine.kernels.matmul, file.matrix("positions"), first + static_cast<Pos>(t),
-                      position.data());
-    kernels.add(x, position.data(), c.width);
+    if (c.learned_positions) {
+      decode_weight_row(machine.kernels.matmul, file.matrix("positions"), first + static_cast<Pos>(t),
+                        position.data());
+      kernels.add(x, position.data(), c.width);
+    }
+    const Floats &scale = file.vector("input_scale"), &offset = file.vector("input_offset");
+    for (std::size_t i = 0; i < scale.size(); ++i) x[i] = (x[i] + offset[i]) * scale[i];
   }
 }
 

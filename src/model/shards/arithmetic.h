@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
@@ -35,12 +36,23 @@ struct AttentionCall {
   const float *cosine = nullptr, *sine = nullptr;  // [columns][rope_dims / 2]
 };
 
+// What cca attention carries from column to column (cca.h), before the first column and behind each one.
+struct CarriedTensors {
+  std::vector<float> conv_state, prev_value;
+};
+using CarriedColumns = std::vector<CarriedTensors>;
+
 // rows[columns][width] += attention of their norm. Writes the rows [first, first + columns) of the state,
-// which are as before when this throws. Throws Error(numeric).
+// which are as before when this throws. Throws Error(numeric). Of cca attention `carried` holds what was
+// carried so far, and then also what is behind every column; others leave it alone.
 void run_attention(const ShardMachine& machine, const ShardFile& file, const AttentionCall& call,
-                   const ShardRows& state, float* rows);
+                   const ShardRows& state, CarriedColumns& carried, float* rows);
 // rows[count][width] += feed-forward of their norm.
 void run_mlp(const ShardMachine& machine, const ShardFile& file, std::int64_t count, float* rows);
+// The same with routed experts. router[count][router_width]: the states of the routers of the layer before,
+// replaced by those of this layer.
+void run_moe(const ShardMachine& machine, const ShardFile& file, std::int64_t count, float* router,
+             float* rows);
 // logits[count][tokens of the shard] of the norm of rows [count][width].
 void run_head(const ShardMachine& machine, const ShardFile& file, std::int64_t count, const float* rows,
               float* logits);

@@ -1,7 +1,6 @@
 // export.cpp: a model split into shards, one file after another; docs/shards.md says what is in which.
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 #include <thread>
 
@@ -11,6 +10,8 @@
 #include "kvtide/error.h"
 #include "model/checkpoint.h"
 #include "model/rope_table.h"
+#include "model/shards/hybrid_names.h"
+#include "model/shards/new_folder.h"
 #include "model/shards/tensor_export.h"
 #include "model/shards/tokenizer_export.h"
 #include "model/weights.h"
@@ -18,60 +19,42 @@
 namespace kvtide {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::int64_t kUsualSlots = 2048;
 
 bool is_exported(const std::string& family) {
-  for (const char* known : {"llama", "qwen2", "qwen3", "gemma3", "gpt2"})
+  for (const char* known : {"llama", "qwen2", "qwen3", "gemma3", "gpt2", "zaya"})
     if (family == known) return true;
   return false;
 }
 
-// A folder that takes its name when all is written, and disappears otherwise.
-class NewFolder {
- public:
-  explicit NewFolder(const std::string& path) : path_(path) {
-    while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
-    std::error_code failure;
-    if (fs::exists(path_, failure) && !(fs::is_directory(path_, failure) && fs::is_empty(path_, failure)))
-      throw Error(ErrorCode::invalid_argument,
-                  cat(path_, ": is there already; shards go into a new or empty folder"));
-    temporary_ = path_ + ".incomplete";
-    if (!fs::create_directories(temporary_, failure))
-      throw Error(ErrorCode::io, cat(temporary_, ": ",
-                                     failure ? "cannot make this folder: " + failure.message()
-                                             : "is there already: another export writes it, or one was "
-                                               "interrupted and it can be removed"));
-  }
-  ~NewFolder() {
-    std::error_code ignored;
-    if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
-  }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
-
-  const std::string& path() const { return temporary_; }
-  void put_in_place() {
-    std::error_code failure;
-    fs::rename(temporary_, path_, failure);
-    if (failure)
-      throw Error(ErrorCode::io, cat(path_, ": cannot rename ", temporary_, ": ", failure.message()));
-    temporary_.clear();
-  }
-
- private:
-  std::string path_, temporary_;
-};
-
 struct NamedMatrix {
-  const char* name;
+  std::string name;  // without ".weight"
   const WeightMatrix* matrix;
+  bool f32 = false;  // whatever is asked for
 };
 struct NamedVector {
-  const char* name;
+  std::string name;
   const std::vector<float>* values;
+  std::int64_t columns = 0;  // 0: a vector
 };
+
+void add_residual(const ResidualScale& scale, std::vector<NamedVector>& vectors) {
+  const std::vector<float>* values[] = {&scale.output_scale, &scale.output_offset, &scale.residual_scale,
+                                        &scale.residual_offset};
+  for (std::size_t i = 0; i < std::size(kResidualNames); ++i)
+    vectors.push_back({kResidualNames[i], values[i]});
+}
+
+// "expert.3.gate" is one of "gate", too.
+std::string_view last_part(std::string_view name) {
+  const auto dot = name.rfind('.');
+  return dot == name.npos ? name : name.substr(dot + 1);
+}
+
+std::string matrix_name(Role role) {
+  const std::string name = hybrid_name(role);
+  return name.substr(0, name.rfind('.'));
+}
 
 class Exporter {
  public:
@@ -94,7 +77,7 @@ class Exporter {
     embedding();
     for (int layer = 0; layer < static_cast<int>(c.layers.size()); ++layer) {
       attention(layer);
-      mlp(layer);
+      feed_forward(layer);
     }
     heads();
     check_kept_names();
@@ -108,6 +91,7 @@ class Exporter {
  private:
   void describe() {
     manifest_.config = checkpoint_.config();
+    manifest_.config.temperature_is_log = false;  // written as it is used
     manifest_.name = checkpoint_.name();
     manifest_.weights = options_.type == ShardExport::Type::f16
                             ? "f16"
@@ -137,7 +121,9 @@ class Exporter {
     ShardEntry shard = entry("embedding", ShardKind::embedding);
     std::vector<NamedMatrix> matrices = {{"embedding", &weights_.embedding()}};
     if (manifest_.config.learned_positions) matrices.push_back({"positions", &weights_.positions()});
-    save(std::move(shard), matrices, {});
+    const NamedVector vectors[] = {{"input_scale", &weights_.input_scale()},
+                                   {"input_offset", &weights_.input_bias()}};
+    save(std::move(shard), matrices, vectors);
   }
 
   void attention(int layer) {
@@ -147,17 +133,70 @@ class Exporter {
     const LayerConfig& how = manifest_.config.layers[static_cast<std::size_t>(layer)];
     shard.info.rope = how.rope;
     shard.info.window = how.window;
-    const NamedVector vectors[] = {{"norm.weight", &w.attention_norm},
-                                   {"norm.bias", &w.attention_norm_bias},
-                                   {"query.bias", &w.query_bias},
-                                   {"key.bias", &w.key_bias},
-                                   {"value.bias", &w.value_bias},
-                                   {"output.bias", &w.output_bias},
-                                   {"query_norm.weight", &w.query_norm},
-                                   {"key_norm.weight", &w.key_norm},
-                                   {"post_norm.weight", &w.attention_post_norm}};
-    const NamedMatrix matrices[] = {
+    std::vector<NamedVector> vectors = {{"norm.weight", &w.attention_norm},
+                                        {"norm.bias", &w.attention_norm_bias},
+                                        {"query.bias", &w.query_bias},
+                                        {"key.bias", &w.key_bias},
+                                        {"value.bias", &w.value_bias},
+                                        {"output.bias", &w.output_bias},
+                                        {"query_norm.weight", &w.query_norm},
+                                        {"key_norm.weight", &w.key_norm},
+                                        {"post_norm.weight", &w.attention_post_norm}};
+    std::vector<NamedMatrix> matrices = {
         {"query", &w.query}, {"key", &w.key}, {"value", &w.value}, {"output", &w.output}};
+    std::vector<float> depthwise, grouped, temperature;  // of convolutions
+    if (w.cca) {
+      shard.attention = "cca";
+      const CcaSizes sizes(manifest_.config);
+      for (std::size_t c = 0; c < w.cca->older.size(); ++c)
+        depthwise.insert(depthwise.end(), {w.cca->older[c], w.cca->newer[c]});
+      grouped = grouped_taps(*w.cca, sizes);
+      for (std::size_t i = 0; i < w.cca->key_gain.size(); i += static_cast<std::size_t>(sizes.head_dim))
+        temperature.push_back(w.cca->key_gain[i]);
+      matrices.push_back({matrix_name(Role::value_delayed), &w.cca->value_delayed});
+      vectors.push_back({hybrid_name(Role::conv_depthwise), &depthwise, 2});
+      vectors.push_back({hybrid_name(Role::conv_depthwise_bias), &w.cca->depthwise_bias});
+      vectors.push_back({hybrid_name(Role::conv_grouped), &grouped, 2 * sizes.head_dim});
+      vectors.push_back({hybrid_name(Role::conv_grouped_bias), &w.cca->grouped_bias});
+      vectors.push_back({hybrid_name(Role::key_temperature), &temperature});
+    }
+    add_residual(w.attention_scale, vectors);
+    save(std::move(shard), matrices, vectors);
+  }
+
+  void feed_forward(int layer) {
+    if (weights_.layer(layer).experts)
+      moe(layer);
+    else
+      mlp(layer);
+  }
+
+  // The router stays f32: another choice of expert is another result, and it is a hundredth of the shard.
+  void moe(int layer) {
+    const LayerWeights& w = weights_.layer(layer);
+    const ExpertsWeights& x = *w.experts;
+    ShardEntry shard = entry(cat("moe.", layer), ShardKind::moe);
+    shard.info.layer = layer;
+    shard.experts = static_cast<std::int64_t>(x.experts.size());
+    std::vector<NamedVector> vectors = {{"norm.weight", &w.feed_forward_norm},
+                                        {"norm.bias", &w.feed_forward_norm_bias},
+                                        {hybrid_name(Role::router_down_bias), &x.down_bias},
+                                        {hybrid_name(Role::router_carry), &x.carry},
+                                        {hybrid_name(Role::router_norm), &x.norm},
+                                        {hybrid_name(Role::router_first_bias), &x.first_bias},
+                                        {hybrid_name(Role::router_second_bias), &x.second_bias},
+                                        {hybrid_name(Role::router_balance), &x.balance}};
+    add_residual(w.feed_forward_scale, vectors);
+    std::vector<NamedMatrix> matrices = {{matrix_name(Role::router_down), &x.router_down, true},
+                                         {matrix_name(Role::router_first), &x.router_first, true},
+                                         {matrix_name(Role::router_second), &x.router_second, true},
+                                         {matrix_name(Role::router_out), &x.router_out, true}};
+    for (std::size_t e = 0; e < x.experts.size(); ++e) {
+      const Expert& expert = x.experts[e];
+      for (const auto& [part, matrix] :
+           {std::pair("gate", &expert.gate), std::pair("up", &expert.up), std::pair("down", &expert.down)})
+        matrices.push_back({cat("expert.", e, ".", part), matrix});
+    }
     save(std::move(shard), matrices, vectors);
   }
 
@@ -165,11 +204,12 @@ class Exporter {
     const LayerWeights& w = weights_.layer(layer);
     ShardEntry shard = entry(cat("mlp.", layer), ShardKind::mlp);
     shard.info.layer = layer;
-    const NamedVector vectors[] = {{"norm.weight", &w.feed_forward_norm},
-                                   {"norm.bias", &w.feed_forward_norm_bias},
-                                   {"up.bias", &w.up_bias},
-                                   {"down.bias", &w.down_bias},
-                                   {"post_norm.weight", &w.feed_forward_post_norm}};
+    std::vector<NamedVector> vectors = {{"norm.weight", &w.feed_forward_norm},
+                                        {"norm.bias", &w.feed_forward_norm_bias},
+                                        {"up.bias", &w.up_bias},
+                                        {"down.bias", &w.down_bias},
+                                        {"post_norm.weight", &w.feed_forward_post_norm}};
+    add_residual(w.feed_forward_scale, vectors);
     std::vector<NamedMatrix> matrices = {{"up", &w.up}, {"down", &w.down}};
     if (manifest_.config.gated) matrices.push_back({"gate", &w.gate});
     save(std::move(shard), matrices, vectors);
@@ -200,10 +240,10 @@ class Exporter {
   }
 
   bool is_kept(const std::string& shard, const std::string& matrix) {
-    known_.insert(matrix);
+    known_.insert(std::string(last_part(matrix)));
     bool kept = false;
     for (const std::string& name : options_.keep_f16)
-      if (name == matrix || name == cat(shard, "/", matrix)) {
+      if (name == matrix || name == last_part(matrix) || name == cat(shard, "/", matrix)) {
         matched_.insert(name);
         kept = true;
       }
@@ -224,18 +264,19 @@ class Exporter {
 
   void save(ShardEntry shard, std::span<const NamedMatrix> matrices, std::span<const NamedVector> vectors) {
     SafeTensorsWriter writer;
-    for (const auto& [name, values] : vectors)
-      if (!values->empty()) export_vector(name, *values, writer, shard);
-    for (const auto& [name, matrix] : matrices) {
+    for (const auto& [name, values, columns] : vectors)
+      if (!values->empty()) export_vector(name, *values, writer, shard, columns);
+    for (const auto& [name, matrix, f32] : matrices) {
       const bool head = shard.info.kind == ShardKind::head;
       MatrixExport what{cat(name, ".weight"),
                         matrix,
                         head ? shard.info.vocab_first : 0,
                         head ? shard.info.vocab_last : matrix->rows,
                         false,
-                        options_.scales};
+                        options_.scales,
+                        f32};
       const bool kept = is_kept(shard.info.name, name);
-      what.int8 = options_.type == ShardExport::Type::int8 && !kept &&
+      what.int8 = options_.type == ShardExport::Type::int8 && !kept && !f32 &&
                   (what.last - what.first) * matrix->columns >= options_.min_elements;
       export_matrix(kernels_, pool_, what, writer, shard);
     }
@@ -268,10 +309,10 @@ void export_shards(const std::string& model, const std::string& folder, const Sh
                 cat("a state has 1 to ", kMostSlots, " slots, not ", *options.slots));
   const auto checkpoint = open_checkpoint(model);
   if (const std::string& family = checkpoint->config().architecture; !is_exported(family))
-    throw Error(ErrorCode::unsupported,
-                cat(model, ": models of the family ", family,
-                    " are not split into shards yet: their layers are not grouped-query attention and one "
-                    "feed-forward; the families that are: llama, qwen2, qwen3, gemma3, gpt2"));
+    throw Error(
+        ErrorCode::unsupported,
+        cat(model, ": models of the family ", family,
+            " are not split into shards; the families that are: llama, qwen2, qwen3, gemma3, gpt2, zaya"));
   NewFolder target(folder);
   Exporter(*checkpoint, target.path(), options).run(model);
   target.put_in_place();

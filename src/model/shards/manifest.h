@@ -1,8 +1,8 @@
 // manifest.h: what manifest.json of a folder of shards says, as plain data; read and checked, or written.
 //
 // Thread rules: pure functions. Invariants of what read_manifest returns
-//   1. One embedding; one attention shard and one mlp shard for every layer; heads that cover the vocabulary
-//      once, in order. Names and files are unique; a file is a bare name.
+//   1. One embedding; one attention shard and one mlp or moe shard for every layer; heads that cover the
+//      vocabulary once, in order. Names and files are unique; a file is a bare name.
 //   2. Every shard lists the tensors that its kind needs, with the shapes that the model's numbers ask for.
 // The shape of the model is a ModelConfig, whose `ropes` hold bases only: what turns a head is `rope_tables`.
 #pragma once
@@ -39,8 +39,8 @@ struct FileEntry {
 struct ShardEntry {
   ShardInfo info;
   FileEntry file;
-  std::string attention = "gqa";  // kind of attention
-  std::int64_t experts = 1;       // of an mlp shard
+  std::string attention = "gqa";  // kind of attention: "gqa", or "cca" (cca.h)
+  std::int64_t experts = 1;       // of an mlp or moe shard
   std::vector<TensorEntry> tensors;
 };
 
@@ -62,11 +62,13 @@ inline constexpr std::int64_t kMostColumns = 4;
 inline constexpr std::int64_t kMostSlots = std::int64_t{1} << 20;
 inline constexpr const char* kManifestFile = "manifest.json";
 
-// A tensor that a shard needs or may have. columns 0: a vector.
+// A tensor that a shard needs or may have. columns 0: a vector. `numbers`: taken element by element, never in
+// a matrix product, and so no 8-bit integers whatever its shape.
 struct TensorNeed {
   std::string name;
   std::int64_t rows = 0, columns = 0;
   bool optional = false;
+  bool numbers = false;
 };
 std::vector<TensorNeed> tensor_needs(const ModelConfig& config, const ShardEntry& shard);
 

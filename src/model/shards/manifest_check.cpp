@@ -63,27 +63,43 @@ class Check {
 
   void layers() const {
     const ShardEntry* embedding = nullptr;
+    const ShardKind feed_forward = m_.config.experts ? ShardKind::moe : ShardKind::mlp;
     std::map<std::pair<ShardKind, int>, const ShardEntry*> seen;
     for (const ShardEntry& shard : m_.shards) {
-      if (shard.info.kind == ShardKind::embedding) {
+      const ShardKind kind = shard.info.kind;
+      if (kind == ShardKind::embedding) {
         if (embedding != nullptr)
           refuse(cat("shards ", quoted(embedding->info.name), " and ", quoted(shard.info.name),
                      " both are the embedding; there must be one"));
         embedding = &shard;
       }
-      if (shard.info.kind != ShardKind::attention && shard.info.kind != ShardKind::mlp) continue;
-      const auto [other, is_new] = seen.emplace(std::pair(shard.info.kind, shard.info.layer), &shard);
+      if (kind == ShardKind::embedding || kind == ShardKind::head) continue;
+      if (kind == ShardKind::attention) kind_of_attention(shard);
+      if (kind != ShardKind::attention && kind != feed_forward)
+        refuse(cat("shard ", quoted(shard.info.name), " is of the kind ", shard_kind_name(kind),
+                   m_.config.experts ? "; a model with 'experts' has moe shards"
+                                     : "; moe shards belong to a model with 'experts' and 'router_width'"));
+      const auto [other, is_new] = seen.emplace(std::pair(kind, shard.info.layer), &shard);
       if (!is_new)
         refuse(cat("shards ", quoted(other->second->info.name), " and ", quoted(shard.info.name),
-                   " both are the ", shard_kind_name(shard.info.kind), " shard of layer ", shard.info.layer,
+                   " both are the ", shard_kind_name(kind), " shard of layer ", shard.info.layer,
                    "; a layer has one of each"));
     }
     if (embedding == nullptr) refuse("there is no embedding shard");
     for (int layer = 0; layer < static_cast<int>(m_.config.layers.size()); ++layer)
-      for (const ShardKind kind : {ShardKind::attention, ShardKind::mlp})
+      for (const ShardKind kind : {ShardKind::attention, feed_forward})
         if (!seen.contains({kind, layer}))
           refuse(cat("layer ", layer, " of ", m_.config.layers.size(), " has no ", shard_kind_name(kind),
                      " shard"));
+  }
+
+  void kind_of_attention(const ShardEntry& shard) const {
+    const bool convolved = m_.config.convolved;
+    if ((shard.attention == "cca") != convolved)
+      refuse(cat("shard ", quoted(shard.info.name), " has ", quoted(shard.attention),
+                 " attention; the model ",
+                 convolved ? "has 'convolved' queries and keys, which are cca"
+                           : "has no 'convolved' queries and keys, so it must be gqa"));
   }
 
   void vocabulary() const {
@@ -150,7 +166,7 @@ class Check {
       if (tensor->shape != wanted)
         refuse(cat(about(need.name), " has shape ", shape_text(tensor->shape),
                    "; the model's numbers ask for ", shape_text(wanted)));
-      const bool matrix = need.columns > 0;
+      const bool matrix = need.columns > 0 && !need.numbers;
       if (tensor->dtype != "F32" && tensor->dtype != "F16" && !(matrix && tensor->dtype == "I8"))
         refuse(cat(about(need.name), " has dtype ", quoted(tensor->dtype), "; it must be ",
                    matrix ? "F16, I8 or F32" : "F32 or F16"));
@@ -180,6 +196,8 @@ const char* shard_kind_name(ShardKind kind) noexcept {
       return "attention";
     case ShardKind::mlp:
       return "mlp";
+    case ShardKind::moe:
+      return "moe";
     case ShardKind::head:
       return "head";
   }
@@ -190,49 +208,6 @@ const ShardEntry* ShardManifest::find(std::string_view shard) const {
   for (const ShardEntry& entry : shards)
     if (entry.info.name == shard) return &entry;
   return nullptr;
-}
-
-std::vector<TensorNeed> tensor_needs(const ModelConfig& c, const ShardEntry& shard) {
-  std::vector<TensorNeed> needs;
-  const auto norm = [&](const std::string& name) {
-    needs.push_back({name + ".weight", c.width});
-    if (c.norm == NormKind::layer) needs.push_back({name + ".bias", c.width});
-  };
-  const auto linear = [&](const std::string& name, std::int64_t rows, std::int64_t columns) {
-    needs.push_back({name + ".weight", rows, columns});
-    needs.push_back({name + ".bias", rows, 0, true});
-  };
-  const std::int64_t q = std::int64_t{c.heads} * c.head_dim, kv = std::int64_t{c.kv_heads} * c.head_dim;
-  switch (shard.info.kind) {
-    case ShardKind::embedding:
-      needs.push_back({"embedding.weight", c.vocab, c.width});
-      if (c.learned_positions) needs.push_back({"positions.weight", c.context_length, c.width});
-      break;
-    case ShardKind::attention:
-      norm("norm");
-      linear("query", q, c.width);
-      linear("key", kv, c.width);
-      linear("value", kv, c.width);
-      linear("output", c.width, q);
-      if (c.head_norms) {
-        needs.push_back({"query_norm.weight", c.head_dim});
-        needs.push_back({"key_norm.weight", c.head_dim});
-      }
-      if (c.post_norms) needs.push_back({"post_norm.weight", c.width});
-      break;
-    case ShardKind::mlp:
-      norm("norm");
-      if (c.gated) needs.push_back({"gate.weight", c.hidden, c.width});
-      linear("up", c.hidden, c.width);
-      linear("down", c.width, c.hidden);
-      if (c.post_norms) needs.push_back({"post_norm.weight", c.width});
-      break;
-    case ShardKind::head:
-      norm("norm");
-      needs.push_back({"head.weight", shard.info.vocab_last - shard.info.vocab_first, c.width});
-      break;
-  }
-  return needs;
 }
 
 void check_manifest(const ShardManifest& manifest, const std::string& file) { Check(manifest, file).all(); }

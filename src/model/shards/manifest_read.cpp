@@ -80,10 +80,12 @@ std::vector<TensorEntry> read_tensors(const ConfigJson& json, const std::string&
 
 ShardKind read_kind(const ConfigJson& json, const std::string& name) {
   const std::string kind = needed_text(json, cat("shard ", name, ": "), "kind");
-  for (const ShardKind known : {ShardKind::embedding, ShardKind::attention, ShardKind::mlp, ShardKind::head})
+  for (const ShardKind known :
+       {ShardKind::embedding, ShardKind::attention, ShardKind::mlp, ShardKind::moe, ShardKind::head})
     if (kind == shard_kind_name(known)) return known;
-  json.refuse(ErrorCode::unsupported, cat("shard ", quoted(name), " is of the kind ", quoted(kind),
-                                          "; the kinds that run are embedding, attention, mlp and head"));
+  json.refuse(ErrorCode::unsupported,
+              cat("shard ", quoted(name), " is of the kind ", quoted(kind),
+                  "; the kinds that run are embedding, attention, mlp, moe and head"));
 }
 
 ShardEntry read_shard(const JsonValue& value, const std::string& file, const ModelConfig& config) {
@@ -94,14 +96,15 @@ ShardEntry read_shard(const JsonValue& value, const std::string& file, const Mod
   json = ConfigJson(value, file, cat("shard ", info.name, ": "));
   info.kind = read_kind(json, info.name);
   const auto last_layer = static_cast<std::int64_t>(config.layers.size()) - 1;
-  if (info.kind == ShardKind::attention || info.kind == ShardKind::mlp)
+  if (info.kind == ShardKind::attention || info.kind == ShardKind::mlp || info.kind == ShardKind::moe)
     info.layer = static_cast<int>(json.count("layer", 0, last_layer));
   if (info.kind == ShardKind::attention) {
     out.attention = json.text("attention").value_or("gqa");
-    if (out.attention != "gqa")
+    if (out.attention != "gqa" && out.attention != "cca")
       json.refuse(ErrorCode::unsupported,
                   cat("shard ", quoted(info.name), " has ", quoted(out.attention),
-                      " attention; this version runs gqa (grouped queries over keys and values) only"));
+                      " attention; this version runs gqa (grouped queries over keys and values) and cca "
+                      "(the same with convolved queries and keys)"));
     info.rope = static_cast<int>(json.count("rope", 0, 1024, 0));
     if (json.has("window")) info.window = json.count("window", 1, kMostSlots);
   }
@@ -110,7 +113,15 @@ ShardEntry read_shard(const JsonValue& value, const std::string& file, const Mod
     if (out.experts != 1)
       json.refuse(ErrorCode::unsupported,
                   cat("shard ", quoted(info.name), " holds ", out.experts,
-                      " experts and would need a router; this version runs one expert a layer"));
+                      " experts and would need a router; an mlp shard is one feed-forward, a moe shard has "
+                      "a router"));
+  }
+  if (info.kind == ShardKind::moe) {
+    const std::int64_t of_model = config.experts ? config.experts->count : 0;
+    out.experts = json.count("experts", 1, 65536);
+    if (out.experts != of_model)
+      json.refuse(ErrorCode::bad_format, cat("shard ", quoted(info.name), " holds ", out.experts,
+                                             " experts; the model has ", of_model));
   }
   if (info.kind == ShardKind::head) {
     info.vocab_first = static_cast<TokenId>(json.count("vocab_start", 0, config.vocab));
@@ -121,6 +132,26 @@ ShardEntry read_shard(const JsonValue& value, const std::string& file, const Mod
   info.bytes = static_cast<std::int64_t>(out.file.bytes);
   out.tensors = read_tensors(json, info.name);
   return out;
+}
+
+// What only models with convolved attention and routed experts have.
+void read_hybrid_shape(const ConfigJson& json, ModelConfig& c) {
+  c.convolved = json.flag("convolved", false);
+  c.scaled_residual = json.flag("scaled_residual", false);
+  if (c.convolved && c.kv_heads * c.head_dim % 2 != 0)
+    json.refuse(ErrorCode::bad_format, cat(c.kv_heads, " KV heads of ", c.head_dim,
+                                           " cannot be halved into current and delayed values"));
+  if (c.scaled_residual && c.post_norms)
+    json.refuse(ErrorCode::unsupported, "'scaled_residual' and 'post_norms' exclude each other");
+  if (!json.has("experts")) return;
+  ExpertsConfig experts;
+  experts.count = static_cast<int>(json.count("experts", 1, 1024));
+  experts.router_width = json.count("router_width", 1, kMostWide);
+  experts.skip =
+      word(json, "", "skip_slot", {"identity", "zero"}) == "zero" ? SkipSlot::zero : SkipSlot::identity;
+  if (!c.gated || c.activation != Activation::silu)
+    json.refuse(ErrorCode::unsupported, "'experts' are gated by silu: 'gated' and 'activation' must say so");
+  c.experts = experts;
 }
 
 ModelConfig read_shape(const ConfigJson& json) {
@@ -146,6 +177,7 @@ ModelConfig read_shape(const ConfigJson& json) {
   c.gated = json.flag("gated", true);
   c.learned_positions = json.flag("learned_positions", false);
   c.context_length = json.count("context_length", 1, std::int64_t{1} << 31);
+  read_hybrid_shape(json, c);
   return c;
 }
 

@@ -41,14 +41,14 @@ JsonValue shard(const ShardEntry& entry) {
   const ShardInfo& info = entry.info;
   out.emplace_back("name", text(info.name));
   out.emplace_back("kind", text(shard_kind_name(info.kind)));
-  if (info.kind == ShardKind::attention || info.kind == ShardKind::mlp)
-    out.emplace_back("layer", number(info.layer));
+  const bool feeds = info.kind == ShardKind::mlp || info.kind == ShardKind::moe;
+  if (info.kind == ShardKind::attention || feeds) out.emplace_back("layer", number(info.layer));
   if (info.kind == ShardKind::attention) {
     out.emplace_back("attention", text(entry.attention));
     out.emplace_back("rope", number(info.rope));
     out.emplace_back("window", info.window ? number(*info.window) : JsonValue());
   }
-  if (info.kind == ShardKind::mlp) out.emplace_back("experts", number(entry.experts));
+  if (feeds) out.emplace_back("experts", number(entry.experts));
   if (info.kind == ShardKind::head) {
     out.emplace_back("vocab_start", number(info.vocab_first));
     out.emplace_back("vocab_end", number(info.vocab_last));
@@ -91,6 +91,13 @@ std::string manifest_text(const ShardManifest& m) {
   add("activation", text(c.activation == Activation::silu ? "silu" : "gelu"));
   add("gated", JsonValue(c.gated));
   add("learned_positions", JsonValue(c.learned_positions));
+  if (c.convolved) add("convolved", JsonValue(true));
+  if (c.scaled_residual) add("scaled_residual", JsonValue(true));
+  if (c.experts) {
+    add("experts", number(c.experts->count));
+    add("router_width", number(c.experts->router_width));
+    add("skip_slot", text(c.experts->skip == SkipSlot::zero ? "zero" : "identity"));
+  }
   add("context_length", number(c.context_length));
   add("bos", m.bos ? number(*m.bos) : JsonValue());
   add("eos", numbers(m.eos));

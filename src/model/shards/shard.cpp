@@ -1,10 +1,12 @@
 #include "kvtide/shard.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/buffer.h"
 #include "base/text.h"
 #include "kvtide/error.h"
+#include "model/cca_weights.h"
 #include "model/shards/arithmetic.h"
 #include "model/shards/shard_file.h"
 #include "model/shards/shard_folder.h"
@@ -37,6 +39,8 @@ std::vector<float> channels_of(const std::vector<float>& rows, std::int64_t coun
 
 }  // namespace
 
+// Tensors are k_state and v_state, and of cca attention conv_state and prev_value, which hold something of
+// every column so far: to take columns back, what they held at the newest positions is kept beside.
 struct ShardState::Impl {
   std::string shard;
   std::uint32_t weights = 0;  // checksum of the shard's file
@@ -44,6 +48,29 @@ struct ShardState::Impl {
   Pos position = 0;
   Buffer memory;
   std::vector<Tensor> tensors;
+  std::map<Pos, CarriedTensors> past;  // before `position`, at most kMostColumns of them
+
+  bool carries() const { return tensors.size() > 2; }
+  std::span<float> floats(std::size_t tensor) const {
+    const auto bytes = tensors[tensor].bytes;
+    return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
+  }
+  CarriedTensors present() const {
+    const auto conv = floats(2), value = floats(3);
+    return {{conv.begin(), conv.end()}, {value.begin(), value.end()}};
+  }
+  void set_present(const CarriedTensors& now) {
+    std::copy(now.conv_state.begin(), now.conv_state.end(), floats(2).begin());
+    std::copy(now.prev_value.begin(), now.prev_value.end(), floats(3).begin());
+  }
+  // `carried`: at `position`, and behind each of the columns that follow it.
+  void advance(CarriedColumns carried) {
+    set_present(carried.back());
+    for (std::size_t i = 0; i + 1 < carried.size(); ++i)
+      past[position + static_cast<Pos>(i)] = std::move(carried[i]);
+    position += static_cast<Pos>(carried.size()) - 1;
+    past.erase(past.begin(), past.lower_bound(position - kMostColumns));
+  }
 };
 
 ShardState::ShardState(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -65,7 +92,22 @@ void ShardState::truncate(Pos n) {
   if (n < 0 || n > impl_->position)
     refuse(cat("cannot truncate the state of ", impl_->shard, " to ", n, ": it holds ", impl_->position,
                " positions"));
-  impl_->position = n;
+  Impl& s = *impl_;
+  if (s.carries() && n < s.position) {
+    if (n == 0) {
+      std::ranges::fill(s.floats(2), 0.0f);
+      std::ranges::fill(s.floats(3), 0.0f);
+    } else if (const auto found = s.past.find(n); found != s.past.end()) {
+      s.set_present(found->second);
+    } else {
+      refuse(cat("cannot truncate the state of ", s.shard, " to ", n, ": it holds ", s.position,
+                 " positions, and what its conv_state and prev_value were is kept of the newest ",
+                 kMostColumns, " only; the smallest that works is ",
+                 s.past.empty() ? s.position : s.past.begin()->first, " (or 0)"));
+    }
+    s.past.erase(s.past.lower_bound(n), s.past.end());
+  }
+  s.position = n;
 }
 
 struct Shard::Impl {
@@ -128,10 +170,20 @@ ShardState Shard::make_state() const {
   state->slots = impl_->folder->manifest.slots;
   const std::vector<std::int64_t> shape = {1, c.kv_heads, state->slots, c.head_dim};
   const auto size = static_cast<std::size_t>(c.kv_heads * state->slots * c.head_dim) * sizeof(std::uint16_t);
-  state->memory = Buffer(2 * size);
-  const std::span<std::byte> all(state->memory.data(), 2 * size);
+  const CcaSizes sizes(c);
+  const std::size_t rows = (2 * size + sizeof(float) - 1) / sizeof(float) * sizeof(float),
+                    conv = static_cast<std::size_t>(2 * sizes.channels) * sizeof(float),
+                    value = static_cast<std::size_t>(sizes.kv_width / 2) * sizeof(float);
+  state->memory = Buffer(rows + (c.convolved ? conv + value : 0));
+  const std::span<std::byte> all(state->memory.data(), state->memory.size());
   state->tensors.push_back({"k_state", shape, ElementType::f16, all.first(size)});
-  state->tensors.push_back({"v_state", shape, ElementType::f16, all.last(size)});
+  state->tensors.push_back({"v_state", shape, ElementType::f16, all.subspan(size, size)});
+  if (c.convolved) {
+    state->tensors.push_back(
+        {"conv_state", {1, sizes.channels, 2}, ElementType::f32, all.subspan(rows, conv)});
+    state->tensors.push_back(
+        {"prev_value", {1, sizes.kv_width / 2}, ElementType::f32, all.subspan(rows + conv, value)});
+  }
   return ShardState(std::move(state));
 }
 
@@ -160,9 +212,14 @@ std::vector<float> Shard::predict(const ShardInputs& inputs, ShardState& state) 
   rows.resize(static_cast<std::size_t>(call.columns * c.width));
   const ShardRows target{reinterpret_cast<std::uint16_t*>(memory.tensors[0].bytes.data()),
                          reinterpret_cast<std::uint16_t*>(memory.tensors[1].bytes.data()), memory.slots};
-  run_attention(impl_->machine(), impl_->file, call, target, rows.data());
+  CarriedColumns carried;
+  if (memory.carries()) carried.push_back(memory.present());
+  run_attention(impl_->machine(), impl_->file, call, target, carried, rows.data());
   std::vector<float> hidden = channels_of(rows, call.columns, columns);
-  memory.position += call.columns;
+  if (memory.carries())
+    memory.advance(std::move(carried));
+  else
+    memory.position += call.columns;
   return hidden;
 }
 
@@ -173,11 +230,26 @@ std::vector<float> Shard::predict(std::span<const float> hidden) const {
     run_mlp(impl_->machine(), impl_->file, columns, rows.data());
     return channels_of(rows, columns, columns);
   }
-  impl_->need(ShardKind::head,
-              info().kind == ShardKind::attention ? "needs masks and a state" : "takes token ids");
+  impl_->need(ShardKind::head, info().kind == ShardKind::attention ? "needs masks and a state"
+                               : info().kind == ShardKind::moe     ? "needs the router's states"
+                                                                   : "takes token ids");
   std::vector<float> logits(static_cast<std::size_t>(columns * (info().vocab_last - info().vocab_first)));
   run_head(impl_->machine(), impl_->file, columns, rows.data(), logits.data());
   return channels_of(logits, columns, columns);
+}
+
+std::vector<float> Shard::predict(std::span<const float> hidden, std::span<float> router) const {
+  impl_->need(ShardKind::moe, "has no router");
+  const std::int64_t columns = impl_->columns_of(hidden), wide = impl_->config().experts->router_width;
+  if (static_cast<std::int64_t>(router.size()) != columns * wide)
+    refuse(cat("shard ", info().name, ": router has ", router.size(), " elements; [1, ", wide, ", ", columns,
+               ", 1] has ", columns * wide));
+  std::vector<float> rows = rows_of(hidden, columns), states = rows_of(router, columns);
+  run_moe(impl_->machine(), impl_->file, columns, states.data(), rows.data());
+  const std::vector<float> after = channels_of(states, columns, columns);
+  std::vector<float> out = channels_of(rows, columns, columns);
+  std::copy(after.begin(), after.end(), router.begin());
+  return out;
 }
 
 std::vector<float> Shard::predict(std::span<const TokenId> ids, Pos first) const {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <functional>
+#include <numeric>
 
 #include "base/checksum.h"
 #include "base/mapped_file.h"
@@ -11,6 +13,7 @@
 #include "kernels/codec.h"
 #include "kernels/pack.h"
 #include "kvtide/error.h"
+#include "model/shards/hybrid_names.h"
 #include "model/stored_rows.h"
 
 namespace kvtide {
@@ -59,7 +62,8 @@ ShardFile::ShardFile(const std::string& folder, const ShardEntry& entry, const M
 
   const auto floats = [&](const std::string& name) {
     const SafeTensor& tensor = tensors.tensors.at(name);
-    const std::int64_t count = tensor.shape[0];
+    const std::int64_t count =
+        std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies<>());
     const DType type = float_type(tensor.dtype);
     if (!scales_finite(type, tensor.bytes.data(), count))
       refuse(ErrorCode::numeric, name, "holds NaN or infinity; weights must be finite numbers");
@@ -70,7 +74,7 @@ ShardFile::ShardFile(const std::string& folder, const ShardEntry& entry, const M
   for (const TensorNeed& need : tensor_needs(config, entry)) {
     const auto found = tensors.tensors.find(need.name);
     if (found == tensors.tensors.end()) continue;  // optional: the manifest was checked
-    if (need.columns == 0) {
+    if (need.columns == 0 || need.numbers) {
       vectors_[need.name] = floats(need.name);
       continue;
     }
@@ -116,6 +120,38 @@ ShardFile::ShardFile(const std::string& folder, const ShardEntry& entry, const M
     }
     matrices_[need.name] = matrix;
   }
+  gather(entry, config);
+}
+
+// The tensors of a shard by role, for the parts of a model that load themselves. Their shapes are those of
+// tensor_needs, which were checked.
+class ShardSource final : public WeightSource {
+ public:
+  explicit ShardSource(ShardFile& file) : file_(file) {}
+  std::vector<float> values(Role role, const std::vector<std::int64_t>&) override {
+    return std::move(file_.vectors_.at(hybrid_name(role)));
+  }
+  WeightMatrix matrix(Role role, std::int64_t, std::int64_t) override {
+    return file_.matrices_.at(hybrid_name(role));
+  }
+  WeightMatrix expert_matrix(Role role, std::int64_t, std::int64_t, const ExpertRows& place) override {
+    const char* part = role == Role::expert_down ? "down" : place.first == 0 ? "gate" : "up";
+    return file_.matrices_.at(expert_name(place.expert, part));
+  }
+
+ private:
+  ShardFile& file_;
+};
+
+void ShardFile::gather(const ShardEntry& entry, const ModelConfig& config) {
+  ShardSource source(*this);
+  if (entry.info.kind == ShardKind::attention && config.convolved) cca_ = load_cca(config, source);
+  if (entry.info.kind == ShardKind::moe) experts_ = load_experts(config, entry.info.layer, source);
+  std::vector<float>* parts[] = {&residual_.output_scale, &residual_.output_offset, &residual_.residual_scale,
+                                 &residual_.residual_offset};
+  for (std::size_t i = 0; i < std::size(parts); ++i)
+    if (const auto found = vectors_.find(kResidualNames[i]); found != vectors_.end())
+      *parts[i] = std::move(found->second);
 }
 
 const std::vector<float>& ShardFile::vector(const std::string& name) const {

@@ -6,12 +6,16 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/thread_pool.h"
 #include "kernels/matmul.h"
+#include "model/cca_weights.h"
+#include "model/experts.h"
+#include "model/residual.h"
 #include "model/shards/manifest.h"
 
 namespace kvtide {
@@ -27,9 +31,18 @@ class ShardFile {
 
   const WeightMatrix& matrix(const std::string& name) const { return matrices_.at(name + ".weight"); }
   const std::vector<float>& vector(const std::string& name) const;  // empty: the shard has none
+  const CcaWeights& cca() const { return *cca_; }                   // of cca attention
+  const ExpertsWeights& experts() const { return *experts_; }       // of a moe shard
+  const ResidualScale& residual() const { return residual_; }       // empty: the usual sum
   std::int64_t bytes() const { return bytes_; }                     // of the panels
 
  private:
+  friend class ShardSource;
+  void gather(const ShardEntry& entry, const ModelConfig& config);
+
+  std::optional<CcaWeights> cca_;
+  std::optional<ExpertsWeights> experts_;
+  ResidualScale residual_;
   std::map<std::string, WeightMatrix> matrices_;
   std::map<std::string, std::vector<float>> vectors_;
   std::vector<float> none_;

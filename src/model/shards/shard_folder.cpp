@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/text.h"
+#include "formats/text_file.h"
 #include "kvtide/error.h"
 #include "model/shards/shard_file.h"
 
@@ -30,6 +31,10 @@ ShardFolder::Impl::Impl(const std::string& folder, const ShardOptions& options)
   for (const FileEntry& file : manifest.tokenizer_files) check_file(path, file, Checksum::compare);
 }
 
+bool is_shard_folder(const std::string& path) {
+  return file_exists(cat(path, "/", kManifestFile)) && !file_exists(path + "/config.json");
+}
+
 ShardFolder::ShardFolder(const std::string& path, const ShardOptions& options)
     : impl_(std::make_shared<const Impl>(path, options)) {}
 ShardFolder::~ShardFolder() = default;
@@ -43,6 +48,10 @@ int ShardFolder::layers() const { return static_cast<int>(impl_->manifest.config
 std::int64_t ShardFolder::slots() const { return impl_->manifest.slots; }
 std::int64_t ShardFolder::t_max() const { return impl_->manifest.t_max; }
 std::int64_t ShardFolder::rope_half() const { return impl_->manifest.config.rope_dims / 2; }
+std::int64_t ShardFolder::router_width() const {
+  const auto& experts = impl_->manifest.config.experts;
+  return experts ? experts->router_width : 0;
+}
 int ShardFolder::ropes() const { return static_cast<int>(impl_->manifest.ropes.size()); }
 
 void ShardFolder::rope_rows(int rope, Pos first, std::int64_t count, std::span<float> cosine,

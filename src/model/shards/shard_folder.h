@@ -21,4 +21,7 @@ struct ShardFolder::Impl {
   Impl(const std::string& folder, const ShardOptions& options);
 };
 
+// Whether `path` is a folder with a manifest, whatever the manifest says.
+bool is_shard_folder(const std::string& path);
+
 }  // namespace kvtide

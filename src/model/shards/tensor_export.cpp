@@ -61,6 +61,13 @@ void export_matrix(const Kernels& kernels, ThreadPool& pool, const MatrixExport&
     writer.add(name, dtype, extents, std::move(bytes));
     shard.tensors.push_back({name, dtype, extents});
   };
+  if (!what.int8 && what.f32) {
+    std::vector<float> numbers(static_cast<std::size_t>(rows * columns));
+    for_rows(kernels, pool, what, [&](std::int64_t row, const float* values) {
+      std::copy_n(values, columns, numbers.data() + row * columns);
+    });
+    return add(what.name, "F32", shape, bytes_of(numbers));
+  }
   if (!what.int8) {
     std::vector<std::byte> halves(static_cast<std::size_t>(rows * columns) * 2);
     std::atomic<bool> fits{true};
@@ -92,8 +99,9 @@ void export_matrix(const Kernels& kernels, ThreadPool& pool, const MatrixExport&
 }
 
 void export_vector(const std::string& name, const std::vector<float>& values, SafeTensorsWriter& writer,
-                   ShardEntry& shard) {
-  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(values.size())};
+                   ShardEntry& shard, std::int64_t columns) {
+  std::vector<std::int64_t> shape = {static_cast<std::int64_t>(values.size())};
+  if (columns > 0) shape = {shape[0] / columns, columns};
   writer.add(name, "F32", shape, bytes_of(values));
   shard.tensors.push_back({name, "F32", shape});
 }

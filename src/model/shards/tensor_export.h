@@ -1,4 +1,5 @@
-// tensor_export.h: one weight matrix as the bytes of an exported tensor: f16, or 8-bit integers and scales.
+// tensor_export.h: one weight matrix as the bytes of an exported tensor: f16, f32, or 8-bit integers and
+// scales.
 //
 // int8 is symmetric: element = scale * integer, scale = largest magnitude / 127, of the whole matrix or of
 // each row. A row (or matrix) of zeros gets the scale 1. Pure functions; threads of the pool share the rows.
@@ -20,11 +21,12 @@ struct MatrixExport {
   std::int64_t first, last;
   bool int8;
   ShardExport::Scales scales;
+  bool f32 = false;  // instead of f16
 };
 void export_matrix(const Kernels& kernels, ThreadPool& pool, const MatrixExport& what,
                    SafeTensorsWriter& writer, ShardEntry& shard);
-// As f32.
+// As f32; with columns as [rows, columns].
 void export_vector(const std::string& name, const std::vector<float>& values, SafeTensorsWriter& writer,
-                   ShardEntry& shard);
+                   ShardEntry& shard, std::int64_t columns = 0);
 
 }  // namespace kvtide

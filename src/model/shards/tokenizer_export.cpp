@@ -8,6 +8,8 @@
 #include "formats/gguf_writer.h"
 #include "formats/text_file.h"
 #include "kvtide/error.h"
+#include "model/config_json.h"
+#include "model/folder_vocab.h"
 
 namespace kvtide {
 namespace {
@@ -75,7 +77,12 @@ void export_tokenizer(const Checkpoint& checkpoint, const std::string& model, co
 
 Tokenizer open_shard_tokenizer(const std::string& folder, const ShardManifest& manifest) {
   const std::string path = folder + "/tokenizer";
-  return open_tokenizer(manifest.tokenizer == "gguf" ? cat(path, "/", kVocabularyFile) : path);
+  if (manifest.tokenizer == "gguf") return open_tokenizer(cat(path, "/", kVocabularyFile));
+  const std::string config_path = path + "/config.json";
+  const JsonValue json = JsonValue::parse(read_whole_text(config_path), config_path);
+  FolderVocab vocabulary(path, ConfigJson(json, config_path), manifest.config.vocab);
+  vocabulary.fill_up(manifest.config.vocab);  // the heads may choose ids that no token has
+  return Tokenizer(vocabulary.spec());
 }
 
 }  // namespace kvtide

@@ -1,0 +1,163 @@
+#include "stateful.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "kinds.h"
+#include "kvtide/error.h"
+
+namespace nb = nanobind;
+
+namespace kvtide::python {
+namespace {
+
+template <class T>
+nb::object array_of(std::vector<T> values) {
+  auto* kept = new std::vector<T>(std::move(values));
+  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
+}
+
+std::vector<std::uint8_t> bytes_of(const NamedState& state, const char* name, ElementType type) {
+  ReadTensor options;
+  options.type = type;
+  const std::vector<std::byte> bytes = state.read_tensor(name, options).bytes;
+  std::vector<std::uint8_t> out(bytes.size());
+  std::memcpy(out.data(), bytes.data(), bytes.size());
+  return out;
+}
+
+ElementType type_named(const std::string& name) {
+  if (name == "f16") return ElementType::f16;
+  if (name == "f32") return ElementType::f32;
+  throw Error(ErrorCode::invalid_argument, "a cache is float16 or float32, not '" + name + "'");
+}
+
+// What arrays show of a memory: q8_0 has no dtype of its own.
+ElementType shown(KvType type) { return type == KvType::f16 ? ElementType::f16 : ElementType::f32; }
+
+std::span<const TokenId> span_of(const StatefulIds& ids) { return {ids.data(), ids.size()}; }
+
+std::span<const std::byte> span_of(const StatefulBytes& bytes) {
+  return std::as_bytes(std::span(bytes.data(), bytes.size()));
+}
+
+}  // namespace
+
+PyStateful::PyStateful(const PyModel& model, const SessionOptions& options) : model_(model.open()) {
+  const Running running;
+  const nb::gil_scoped_release others_run;
+  stateful_ = std::make_unique<StatefulModel>(*model_, options);
+  memory_ = stateful_->session().state().shape();
+}
+
+PyStateful::~PyStateful() {
+  // The threads of a session do not exist in a forked child: waiting for them would never end.
+  if (!turns_.in_own_process()) static_cast<void>(stateful_.release());
+}
+
+nb::object PyStateful::predict(const StatefulIds& ids, const StatefulIds& mask) {
+  const Turn turn(turns_);
+  std::vector<float> logits;
+  {
+    const nb::gil_scoped_release others_run;
+    const auto row = stateful_->predict(span_of(ids), span_of(mask));
+    logits.assign(row.begin(), row.end());
+  }
+  past_ = stateful_->past_length();
+  return array_of(std::move(logits));
+}
+
+KvShape PyStateful::shape() const {
+  KvShape shape;
+  shape.layers = static_cast<std::int64_t>(memory_.layers.size());
+  shape.kv_heads = memory_.layers.front().kv_heads;
+  shape.head_dim = memory_.layers.front().head_dim;
+  shape.capacity = memory_.capacity;
+  shape.key_type = shown(memory_.key_type);
+  shape.value_type = shown(memory_.value_type);
+  return shape;
+}
+
+nb::object PyStateful::dtypes() const {
+  return nb::make_tuple(element_type_name(shape().key_type), element_type_name(shape().value_type));
+}
+
+nb::object PyStateful::extents() const {
+  const KvShape now = shape();
+  return nb::make_tuple(now.layers, 1, now.kv_heads, now.capacity, now.head_dim);
+}
+
+nb::object PyStateful::state() {
+  const Turn turn(turns_);
+  const KvShape now = shape();
+  std::vector<std::uint8_t> keys, values;
+  {
+    const nb::gil_scoped_release others_run;
+    const NamedState copy = stateful_->state();
+    keys = bytes_of(copy, "keyCache", now.key_type);
+    values = bytes_of(copy, "valueCache", now.value_type);
+  }
+  return nb::make_tuple(array_of(std::move(keys)), array_of(std::move(values)), extents(), past_);
+}
+
+void PyStateful::set_state(const StatefulBytes& keys, const std::string& key_type,
+                           const StatefulBytes& values, const std::string& value_type, std::int64_t rows,
+                           Pos past, const StatefulIds& tokens) {
+  const Turn turn(turns_);
+  KvShape given = shape();
+  given.capacity = rows;
+  given.key_type = type_named(key_type);
+  given.value_type = type_named(value_type);
+  {
+    const nb::gil_scoped_release others_run;
+    NamedState state = make_state(stacked_spec(given));
+    const TensorBytes tensors[] = {{"keyCache", span_of(keys)}, {"valueCache", span_of(values)}};
+    state.write(tensors, past);
+    stateful_->set_state(state, span_of(tokens));
+  }
+  past_ = stateful_->past_length();
+}
+
+void PyStateful::reset() {
+  const Turn turn(turns_);
+  stateful_->reset();
+  past_ = 0;
+}
+
+void bind_stateful(nb::module_& module) {
+  nb::class_<PyStateful>(module, "StatefulModel", "A model driven as exported ones are.")
+      .def(
+          "__init__",
+          [](PyStateful* self, const PyModel& model, std::int64_t context, bool exact,
+             const std::string& key_type, const std::string& value_type, int threads,
+             const std::string& kernels) {
+            SessionOptions options;
+            options.context = context;
+            options.exact = exact;
+            options.key_type = kv_type("key_type", key_type);
+            options.value_type = kv_type("value_type", value_type);
+            options.threads = threads;
+            options.kernels = kernels;
+            new (self) PyStateful(model, options);
+          },
+          nb::arg("model"), nb::arg("context"), nb::arg("exact"), nb::arg("key_type"), nb::arg("value_type"),
+          nb::arg("threads"), nb::arg("kernels"))
+      .def("predict", &PyStateful::predict, nb::arg("input_ids").noconvert(),
+           nb::arg("attention_mask").noconvert())
+      .def_prop_ro("past_length", &PyStateful::past_length)
+      .def_prop_ro("dtypes", &PyStateful::dtypes)
+      .def_prop_ro("shape", &PyStateful::extents)
+      .def("state", &PyStateful::state)
+      .def("set_state", &PyStateful::set_state, nb::arg("keys").noconvert(), nb::arg("key_type"),
+           nb::arg("values").noconvert(), nb::arg("value_type"), nb::arg("rows"), nb::arg("past"),
+           nb::arg("tokens").noconvert())
+      .def("reset", &PyStateful::reset);
+}
+
+}  // namespace kvtide::python
