@@ -106,12 +106,6 @@ Json report_json(const ValidationReport& report) {
   return json;
 }
 
-void write_file(const std::string& path, std::string_view bytes) {
-  OutputFile file(path);
-  file.write(bytes);
-  file.commit();
-}
-
 int judge(const Arguments& arguments, TestedModel& tested, Reference& reference, const Tokenizer& tokenizer,
           ValidateOptions options) {
   const ValidateRequest& request = arguments.validate;
@@ -125,10 +119,10 @@ int judge(const Arguments& arguments, TestedModel& tested, Reference& reference,
     return !interrupted();
   };
   const ValidationReport report = validate(tested, reference, tokens, options);
-  if (!request.html.empty()) write_file(request.html, report_html(report));
+  if (!request.html.empty()) OutputFile::write_whole(request.html, report_html(report));
   if (!request.png.empty()) {
     const std::vector<std::byte> png = report_png(report);
-    write_file(request.png, {reinterpret_cast<const char*>(png.data()), png.size()});
+    OutputFile::write_whole(request.png, {reinterpret_cast<const char*>(png.data()), png.size()});
   }
   write_result(arguments.json ? report_json(report).text() + "\n" : report_text(report));
   return report.passed ? kExitFine : kExitInvalid;
