@@ -26,6 +26,7 @@ struct Group {
 struct Plan {  // of one KV head
   std::vector<TileRef> tiles;
   std::vector<Group> groups;
+  bool words = false;  // some keys are q8_0
 };
 
 Plan plan_tiles(std::span<const Span> spans, std::span<const ViewPoint> views, Pos lowest_visible) {
@@ -58,6 +59,7 @@ Plan plan_tiles(std::span<const Span> spans, std::span<const ViewPoint> views, P
         const std::int64_t group = (span.first ? tile : loose_tiles++) / kGroupTiles;
         if (group != open_group) plan.groups.push_back({plan.tiles.size(), plan.tiles.size(), span.spread});
         open_group = group;
+        plan.words = plan.words || span.key_type == DType::q8_0;
         plan.tiles.push_back(ref);
         plan.groups.back().last = plan.tiles.size();
       }
@@ -85,11 +87,17 @@ struct Partials {
 struct Asked {
   std::vector<float> rows;
   std::vector<std::uint32_t> pairs;  // empty unless they are rounded
+  std::vector<std::uint32_t> words;  // empty unless q8_0 keys are met by rounded queries
+  std::vector<float> steps;
 
-  void pack(const AttendRow& kernels, bool bf16, int count, int padded_dim) {
+  void pack(const AttendRow& kernels, bool bf16, bool as_words, int count, int padded_dim) {
     if (!bf16) return;
     pairs.resize(rows.size() / 2);
     kernels.pack_queries(count, padded_dim, rows.data(), pairs.data());
+    if (!as_words) return;
+    words.resize(rows.size() / 2);
+    steps.resize(rows.size() / 32);
+    kernels.quantize_queries(count, padded_dim, rows.data(), words.data(), steps.data());
   }
 };
 
@@ -102,8 +110,8 @@ struct Block {
   std::int64_t token, tokens;
   std::vector<Asked> q;  // per view point
 
-  Block(const AttendShape& s, const AttendRow& k, int head, std::int64_t first, std::int64_t count,
-        std::span<const float* const> all_q)
+  Block(const AttendShape& s, const AttendRow& k, const Plan& plan, int head, std::int64_t first,
+        std::int64_t count, std::span<const float* const> all_q)
       : shape(s),
         kernels(k),
         kv_head(head),
@@ -117,7 +125,7 @@ struct Block {
       for (int i = 0; i < queries(); ++i)
         std::memcpy(asked.rows.data() + i * padded_dim, source + row(i),
                     static_cast<std::size_t>(s.head_dim) * sizeof(float));
-      asked.pack(kernels, shape.bf16, queries(), padded_dim);
+      asked.pack(kernels, shape.bf16, plan.words, queries(), padded_dim);
     }
   }
 
@@ -156,7 +164,7 @@ struct Block {
           spread.rows = q[ref.view].rows;
           kernels.spread(queries(), padded_dim, shape.head_dim, ref.tile.rotation, ref.tile.rotation_pairs,
                          spread.rows.data());
-          spread.pack(kernels, shape.bf16, queries(), padded_dim);
+          spread.pack(kernels, shape.bf16, plan.words, queries(), padded_dim);
         }
         spread_for = &ref;
         asked = &spread;
@@ -165,7 +173,7 @@ struct Block {
       const auto fold = shape.bf16 ? kernels.fold_tile_bf16 : kernels.fold_tile;
       fold(tile,
            {queries(), shape.head_dim, padded_dim, shape.scale, asked->rows.data(), asked->pairs.data(), lo,
-            hi},
+            hi, asked->words.data(), asked->steps.data()},
            into);
     }
     if (tiles.spread) kernels.spread(queries(), padded_dim, shape.head_dim, nullptr, 0, into.out);
@@ -224,7 +232,8 @@ void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape
   const std::int64_t items = blocks * shape.kv_heads;
   const auto block_of = [&](std::int64_t item) {
     const std::int64_t first = item / shape.kv_heads * per_block;
-    return Block(shape, kernels, static_cast<int>(item % shape.kv_heads), first,
+    const auto head = static_cast<std::size_t>(item % shape.kv_heads);
+    return Block(shape, kernels, plans[head], static_cast<int>(head), first,
                  std::min(per_block, shape.tokens - first), q);
   };
 

@@ -43,6 +43,8 @@ struct AttendQueries {
   const std::uint32_t* pairs;  // the same from pack_queries, for fold_tile_bf16; else nullptr
   const int* lo;               // [count] visible places of this tile: [lo, hi)
   const int* hi;
+  const std::uint32_t* words = nullptr;  // from quantize_queries, for fold_tile_bf16 of q8_0 keys
+  const float* steps = nullptr;
 };
 
 struct AttendPartials {
@@ -55,11 +57,16 @@ struct AttendRow {
   const char* isa;
   void (*fold_tile)(const AttendTile& tile, const AttendQueries& queries,
                     const AttendPartials& into) noexcept;
-  // The same with queries, keys, values and softmax weights rounded to bf16, and f32 sums.
+  // The same with queries, keys, values and softmax weights rounded to bf16, and f32 sums; q8_0 rows are met
+  // in whole numbers as they lie, by queries and weights that are rounded to sixteen bits.
   void (*fold_tile_bf16)(const AttendTile& tile, const AttendQueries& queries,
                          const AttendPartials& into) noexcept;
   // pairs [count][padded_dim / 2]: the rows [count][padded_dim] rounded to bf16.
   void (*pack_queries)(int count, int padded_dim, const float* rows, std::uint32_t* pairs) noexcept;
+  // words [count][dim / 2], steps [count][dim / 32]: the rows [count][dim] as q8_0 keys meet them. dim is a
+  // multiple of 32.
+  void (*quantize_queries)(int count, int dim, const float* rows, std::uint32_t* words,
+                           float* steps) noexcept;
   // Folds partials `from` into `into`, both of `count` queries, as if from's rows came after into's.
   void (*merge)(int count, int padded_dim, const AttendPartials& from, const AttendPartials& into) noexcept;
   // Turns rows [count][padded_dim] back by `rotation` ([2][pairs] as in AttendTile, or nullptr) and

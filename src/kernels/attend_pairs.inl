@@ -15,11 +15,11 @@ constexpr int kMaxPairs = kMaxHeadDim / 2;
 inline Lanes drop_tiny(Lanes a) { return select_less(abs(a), set1(0x1p-60f), set1(0.0f), a); }
 
 // C[i][v] = sum over pairs of query[i] times rows[v]: rows are `stride` pairs apart, queries `query_stride`.
-template <int Q, int V>
+template <int Q, int V, class Sum>
 inline void multiply(const std::uint32_t* query, int query_stride, const std::uint32_t* rows, int stride,
-                     int pairs, Lanes (&sum)[Q][V]) {
+                     int pairs, Sum (&sum)[Q][V]) {
   for (int i = 0; i < Q; ++i)
-    for (int v = 0; v < V; ++v) sum[i][v] = set1(0.0f);
+    for (int v = 0; v < V; ++v) sum[i][v] = Sum{};
   for (int p = 0; p < pairs; ++p) {
     Pairs row[V];
     for (int v = 0; v < V; ++v) row[v] = load(rows + p * stride + v * kLanes);
@@ -43,10 +43,10 @@ inline void each_query(int count, Body body) {
   if constexpr (kPairQueries > 1)
     if (i < count) rest_of_queries<kPairQueries - 1>(i, count - i, body);
 }
-// Runs body<V>(first vector) over vectors [first, last).
-template <class Body>
+// Runs body<V>(first vector) over vectors [first, last), at most Most at a time.
+template <int Most = kPairVectors, class Body>
 inline void each_vector(int first, int last, Body body) {
-  for (; first + kPairVectors <= last; first += kPairVectors) body.template operator()<kPairVectors>(first);
+  for (; first + Most <= last; first += Most) body.template operator()<Most>(first);
   for (; first < last; ++first) body.template operator()<1>(first);
 }
 
@@ -119,17 +119,23 @@ struct RoundedF32Row {
   Lanes at(int d, int head_dim) const { return drop_tiny(F32Row{bytes}.at(d, head_dim)); }
 };
 
-// Scores of the places [from, to), those around the tile's rows.
-inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, int from, int to,
-                        std::uint32_t* packed, float (*scores)[kTileRows]) {
-  with_row<RoundedF32Row>(tile.key_type, [&]<class Row>() { pack_key_rows<Row>(tile, queries, packed); });
-  const int dim = queries.padded_dim, pairs = dim / 2;
-  alignas(64) float mass[kTileRows] = {};
+// Zeros where there is no row.
+inline void read_mass(const AttendTile& tile, float (&mass)[kTileRows]) {
+  for (float& one : mass) one = 0.0f;
   if (tile.log_mass != nullptr)
     for (int place = tile.begin; place < tile.end; ++place)
       mass[place] = tile.mass + tile.log_mass[place - tile.begin];
   else if (tile.mass != 0.0f)
     for (int place = tile.begin; place < tile.end; ++place) mass[place] = tile.mass;
+}
+
+// Scores of the tile's rows.
+inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, std::uint32_t* packed,
+                        float (*scores)[kTileRows]) {
+  with_row<RoundedF32Row>(tile.key_type, [&]<class Row>() { pack_key_rows<Row>(tile, queries, packed); });
+  const int dim = queries.padded_dim, pairs = dim / 2;
+  alignas(64) float mass[kTileRows];
+  read_mass(tile, mass);
   const Lanes scale = set1(queries.scale);
   each_vector(tile.begin / kLanes, (tile.end + kLanes - 1) / kLanes, [&]<int V>(int group) {
     each_query(queries.count, [&]<int Q>(int first) {
@@ -142,7 +148,6 @@ inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, in
         }
     });
   });
-  hide_unseen(queries, from, to, scores);
 }
 
 // rows: [count][padded_dim]; pairs: [count][padded_dim / 2].
@@ -177,26 +182,10 @@ inline void soften_pairs(float* scores, int from, int to, std::uint32_t* p, floa
   *sum_out = reduce_add(sum);
 }
 
-void fold_tile_pairs(const AttendTile& tile, const AttendQueries& queries,
-                     const AttendPartials& into) noexcept {
-  alignas(64) std::uint32_t packed[kTileRows * kMaxPairs];  // keys, then values
-  alignas(64) float scores[kQueryBlock][kTileRows];
-  alignas(64) std::uint32_t p[kQueryBlock][kTileRows / 2];
-  float keep[kQueryBlock], take[kQueryBlock];
-  const int from = tile.begin & ~(2 * kLanes - 1), to = (tile.end + 2 * kLanes - 1) & ~(2 * kLanes - 1);
-  score_pairs(tile, queries, from, to, packed, scores);
-  for (int i = 0; i < queries.count; ++i) {
-    if (queries.lo[i] >= queries.hi[i]) {  // sees nothing here: its partial stays, bit for bit
-      for (std::uint32_t& pair : p[i]) pair = 0;
-      keep[i] = 1.0f;
-      take[i] = 0.0f;
-      continue;
-    }
-    float tile_max = 0.0f, tile_sum = 0.0f;
-    soften_pairs(scores[i], from, to, p[i], &tile_max, &tile_sum);
-    into.max[i] = join(into.max[i], tile_max, &keep[i], &take[i]);
-    into.sum[i] = __builtin_fmaf(tile_sum, take[i], into.sum[i] * keep[i]);
-  }
+// out = out * keep + take * (values weighed by p, [queries][kTileRows / 2]).
+inline void mix_pairs(const AttendTile& tile, const AttendQueries& queries,
+                      const std::uint32_t (*p)[kTileRows / 2], const float* keep, const float* take,
+                      std::uint32_t* packed, float* out) {
   with_row<RoundedF32Row>(tile.value_type, [&]<class Row>() { pack_value_rows<Row>(tile, queries, packed); });
   const int dim = queries.padded_dim, first_pair = tile.begin / 2, pairs = (tile.end + 1) / 2 - first_pair;
   each_vector(0, dim / kLanes, [&]<int V>(int vector) {
@@ -206,7 +195,7 @@ void fold_tile_pairs(const AttendTile& tile, const AttendQueries& queries,
                      pairs, sum);
       for (int i = 0; i < Q; ++i)
         for (int v = 0; v < V; ++v) {
-          float* target = into.out + (first + i) * dim + (vector + v) * kLanes;
+          float* target = out + (first + i) * dim + (vector + v) * kLanes;
           store(target, fma(sum[i][v], set1(take[first + i]), mul(load(target), set1(keep[first + i]))));
         }
     });

@@ -216,5 +216,52 @@ inline Lanes dot_pairs(Lanes sum, std::uint32_t query, Pairs a) {
   return {dot_half(sum.lo, q, a.lo), dot_half(sum.hi, q, a.hi)};
 }
 
+struct Ints {
+  __m256i lo, hi;
+};
+
+inline Ints dot_pairs(Ints sum, std::uint32_t query, Pairs a) {
+  const __m256i q = _mm256_set1_epi32(static_cast<int>(query));
+  return {_mm256_add_epi32(sum.lo, _mm256_madd_epi16(q, a.lo)),
+          _mm256_add_epi32(sum.hi, _mm256_madd_epi16(q, a.hi))};
+}
+inline Lanes to_lanes(Ints a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
+inline __m256i load_half(const std::int8_t* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+inline Pairs load_bytes(const std::int8_t* a, const std::int8_t* b) { return {load_half(a), load_half(b)}; }
+inline Pairs even_bytes(Pairs a) {
+  return {_mm256_srai_epi16(_mm256_slli_epi16(a.lo, 8), 8), _mm256_srai_epi16(_mm256_slli_epi16(a.hi, 8), 8)};
+}
+inline Pairs odd_bytes(Pairs a) { return {_mm256_srai_epi16(a.lo, 8), _mm256_srai_epi16(a.hi, 8)}; }
+inline Pairs widen(__m256i bytes) {
+  return {_mm256_cvtepi8_epi16(_mm256_castsi256_si128(bytes)),
+          _mm256_cvtepi8_epi16(_mm256_extracti128_si256(bytes, 1))};
+}
+inline void store_zipped(std::uint32_t* p, const std::int8_t* a, const std::int8_t* b) {
+  // Quarters 0, 2, 1, 3: unpacking works on the lower and the upper half of each 128 bits.
+  const __m256i x = _mm256_permute4x64_epi64(load_half(a), 0xd8),
+                y = _mm256_permute4x64_epi64(load_half(b), 0xd8);
+  store(p, widen(_mm256_unpacklo_epi8(x, y)));
+  store(p + kLanes, widen(_mm256_unpackhi_epi8(x, y)));
+}
+inline void store_words(std::uint32_t* p, Lanes a) {
+  const Lanes bits = add(a, set1(0x1.8p23f));
+  const __m256i low = _mm256_set1_epi32(0xffff);
+  const __m256i words = _mm256_packus_epi32(_mm256_and_si256(_mm256_castps_si256(bits.lo), low),
+                                            _mm256_and_si256(_mm256_castps_si256(bits.hi), low));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(words, 0xd8));
+}
+inline __m256 max_bits_half(__m256 a, __m256 b) {
+  return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+}
+inline Lanes max_bits(Lanes a, Lanes b) { return {max_bits_half(a.lo, b.lo), max_bits_half(a.hi, b.hi)}; }
+inline float reduce_max_bits(Lanes a) {
+  const __m256i m8 = _mm256_castps_si256(max_bits_half(a.lo, a.hi));
+  const __m128i m4 = _mm_max_epu32(_mm256_castsi256_si128(m8), _mm256_extracti128_si256(m8, 1));
+  const __m128i m2 = _mm_max_epu32(m4, _mm_shuffle_epi32(m4, 0x4e));
+  return _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epu32(m2, _mm_shuffle_epi32(m2, 0xb1))));
+}
+
 }  // namespace
 }  // namespace kvtide

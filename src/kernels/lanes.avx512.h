@@ -188,5 +188,43 @@ inline void transpose(Pairs a[kLanes]) {
   }
 }
 
+// Not __m512i, which g++ takes for eight longs: it would copy every sum twice to see it as sixteen integers.
+struct Ints {
+  std::int32_t v __attribute__((vector_size(64)));
+};
+
+inline Ints dot_pairs(Ints sum, std::uint32_t query, Pairs a) {
+  const __m512i q = _mm512_set1_epi32(static_cast<int>(query));
+  const __m512i next = _mm512_dpwssd_epi32(reinterpret_cast<__m512i>(sum.v), q, a.v);
+  return {reinterpret_cast<decltype(sum.v)>(next)};
+}
+inline Lanes to_lanes(Ints a) { return {_mm512_cvtepi32_ps(reinterpret_cast<__m512i>(a.v))}; }
+inline __m256i load_half(const std::int8_t* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+inline Pairs load_bytes(const std::int8_t* a, const std::int8_t* b) {
+  return {_mm512_inserti64x4(_mm512_castsi256_si512(load_half(a)), load_half(b), 1)};
+}
+inline Pairs even_bytes(Pairs a) { return {_mm512_srai_epi16(_mm512_slli_epi16(a.v, 8), 8)}; }
+inline Pairs odd_bytes(Pairs a) { return {_mm512_srai_epi16(a.v, 8)}; }
+inline void store_zipped(std::uint32_t* p, const std::int8_t* a, const std::int8_t* b) {
+  // Quarters 0, 2, 1, 3: unpacking works on the lower and the upper half of each 128 bits.
+  const __m256i x = _mm256_permute4x64_epi64(load_half(a), 0xd8),
+                y = _mm256_permute4x64_epi64(load_half(b), 0xd8);
+  _mm512_storeu_si512(p, _mm512_cvtepi8_epi16(_mm256_unpacklo_epi8(x, y)));
+  _mm512_storeu_si512(p + kLanes, _mm512_cvtepi8_epi16(_mm256_unpackhi_epi8(x, y)));
+}
+inline void store_words(std::uint32_t* p, Lanes a) {
+  const __m512i bits = _mm512_castps_si512(_mm512_add_ps(a.v, _mm512_set1_ps(0x1.8p23f)));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(bits));
+}
+inline Lanes max_bits(Lanes a, Lanes b) {
+  return {_mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(a.v), _mm512_castps_si512(b.v)))};
+}
+inline float reduce_max_bits(Lanes a) {
+  return _mm_cvtss_f32(_mm_castsi128_ps(
+      _mm_cvtsi32_si128(static_cast<int>(_mm512_reduce_max_epu32(_mm512_castps_si512(a.v))))));
+}
+
 }  // namespace
 }  // namespace kvtide

@@ -211,5 +211,73 @@ inline Lanes dot_pairs(const Lanes& sum, std::uint32_t query, const Pairs& a) {
   return r;
 }
 
+// Sixteen sums of whole numbers. Pairs are then of int16 numbers, and sums are exact: callers keep them from
+// overflowing.
+struct Ints {
+  std::int32_t v[kLanes];
+};
+
+inline Ints dot_pairs(const Ints& sum, std::uint32_t query, const Pairs& a) {
+  const auto low = [](std::uint32_t pair) {
+    return static_cast<std::int32_t>(static_cast<std::int16_t>(pair));
+  };
+  Ints r;
+  for (int i = 0; i < kLanes; ++i)
+    r.v[i] = sum.v[i] + low(query) * low(a.v[i]) + low(query >> 16) * low(a.v[i] >> 16);
+  return r;
+}
+inline Lanes to_lanes(const Ints& a) {  // to nearest, ties to even
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = static_cast<float>(a.v[i]);
+  return r;
+}
+inline Pairs load_bytes(const std::int8_t* a, const std::int8_t* b) {  // 32 of each, four in a lane
+  Pairs r;
+  for (int i = 0; i < kLanes / 2; ++i) {
+    __builtin_memcpy(&r.v[i], a + 4 * i, 4);
+    __builtin_memcpy(&r.v[i + kLanes / 2], b + 4 * i, 4);
+  }
+  return r;
+}
+inline std::uint32_t join_words(std::int8_t a, std::int8_t b) {
+  return static_cast<std::uint16_t>(a) | static_cast<std::uint32_t>(static_cast<std::uint16_t>(b)) << 16;
+}
+// Of the four bytes in a lane the first and the third, or the second and the fourth.
+inline Pairs even_bytes(const Pairs& a) {
+  Pairs r;
+  for (int i = 0; i < kLanes; ++i)
+    r.v[i] = join_words(static_cast<std::int8_t>(a.v[i]), static_cast<std::int8_t>(a.v[i] >> 16));
+  return r;
+}
+inline Pairs odd_bytes(const Pairs& a) {
+  Pairs r;
+  for (int i = 0; i < kLanes; ++i)
+    r.v[i] = join_words(static_cast<std::int8_t>(a.v[i] >> 8), static_cast<std::int8_t>(a.v[i] >> 24));
+  return r;
+}
+inline void store_zipped(std::uint32_t* p, const std::int8_t* a,
+                         const std::int8_t* b) {  // 32 pairs a[i], b[i]
+  for (int i = 0; i < 2 * kLanes; ++i) p[i] = join_words(a[i], b[i]);
+}
+inline void store_words(std::uint32_t* p,
+                        const Lanes& a) {  // pairs of neighbours; to nearest, ties to even; |a| < 2^15
+  std::uint32_t whole[kLanes];
+  for (int i = 0; i < kLanes; ++i) whole[i] = std::bit_cast<std::uint32_t>(a.v[i] + 0x1.8p23f);
+  for (int i = 0; i < kLanes / 2; ++i) p[i] = (whole[2 * i] & 0xffffu) | whole[2 * i + 1] << 16;
+}
+// The larger of numbers without a sign, by their bits: a NaN is larger than any number.
+inline Lanes max_bits(const Lanes& a, const Lanes& b) {
+  Lanes r;
+  for (int i = 0; i < kLanes; ++i)
+    r.v[i] = std::bit_cast<std::uint32_t>(a.v[i]) > std::bit_cast<std::uint32_t>(b.v[i]) ? a.v[i] : b.v[i];
+  return r;
+}
+inline float reduce_max_bits(const Lanes& a) {
+  std::uint32_t m = 0;
+  for (int i = 0; i < kLanes; ++i)
+    m = std::bit_cast<std::uint32_t>(a.v[i]) > m ? std::bit_cast<std::uint32_t>(a.v[i]) : m;
+  return std::bit_cast<float>(m);
+}
+
 }  // namespace
 }  // namespace kvtide

@@ -39,6 +39,10 @@ std::vector<AttendOptions> cases() {
   out[3].value_type = DType::f16;
   out.push_back({.first = 90, .tokens = 30, .heads = 8, .kv_heads = 2, .head_dim = 96});
   out.back().key_type = out.back().value_type = DType::q8_0;
+  out.push_back({.first = 1990, .tokens = 90, .heads = 3, .kv_heads = 1, .head_dim = 64, .compact = 70});
+  out.back().key_type = out.back().value_type = DType::q8_0;
+  out.push_back({.first = 150, .tokens = 80, .heads = 7, .kv_heads = 1, .head_dim = 32, .window = 45});
+  out.back().key_type = out.back().value_type = DType::q8_0;
   for (std::size_t i = 0, plain = out.size(); i < plain; ++i) {
     out.push_back(out[i]);
     out.back().bf16 = true;

@@ -73,7 +73,7 @@ void expect_attention_within(const testing::AttendOptions& options) {
 TEST(Guarded, Attention_OfEveryTypeHeadSizeAndNumberOfRows) {
   for (const bool bf16 : {false, true})
     for (const DType type : {DType::f32, DType::f16, DType::q8_0, DType::q4_0})
-      for (const int dim : {32, 40, 64, 72, 80, 96, 128, 200, 256}) {
+      for (const int dim : {32, 40, 64, 72, 80, 96, 128, 200, 256, 512}) {
         const bool blocks = type == DType::q8_0 || type == DType::q4_0;
         if (blocks && dim % 32 != 0) continue;
         for (const Pos rows : {1, 2, 15, 17, 33, 64, 65})
@@ -88,7 +88,7 @@ TEST(Guarded, Attention_OfEveryTypeHeadSizeAndNumberOfRows) {
 }
 
 TEST(Guarded, Attention_OfEveryGroupAndNumberOfTokens) {
-  for (const bool bf16 : {false, true})
+  for (const auto& [type, bf16] : {std::pair{DType::f16, false}, {DType::f16, true}, {DType::q8_0, true}})
     for (int group = 1; group <= 8; ++group)
       for (const std::int64_t tokens : {1, 2, 5, 19})
         expect_attention_within({.first = 30,
@@ -96,8 +96,8 @@ TEST(Guarded, Attention_OfEveryGroupAndNumberOfTokens) {
                                  .heads = 2 * group,
                                  .kv_heads = 2,
                                  .head_dim = 64,
-                                 .key_type = DType::f16,
-                                 .value_type = DType::f16,
+                                 .key_type = type,
+                                 .value_type = type,
                                  .bf16 = bf16});
 }
 
