@@ -23,7 +23,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 SANITIZED := base tensor formats hostile kernels text state capi
 
 .PHONY: help install build bench-state demo test test-release test-python test-sanitized test-fuzz test-references test-aarch64 \
-  bench-peers bench-tokenizer bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya check check-clang format clean
+  bench-peers bench-tokenizer bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
 
 help:  ## show this list
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' Makefile | expand -t 26
@@ -164,12 +164,23 @@ bench-compression: build $(BOOK)  ## what compression loses at 4,096 tokens agai
 	$(PYTHON) tools/measure_compression.py --kvtide build/kvtide -m $(SMOLLM2) -f $(BOOK):12,24,36,48,60,78 \
 	  --json build/compression.json --markdown build/compression.md
 
-bench-long: build $(BOOK)  ## 100,000 tokens inside KV budgets: bytes, flat memory, speed that stays
+bench-long: build $(BOOK)  ## 100,000 tokens inside KV budgets: bytes, flat memory, speed that stays; draws it
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
+	@tools/make_venv.sh build/venv-plots tools/requirements-plots.txt
 	$(PYTHON) tools/measure_long.py --kvtide build/kvtide -m $(SMOLLM2) -f $(BOOK) --budget 128M --budget 48M \
 	  --json build/long-smollm2.json --markdown build/long-smollm2.md
 	$(PYTHON) tools/measure_long.py --kvtide build/kvtide -m $(GEMMA3) -f $(BOOK) --budget 128M --budget 32M \
 	  --json build/long-gemma3.json --markdown build/long-gemma3.md
+	build/venv-plots/bin/python tools/plot_long.py build/long-smollm2.json build/long-smollm2.svg
+	build/venv-plots/bin/python tools/plot_long.py build/long-gemma3.json build/long-gemma3.svg
+
+# BOOK: of a million tokens, for instance a novel followed by an encyclopedia.
+bench-million: build $(BOOK)  ## 1,000,000 tokens in one run inside 32 MiB: rows, memory, speed; draws it (half an hour)
+	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
+	@tools/make_venv.sh build/venv-plots tools/requirements-plots.txt
+	$(PYTHON) tools/measure_long.py --kvtide build/kvtide -m $(GEMMA3) -f $(BOOK) --budget 32M --tokens 1000000 \
+	  --json build/million.json --markdown build/million.md
+	build/venv-plots/bin/python tools/plot_long.py build/million.json build/million.svg
 
 build/text/prophets.txt:
 	@tools/fetch_text.sh prophets $@
