@@ -79,9 +79,16 @@ def measure(arguments, model, budget, book):
         raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")
     figures = json.loads(report.read_text())
 
+    def moment_of(tokens):  # between two progress lines
+        for (t0, n0), (t1, n1) in zip(times, times[1:]):
+            if n0 <= tokens <= n1 and n1 > n0:
+                return t0 + (t1 - t0) * (tokens - n0) / (n1 - n0)
+        return None
+
     def speed(first, last):
-        inside = [(t, n) for t, n in times if first <= n <= last]
-        return (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0]) if len(inside) > 1 else None
+        last = min(last, times[-1][1])
+        begin, end = moment_of(first), moment_of(last)
+        return (last - first) / (end - begin) if begin and end and end > begin else None
 
     seals = [json.loads(line) for line in log.read_text().splitlines()]
     read = figures["prefill_tokens"]
