@@ -2,20 +2,24 @@
 """What procedural memories lose against the full cache, over windows of texts that nothing was chosen on.
 
     tools/measure_compression.py --kvtide build/kvtide -m MODEL -f TEXT:12,24,48 [-f TEXT:30] [--tokens 4096]
-      [--skip 1024] [--json F.json] [--markdown F.md] [--policy "NAME=FLAGS" ...]
+      [--skip 1024] [--jobs 2] [--json F.json] [--markdown F.md] [--policy "NAME=FLAGS" ...]
 
 Numbers behind a text are percents of its bytes at which windows begin. Every policy reads each window as a stream beside the
 full cache (`ppl --stream --against full --exact`); targets before --skip, where all memories still hold everything, are left
-out. Means over windows; "gap closed" is against --kv-window 512 alone. Policies that are named replace the usual ones.
+out. Means over windows with intervals of 95% (Student's t over the windows; dPPL is paired, token by token); "gap closed" is
+against the policy WINDOW alone; bytes are those held at the end, of the full f16 cache. Policies that are named replace the
+usual ones. --jobs runs share the machine's threads; results do not depend on it.
 """
 
 import argparse
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 WINDOW = "sinks + window of 512"
@@ -33,11 +37,13 @@ USUAL = {
 def score(arguments, flags, text):
     """ln PPL, change of ln PPL, KL and agreement behind --skip, means over targets."""
     command = [arguments.kvtide, "ppl", "-m", arguments.model, "-f", text, "--stream", "-c", str(arguments.tokens),
-               "--bucket", str(arguments.skip), "--against", "full", "--exact", "--json", *flags.split()]  # fmt: skip
+               "--bucket", str(arguments.skip), "--against", "full", "--exact", "--json",
+               "-t", str(max(1, (os.cpu_count() or 1) // arguments.jobs)), *flags.split()]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
-    buckets = [b for b in json.loads(done.stdout)["buckets"] if b["first"] >= arguments.skip]
+    report = json.loads(done.stdout)
+    buckets = [b for b in report["buckets"] if b["first"] >= arguments.skip]
     total = sum(b["tokens_scored"] for b in buckets)
 
     def mean(of):
@@ -47,7 +53,27 @@ def score(arguments, flags, text):
         "change": mean(lambda b: math.log(b["ppl"] / b["full_ppl"])),
         "kl": mean(lambda b: b["kl"]),
         "agreement": mean(lambda b: b["agreement"]),
+        "bytes": report["kv_bytes"] / report["full_kv_bytes"],
     }
+
+
+def half_interval(values):
+    """Half of the 95% interval of a mean over windows: Student's t for few of them."""
+    t = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36}.get(len(values), 2.2)
+    return t * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+
+
+def windows(arguments, folder):
+    """The texts to read: (name, percent, path), cut behind the first blank."""
+    for given in arguments.file:
+        path, _, places = given.rpartition(":")
+        text = Path(path).read_bytes()
+        for place in map(float, places.split(",")):
+            start = int(place / 100 * len(text))
+            cut = text[start : start + 12 * arguments.tokens].decode("utf-8", "ignore")
+            window = Path(folder) / f"{Path(path).stem}-{place:g}.txt"
+            window.write_text(cut[cut.find(" ") :])
+            yield Path(path).name, place, window
 
 
 def main():
@@ -57,6 +83,7 @@ def main():
     parser.add_argument("-f", "--file", action="append", required=True, help="TEXT:PERCENT,PERCENT")
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--skip", type=int, default=1024)
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
     parser.add_argument("--policy", action="append", help="NAME=FLAGS")
     parser.add_argument("--json")
     parser.add_argument("--markdown")
@@ -66,30 +93,23 @@ def main():
     policies = {name: "--" + flags for name, _, flags in split} or USUAL
 
     found = {name: [] for name in policies}
-    for given in arguments.file:
-        path, _, places = given.rpartition(":")
-        text = Path(path).read_bytes()
-        for place in map(float, places.split(",")):
-            start = int(place / 100 * len(text))
-            with tempfile.NamedTemporaryFile(suffix=".txt") as window:
-                cut = text[start : start + 12 * arguments.tokens].decode("utf-8", "ignore")
-                window.write(cut[cut.find(" ") :].encode())
-                window.flush()
-                for name, flags in policies.items():
-                    found[name].append({"text": Path(path).name, "at": place, **score(arguments, flags, window.name)})
-                    last = found[name][-1]
-                    print(f"{last['text']} {place:g}%  {name:34} dPPL {math.expm1(last['change']):+.2%}  KL {last['kl']:.4f}  "
-                          f"top-1 {last['agreement']:.1%}", flush=True)  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as jobs:
+        cells = [(w, name) for w in windows(arguments, folder) for name in policies]
+        for (text, place, _), name, last in jobs.map(lambda c: (*c, score(arguments, policies[c[1]], str(c[0][2]))), cells):
+            found[name].append({"text": text, "at": place, **last})
+            print(f"{text} {place:g}%  {name:34} dPPL {math.expm1(last['change']):+.2%}  KL {last['kl']:.4f}  "
+                  f"top-1 {last['agreement']:.1%}  bytes {last['bytes']:.1%}", flush=True)  # fmt: skip
 
-    table = "| memory | dPPL, mean of windows (smallest to largest) | gap closed | KL | top-1 |\n|---|---:|---:|---:|---:|\n"
+    table = "| memory | dPPL, mean of windows (smallest to largest) | gap closed | KL | top-1 | bytes |\n|---|---:|---:|---:|---:|---:|\n"
     gap = statistics.mean(s["change"] for s in found[WINDOW]) if WINDOW in found else None
     for name, scores in found.items():
         changes = [s["change"] for s in scores]
         mean = statistics.mean(changes)
         closed = f"{1 - mean / gap:.0%}" if gap else ""
         table += (
-            f"| {name} | {math.expm1(mean):+.2%} ({math.expm1(min(changes)):+.2%} to {math.expm1(max(changes)):+.2%}) | {closed} | "
-            f"{statistics.mean(s['kl'] for s in scores):.4f} | {statistics.mean(s['agreement'] for s in scores):.1%} |\n"
+            f"| {name} | {math.expm1(mean):+.2%} ± {half_interval(changes):.2%} ({math.expm1(min(changes)):+.2%} to "
+            f"{math.expm1(max(changes)):+.2%}) | {closed} | {statistics.mean(s['kl'] for s in scores):.4f} | "
+            f"{statistics.mean(s['agreement'] for s in scores):.1%} | {statistics.mean(s['bytes'] for s in scores):.1%} |\n"
         )
     print(table)
     if arguments.markdown:

@@ -49,8 +49,10 @@ struct HeadTable {
 
 // Zeros (and levels -1) are filled in: with what a budget allows, or else with the balanced preset.
 struct ProceduralOptions {
-  std::int64_t budget = 0;     // bytes that are never exceeded; 0: none
-  Pos budget_for = 0;          // tokens that will be read; 0: no end
+  std::int64_t budget = 0;  // bytes that are never exceeded; 0: none
+  // Tokens that are expected; 0: no end. Longer texts are read, too, but where the memory grows with the
+  // text (levels 0, full_rows 0): there the token that the budget has no room for is refused.
+  Pos budget_for = 0;
   std::int64_t sinks = 4;      // first positions, kept exact
   std::int64_t window = 0;     // newest positions, exact
   std::int64_t block = 0;      // positions summarised at once

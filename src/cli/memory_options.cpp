@@ -84,8 +84,10 @@ std::string memory_words(const Session& session) {
     add(cat("procedural: window ", count_text(p->window), ", blocks of ", p->block, " keep ", p->rows,
             " rows, ", full, full == 1 ? " head keeps " : " heads keep ",
             p->full_rows == 0 ? "all" : count_text(p->full_rows),
-            grows && p->budget_for == 0 ? std::string("; grows with the text")
-                                        : cat("; at most ", bytes_text(session.procedural_plan()->total())),
+            grows && p->budget_for == 0
+                ? std::string("; grows with the text")
+                : cat("; at most ", bytes_text(session.procedural_plan()->total()),
+                      grows ? cat(" for ", count_text(p->budget_for), " tokens") : ""),
             p->budget > 0 ? cat(" of the budget of ", bytes_text(p->budget)) : ""));
   }
   if (const auto size = session.attention_size()) add(cat("attention size ", count_text(*size)));

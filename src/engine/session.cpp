@@ -140,10 +140,12 @@ struct Session::Impl {
                  ? "it holds tensors without a sequence axis, which the model has none of"
                  : cat("it does not hold what the model's layers carry from token to token ('",
                        ours.recurrent[0].name, "' and so on); rows alone cannot be continued"));
-    if (theirs.spec().procedural && options.procedural && options.procedural->budget > 0 &&
-        most_bytes(theirs.spec(), 0).total() > options.procedural->budget)
-      refuse(cat("its procedural memory may take ", most_bytes(theirs.spec(), 0).total(),
-                 " bytes, more than the KV budget of ", options.procedural->budget));
+    if (theirs.spec().procedural && options.procedural && options.procedural->budget > 0) {
+      const std::int64_t most = planned_bytes(theirs.spec(), options.procedural->budget_for).total();
+      if (most > options.procedural->budget)
+        refuse(cat("its procedural memory may take ", most, " bytes, more than the KV budget of ",
+                   options.procedural->budget));
+    }
 
     // From here on nothing can fail. The state says what the memory is; the session says how large its steps
     // may be.
@@ -190,6 +192,16 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
     throw Error(ErrorCode::context_full,
                 cat("the context is full: it holds ", s.state.position(), " of ", s.state.capacity(),
                     " tokens and ", count, " more do not fit; use a larger context (-c) or a shorter text"));
+  // A memory that grows with the text was planned for so many tokens.
+  if (s.state.past() != nullptr && s.options.procedural->budget > 0 && s.options.procedural->budget_for > 0 &&
+      s.state.position() + count > s.options.procedural->budget_for &&
+      planned_bytes(s.state.spec(), s.state.position() + count).total() > s.options.procedural->budget)
+    throw Error(
+        ErrorCode::context_full,
+        cat("the KV budget of ", s.options.procedural->budget, " bytes was planned for ",
+            s.options.procedural->budget_for, " tokens: position ", s.state.position(), " and ", count,
+            " more would need ", planned_bytes(s.state.spec(), s.state.position() + count).total(),
+            "; expect more tokens (-c) or bound what grows (--kv-full-rows, --kv-levels)"));
   for (const TokenId token : tokens)
     if (token < 0 || token >= s.model->vocabulary())
       throw Error(ErrorCode::invalid_argument,
@@ -273,7 +285,7 @@ void Session::pin(const PosRange& positions) {
   if (s.state.past() != nullptr && s.options.procedural->budget > 0) {
     KvSpec spec = s.state.spec();
     spec.procedural->pins = with_pin(spec.procedural->pins, positions);
-    const std::int64_t needed = most_bytes(spec, s.options.procedural->budget_for).total();
+    const std::int64_t needed = planned_bytes(spec, s.options.procedural->budget_for).total();
     if (needed > s.options.procedural->budget)
       throw Error(ErrorCode::invalid_argument,
                   cat("cannot pin positions ", positions.first, " to ", positions.last,
@@ -288,7 +300,7 @@ std::optional<Drift> Session::drift() const {
 }
 std::optional<ProceduralBytes> Session::procedural_plan() const {
   if (impl_->state.past() == nullptr) return std::nullopt;
-  return most_bytes(impl_->state.spec(), impl_->options.procedural->budget_for);
+  return planned_bytes(impl_->state.spec(), impl_->options.procedural->budget_for);
 }
 std::vector<AttentionChange> Session::attention_changes() const {
   const auto& log = impl_->state.adapting();

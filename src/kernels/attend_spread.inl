@@ -11,9 +11,33 @@ inline Lanes butterfly(Lanes a) {
   return fma(a, load(sign), swap<Step>(a));
 }
 
+// x: [Vectors * kLanes], all of it in registers: a power of two.
+template <int Vectors>
+inline void transform_part(float* x) {
+  Lanes v[Vectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < Vectors; ++i)
+    v[i] = butterfly<8>(butterfly<4>(butterfly<2>(butterfly<1>(load(x + i * kLanes)))));
+#pragma GCC unroll 4
+  for (int step = 1; step < Vectors; step *= 2)
+#pragma GCC unroll 16
+    for (int i = 0; i < Vectors; ++i)
+      if ((i & step) == 0) {
+        const Lanes a = v[i], b = v[i + step];
+        v[i] = add(a, b);
+        v[i + step] = sub(a, b);
+      }
+  const Lanes scale = set1(1.0f / __builtin_sqrtf(static_cast<float>(Vectors * kLanes)));
+#pragma GCC unroll 16
+  for (int i = 0; i < Vectors; ++i) store(x + i * kLanes, mul(v[i], scale));
+}
+
 // x: [n], n a multiple of 32.
 inline void transform(float* x, int n) {
   const int part = n & -n;
+  if (n == 256) return transform_part<256 / kLanes>(x);
+  if (n == 128) return transform_part<128 / kLanes>(x);
+  if (n == 64) return transform_part<64 / kLanes>(x);
   for (int d = 0; d < n; d += kLanes)
     store(x + d, butterfly<8>(butterfly<4>(butterfly<2>(butterfly<1>(load(x + d))))));
   for (int step = kLanes; step < part; step *= 2)

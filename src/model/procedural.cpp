@@ -159,7 +159,7 @@ class Fitting {
     KvSpec spec = base_;
     spec.rolling.reset();
     spec.procedural = procedural_spec(config_, o);
-    return most_bytes(spec, o.budget_for).total();
+    return planned_bytes(spec, o.budget_for).total();
   }
 
   const ModelConfig& config_;
@@ -211,12 +211,18 @@ ProceduralOptions options_of(const ProceduralSpec& spec) {
   o.decay = spec.decay;
   o.retention = spec.retention;
   o.adapt = spec.adapt;
-  std::int64_t rows = 0, heads = 0;
+  std::int64_t rows = 0, heads = 0, full = 0;
   for (const auto& layer : spec.heads)
     for (const HeadPlan& plan : layer) {
-      rows += plan.full ? spec.block : plan.rows;
+      rows += plan.full ? 0 : plan.rows;
+      full += plan.full;
       ++heads;
     }
+  // The other way round than plan_heads.
+  if (2 * full > heads)
+    heads -= full;
+  else
+    rows += full * spec.block;
   o.rows = heads == 0 ? 0 : (rows + heads / 2) / heads;
   return o;
 }

@@ -4,6 +4,7 @@
 
 #include "kvtide/session.h"
 #include "tests/engine/logits.h"
+#include "tests/formats/temporary_folder.h"
 #include "tests/kernels/same_bits.h"
 #include "tests/model/expect_refused.h"
 #include "tests/model/sample_model.h"
@@ -116,6 +117,50 @@ TEST_F(ProceduralSessionTest, Pin_RefusesWhatTheBudgetCannotHold_WithBothNumbers
     session.pin({0, 1000000});
   });
   EXPECT_EQ(session.options().procedural->pins, (std::vector<PosRange>{{100, 110}}));
+}
+
+TEST_F(ProceduralSessionTest, ABudgetHolds_AlsoWhereTheTextIsLongerThanExpected_AndItsSnapshotLoads) {
+  ProceduralOptions o;
+  o.heads = memory().heads;
+  o.budget = 700'000;
+  o.budget_for = 300;
+  Session session(model_, with(o));
+  session.read(text_);
+  session.read(text_);
+  EXPECT_GT(session.position(), 3 * o.budget_for);
+  EXPECT_LE(session.procedural_counts()->bytes_peak, o.budget);
+  EXPECT_LE(session.procedural_counts()->bytes_peak, session.procedural_plan()->total());
+  const testing::TemporaryFolder folder;
+  session.save(folder.path("a"));
+  Session loaded(model_, with(o));
+  loaded.load(folder.path("a"));
+  EXPECT_EQ(loaded.position(), session.position());
+}
+
+TEST_F(ProceduralSessionTest, AMemoryThatGrows_RefusesTokensThatItsBudgetHasNoRoomFor_AndStaysAsItWas) {
+  ProceduralOptions o = memory();
+  o.levels = 0;
+  o.budget_for = 600;
+  o.budget = 1;
+  const auto smallest = [&] {
+    try {
+      const Session session(model_, with(o));
+    } catch (const Error& error) {
+      return std::stoll(error.message().substr(error.message().find_last_of(' ')));
+    }
+    return -1LL;
+  };
+  o.budget = smallest();
+  ASSERT_GT(o.budget, 0);
+  Session session(model_, with(o)), other(model_, with(o));
+  const std::span<const TokenId> text = text_;
+  for (Session* s : {&session, &other}) s->read(text.first(600));
+  expect_refused(ErrorCode::context_full, "was planned for 600 tokens",
+                 [&] { session.read(text.subspan(600)); });
+  EXPECT_EQ(session.position(), 600);
+  EXPECT_LE(session.procedural_counts()->bytes_peak, o.budget);
+  EXPECT_TRUE(same_bits({session.logits().begin(), session.logits().end()},
+                        {other.logits().begin(), other.logits().end()}));
 }
 
 TEST_F(ProceduralSessionTest, Pin_NeedsAProceduralMemory) {

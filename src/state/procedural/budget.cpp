@@ -25,6 +25,13 @@ HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan) {
   return plan.whole || spec.full_rows == 0 ? HeadRows::Kind::exact : HeadRows::Kind::exact_scored;
 }
 
+Pos end_for(const ProceduralSpec& spec, Pos expected) {
+  bool grows = spec.levels == 0;
+  for (const auto& layer : spec.heads)
+    for (const HeadPlan& plan : layer) grows = grows || (plan.full && (spec.full_rows == 0 || plan.whole));
+  return grows ? expected : 0;
+}
+
 ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   const ProceduralSpec& p = *spec.procedural;
   const Pos end = tokens == 0 ? kWithoutEnd : tokens;
@@ -71,18 +78,15 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   }
   bytes.references = References::bytes_for(reference_shape(memory_spec(spec), spec.layers.front().head_dim));
   if (p.far_from > 0 && blocks_read > 0) {
-    // The turns by which blocks and sinks are seen nearer: layers that turn as the first does share its own.
+    // The turns by which blocks and sinks are seen nearer.
     std::int64_t turns = 1 + blocks;
     if (bytes.full > 0)
       turns += p.full_rows > 0 && !whole
                    ? std::min(blocks_read, (p.full_rows + p.block + pinned) / kLeastFullRows + 1)
                    : blocks_read;
-    bool shared = false;
-    for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-      if (p.heads[i].empty() || (shared && p.frequencies[i] == p.frequencies[0])) continue;
-      shared = shared || i == 0;
-      bytes.compact += turns * 2 * static_cast<std::int64_t>(p.frequencies[i].size() * sizeof(float));
-    }
+    for (std::size_t i = 0; i < spec.layers.size(); ++i)
+      if (!p.heads[i].empty() && turns_like(p, i) == i)
+        bytes.compact += turns * 2 * static_cast<std::int64_t>(p.frequencies[i].size() * sizeof(float));
   }
   return bytes;
 }

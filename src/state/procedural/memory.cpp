@@ -43,6 +43,8 @@ ProceduralMemory::ProceduralMemory(const ProceduralSpec& spec, const std::vector
   for (const auto& plans : spec_.heads)
     for (const HeadPlan& plan : plans) (plan.whole ? has_whole_heads_ : has_full_heads_) |= plan.full;
   angles_.resize(layers_.size());
+  for (std::size_t layer = 0; layer < layers_.size(); ++layer)
+    turns_like_.push_back(spec_.heads[layer].empty() ? layer : turns_like(spec_, layer));
   if (!spec_.spill.empty()) spill_ = std::make_shared<SpillFile>(spec_.spill);
 }
 

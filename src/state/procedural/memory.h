@@ -187,6 +187,7 @@ class ProceduralMemory {
   // Turns in use, ascending by shift: per layer [shift][2][pairs].
   std::vector<Pos> turns_;
   std::vector<std::vector<float>> angles_;
+  std::vector<std::size_t> turns_like_;  // per layer: whose angles it uses
   ProceduralCounts counts_;
   double mass_error_sum_ = 0.0;
   std::int64_t mass_errors_ = 0;

@@ -51,9 +51,7 @@ void ProceduralMemory::move_blocks(Pos position) {
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     const auto& frequencies = spec_.frequencies[layer];
     angles_[layer].clear();
-    if (spec_.heads[layer].empty()) continue;
-    // Layers that turn alike share the numbers of the first.
-    if (layer > 0 && !angles_[0].empty() && frequencies == spec_.frequencies[0]) continue;
+    if (spec_.heads[layer].empty() || turns_like_[layer] != layer) continue;
     angles_[layer].reserve(turns_.size() * 2 * frequencies.size());  // doubling would overrun a budget
     for (const Pos shift : turns_) add_turn(frequencies, shift, angles_[layer]);
   }
@@ -61,8 +59,7 @@ void ProceduralMemory::move_blocks(Pos position) {
 
 const float* ProceduralMemory::rotation(int layer, Pos shift) const {
   if (shift == 0) return nullptr;
-  const auto index = static_cast<std::size_t>(layer);
-  const auto& angles = angles_[index].empty() ? angles_[0] : angles_[index];
+  const auto& angles = angles_[turns_like_[static_cast<std::size_t>(layer)]];
   const auto turn = std::lower_bound(turns_.begin(), turns_.end(), shift) - turns_.begin();
   return angles.data() + turn * 2 * rotation_pairs(layer);
 }

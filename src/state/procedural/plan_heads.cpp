@@ -28,6 +28,12 @@ std::vector<double> share_out(const std::vector<double>& need, double total, dou
 
 }  // namespace
 
+std::size_t turns_like(const ProceduralSpec& spec, std::size_t layer) {
+  for (std::size_t other = 0; other < layer; ++other)
+    if (!spec.heads[other].empty() && spec.frequencies[other] == spec.frequencies[layer]) return other;
+  return layer;
+}
+
 std::int64_t pinned_within(const ProceduralSpec& spec, Pos first, Pos last) {
   std::int64_t count = 0;
   for (const PosRange& pin : spec.pins)

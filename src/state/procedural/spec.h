@@ -63,6 +63,9 @@ inline bool is_spread(const ProceduralSpec& spec, const HeadPlan& plan) {
   return type_of_rows(spec, plan) == DType::q4_0;
 }
 
+// The first layer that turns rows as this one does: they share the numbers.
+std::size_t turns_like(const ProceduralSpec& spec, std::size_t layer);
+
 // Positions of [first, last) that are pinned.
 std::int64_t pinned_within(const ProceduralSpec& spec, Pos first, Pos last);
 // Ranges that ascend and lie apart.
