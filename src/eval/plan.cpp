@@ -85,7 +85,7 @@ MemoryPlan plan_memory(const ModelConfig& config, SessionOptions options, std::i
   MemoryPlan plan;
   plan.options = completed(config, options);
   const KvSpec spec = kv_spec(config, plan.options);
-  plan.bytes = most_bytes(spec, tokens);
+  plan.bytes = planned_bytes(spec, tokens);
   for (const auto& layer : spec.procedural->heads)
     for (const HeadPlan& head : layer) ++(head.full ? plan.full_heads : plan.plain_heads);
   KvSpec full = spec;
