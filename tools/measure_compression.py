@@ -31,6 +31,7 @@ USUAL = {
     "8x, r = 8": "--kv-preset minimal --kv-r 8 --kv-salient 24",
     "4x, r = 4 (balanced)": "--kv-preset balanced",
     "4x, r = 8": "--kv-preset balanced --kv-r 8 --kv-salient 56",
+    "8x, r = 8, in 8 and 4 bits": "--kv-preset minimal --kv-r 8 --kv-salient 24 -ctk q8_0 -ctv q8_0 --kv-full-type q4_0",
 }
 
 

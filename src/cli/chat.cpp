@@ -169,8 +169,11 @@ class Conversation {
   void say_figures(const TurnFigures& turn) const {
     say(cat("[read ", count_text(turn.prefill_tokens), " new tokens at ", number_text(turn.prefill_rate(), 1),
             " tok/s, wrote ", count_text(turn.decode_tokens), " at ", number_text(turn.decode_rate(), 1),
-            " tok/s; holds ", count_text(open_.session.position()), " of ",
-            count_text(open_.session.context()), ", KV ", bytes_text(open_.session.memory().kv), "]"));
+            open_.session.options().procedural ? " tok/s; " : " tok/s; holds ",
+            count_text(open_.session.position()),
+            open_.session.options().procedural ? " tokens read"
+                                               : cat(" of ", count_text(open_.session.context())),
+            ", KV ", bytes_text(open_.session.memory().kv), "]"));
   }
 
   const Arguments& arguments_;

@@ -29,6 +29,8 @@ void check_kind(const MemoryFlags& flags, const SessionOptions& wanted, const Se
     refuse("--overflow rolling", has.rolling ? "other sinks or another window" : "everything that was read");
   if (wanted.procedural && has.procedural != wanted.procedural)
     refuse("--kv-proc", has.procedural ? "blocks that were made with other choices" : "no summaries");
+  if (flags.procedural.on == false && has.procedural) refuse("--kv-proc off", "a past that is summarised");
+  if (!flags.procedural.log.empty() && !has.procedural) refuse("--kv-log", "no summaries to tell of");
   if (flags.overflow == Overflow::refill && has.rolling) refuse("--overflow refill", "a rolling window");
 }
 

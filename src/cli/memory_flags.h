@@ -28,11 +28,11 @@ struct ProceduralFlags {
   std::string heads = "auto";  // or "even", or a file
   std::optional<std::int64_t> budget, block, summaries, salient, full_rows;
   std::optional<int> levels;
-  ProceduralOptions chosen;  // summary, score, far, layers, shedding, adapt, spill
-  bool pin_system = false;   // what stands before the first user message
-  std::optional<PosRange> pin;
-  std::string log;   // --kv-log: path; empty: none
-  bool any = false;  // some flag was given
+  ProceduralOptions chosen;    // summary, score, far, layers, shedding, adapt, spill
+  bool pin_system = false;     // what stands before the first user message
+  std::vector<PosRange> pins;  // ascending, apart
+  std::string log;             // --kv-log: path; empty: none
+  bool any = false;            // some flag was given
 };
 
 struct MemoryFlags {

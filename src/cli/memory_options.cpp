@@ -25,6 +25,11 @@ void check_memory_flags(const Arguments& a) {
                ": has a meaning only with --overflow rolling or a procedural memory (--kv-proc on)"));
   if (m.procedural.any && !procedural && !m.procedural.on)
     refuse("--kv-...: flags of a procedural memory need --kv-proc on, --kv-budget or --kv-preset");
+  // A snapshot may hold such a memory: known when it is loaded.
+  if (!m.procedural.log.empty() && !procedural && m.load_state.empty())
+    refuse(
+        "--kv-log: a procedural memory is what it tells of; it needs --kv-proc on, --kv-budget or "
+        "--kv-preset");
   if (procedural && m.overflow != Overflow::stop && m.overflow != Overflow::procedural)
     refuse(
         cat("--overflow ", overflow_name(m.overflow), ": a procedural memory never fills up; leave it out"));
@@ -73,6 +78,12 @@ std::int64_t most_held(const Session& session) {
   return rolling ? rolling->sinks + rolling->window : session.context();
 }
 
+bool grows_with_text(const Session& session) {
+  const ProceduralOptions& p = *session.options().procedural;
+  return p.levels == 0 ||
+         (session.procedural_counts()->full_heads > 0 && (p.full_rows == 0 || !p.spill.empty()));
+}
+
 std::string memory_words(const Session& session) {
   std::string words;
   const auto add = [&](const std::string& more) { words += cat(words.empty() ? "" : "; ", more); };
@@ -80,7 +91,7 @@ std::string memory_words(const Session& session) {
     add(cat("rolling: ", count_text(rolling->sinks), " sinks and the newest ", count_text(rolling->window)));
   if (const auto& p = session.options().procedural) {
     const std::int64_t full = session.procedural_counts()->full_heads;
-    const bool grows = p->levels == 0 || (full > 0 && p->full_rows == 0);
+    const bool grows = grows_with_text(session);
     add(cat("procedural: window ", count_text(p->window), ", blocks of ", p->block, " keep ", p->rows,
             " rows, ", full, full == 1 ? " head keeps " : " heads keep ",
             p->full_rows == 0 ? "all" : count_text(p->full_rows),

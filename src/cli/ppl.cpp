@@ -11,6 +11,7 @@
 #include "cli/opening.h"
 #include "cli/output_file.h"
 #include "cli/ppl_against.h"
+#include "cli/procedural_report.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "eval/perplexity.h"
@@ -43,10 +44,10 @@ void print_chunks(const Arguments& arguments, const Perplexity& score, double se
   write_result(text + score_text(score));
 }
 
-void print_stream(const Arguments& arguments, const StreamedPerplexity& score,
-                  const std::vector<AttentionChange>& changes, double seconds) {
+void print_stream(const Arguments& arguments, const StreamedPerplexity& score, const Session& session,
+                  double seconds) {
   Json events = Json::array();
-  for (const AttentionChange& change : changes) {
+  for (const AttentionChange& change : session.attention_changes()) {
     say(event_text(event_of(change)));
     events.push(event_json(event_of(change)));
   }
@@ -64,6 +65,7 @@ void print_stream(const Arguments& arguments, const StreamedPerplexity& score,
     return write_result(score_json(score.overall, seconds)
                             .set("buckets", std::move(buckets))
                             .set("events", std::move(events))
+                            .set("drift", drift_json(session.drift()))
                             .text() +
                         "\n");
   }
@@ -113,7 +115,8 @@ int ppl_command(const Arguments& arguments) {
   const auto show = [&](const PerplexityProgress& at) {
     if (!announced) announce();  // after the first chunk: the text was not refused
     announced = true;
-    progress.update(at.done, at.total, cat("ppl ", number_text(at.ppl, 3)));
+    const std::string drift = drift_words(session);
+    progress.update(at.done, at.total, cat("ppl ", number_text(at.ppl, 3), drift.empty() ? "" : ", ", drift));
     return !interrupted() || at.done == at.total;
   };
   if (arguments.stream) {
@@ -123,11 +126,12 @@ int ppl_command(const Arguments& arguments) {
       for (const TokenId token : score.likeliest) file.write(cat(token, "\n"));
       file.commit();
     }
-    print_stream(arguments, score, session.attention_changes(), watch.seconds());
+    print_stream(arguments, score, session, watch.seconds());
   } else {
     const Perplexity score = perplexity_by_chunks(session, tokens, session.context(), arguments.chunks, show);
     print_chunks(arguments, score, watch.seconds());
   }
+  if (session.drift()) say(drift_line(*session.drift()));
   return kExitFine;
 }
 

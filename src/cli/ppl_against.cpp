@@ -8,6 +8,7 @@
 #include "cli/columns.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
+#include "cli/procedural_report.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "eval/compare.h"
@@ -61,7 +62,7 @@ void ppl_against_full(const Arguments& arguments, Session& session, std::span<co
   Progress progress("comparing", session);
   CompareOptions options;
   options.progress = [&](std::int64_t done, std::int64_t total) {
-    progress.update(done, total);
+    progress.update(done, total, drift_words(session));
     return !interrupted() || done == total;
   };
   Session* both[] = {&full, &session};
@@ -83,6 +84,7 @@ void ppl_against_full(const Arguments& arguments, Session& session, std::span<co
     table.push_back(row(cat(count_text(first), " to ", count_text(last - 1)), ours, theirs));
   }
   table.push_back(row("all", all, all_full));
+  if (session.drift()) say(drift_line(*session.drift()));
   if (!arguments.json) return write_result(columns_text(table));
   Json json = Json::object();
   set_score(json, all, all_full);
@@ -90,6 +92,7 @@ void ppl_against_full(const Arguments& arguments, Session& session, std::span<co
       .set("kv_bytes", session.memory().kv)
       .set("full_kv_bytes", full.memory().kv)
       .set("chunks", std::move(chunks))
+      .set("drift", drift_json(session.drift()))
       .set("seconds", watch.seconds())
       .set("buckets", std::move(buckets));
   write_result(json.text() + "\n");

@@ -15,6 +15,7 @@
 #include "kvtide/error.h"
 #include "model/identity.h"
 #include "model/loaded_model.h"
+#include "state/procedural/spec.h"
 
 namespace kvtide {
 namespace {
@@ -123,7 +124,7 @@ constexpr Flag kFlags[] = {
        given(a);
        if (g.value == "system") return static_cast<void>(a.memory.procedural.pin_system = true);
        const auto [low, high] = range(g, "the pinned positions", kMany);
-       a.memory.procedural.pin = PosRange{low, high + 1};
+       a.memory.procedural.pins = with_pin(std::move(a.memory.procedural.pins), {low, high + 1});
      }},
     {"", "--kv-shed", "EPS", "procedural: exact rows of the past whose score falls below go [0]", kProcedural,
      [](A& a, const G& g) { given(a).chosen.shed_below = real(g, "the score", 0.0f, 1e9f); }},
@@ -163,7 +164,7 @@ constexpr Flag kFlags[] = {
        a.session.shadow = shadow;
      }},
     {"", "--kv-log", "FILE", "procedural: a line of JSON for every block that is compressed or merged",
-     in(Command::run) | in(Command::chat), [](A& a, const G& g) { given(a).log = g.value; }},
+     in(Command::run) | in(Command::chat), [](A& a, const G& g) { a.memory.procedural.log = g.value; }},
 };
 
 }  // namespace
@@ -201,14 +202,13 @@ ProceduralOptions procedural_options(const Arguments& a) {
         "--kv-proc-layers: the other layers keep everything, so a budget needs to know how many tokens will "
         "be "
         "read: -c N");
-  if (p.pin_system && p.pin) refuse("--kv-pin: system or a range of positions, not both");
+  if (p.pin_system && !p.pins.empty()) refuse("--kv-pin: system or a range of positions, not both");
   return o;
 }
 
 std::vector<PosRange> pinned_positions(const Arguments& a, const Model& model) {
   const ProceduralFlags& p = a.memory.procedural;
-  if (p.pin) return {*p.pin};
-  if (!p.pin_system) return {};
+  if (!p.pin_system) return p.pins;
   if (a.command != Command::chat && !(a.command == Command::run && a.chat))
     refuse("--kv-pin system: there is a system message only in chat and with run --chat; use --kv-pin A-B");
   // A token that both renderings begin with was not changed by what the user says.

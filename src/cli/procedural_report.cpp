@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cli/memory_options.h"
 #include "cli/terminal.h"
 #include "kvtide/error.h"
 
@@ -63,6 +64,10 @@ Json spread_json(const Spread& spread) {
   return json;
 }
 
+std::string percent(double share) { return number_text(100.0 * share, 1) + "%"; }
+
+}  // namespace
+
 Json drift_json(const std::optional<Drift>& drift) {
   if (!drift) return Json();
   Json heads = Json::array();
@@ -87,10 +92,6 @@ Json drift_json(const std::optional<Drift>& drift) {
       .set("heads", std::move(heads));
   return json;
 }
-
-std::string percent(double share) { return number_text(100.0 * share, 1) + "%"; }
-
-}  // namespace
 
 std::string drift_words(const Session& session) {
   const auto drift = session.drift();
@@ -141,6 +142,15 @@ void set_procedural(Json& report, const Session& session) {
       .set("drift", drift_json(session.drift()));
 }
 
+std::string drift_line(const Drift& drift) {
+  return cat("drift    output off by ", percent(drift.output.mean), " (median ", percent(drift.output.p50),
+             ", worst 1% ", percent(drift.output.p99), ", worst layer ", drift.worst_layer, " with ",
+             percent(drift.worst_output), "), log mass by ", number_text(drift.log_mass.mean, 3),
+             " nats, top rows shared ", percent(drift.overlap.mean), "; ", count_text(drift.tokens),
+             " tokens compared in ", time_text(drift.seconds), ", with ", bytes_text(drift.bytes),
+             " kept for the purpose outside the budget");
+}
+
 std::vector<std::string> procedural_lines(const Session& session) {
   const auto c = session.procedural_counts();
   if (!c) return {};
@@ -153,21 +163,16 @@ std::vector<std::string> procedural_lines(const Session& session) {
                           : "",
                       ", ", count_text(c->outlier_rows), " outliers, ", count_text(summaries_of(*c)),
                       " summaries, over all layers and heads; KV peak ", bytes_text(c->bytes_peak),
-                      ", its final level since position ", count_text(c->steady_from)));
+                      c->blocks_sealed > 0 && c->steady_from > 0 && !grows_with_text(session)
+                          ? cat(", its final level since position ", count_text(c->steady_from))
+                          : ""));
   lines.push_back(cat("did      ", count_text(c->blocks_sealed), " blocks compressed and ",
                       count_text(c->consolidations), " times merged in ", time_text(c->seal_seconds), "; ",
                       count_text(std::llround(c->shed_mass)), " tokens x heads shed (",
                       count_text(c->shed_soft), " rows faded, ", count_text(c->shed_hard), " over the cap, ",
                       count_text(c->thinned), " blocks thinned), ", count_text(c->fits_rejected),
                       " fits rejected, log mass off by ", number_text(c->log_mass_error, 3), " nats"));
-  if (const auto drift = session.drift())
-    lines.push_back(cat("drift    output off by ", percent(drift->output.mean), " (median ",
-                        percent(drift->output.p50), ", worst 1% ", percent(drift->output.p99),
-                        ", worst layer ", drift->worst_layer, " with ", percent(drift->worst_output),
-                        "), log mass by ", number_text(drift->log_mass.mean, 3), " nats, top rows shared ",
-                        percent(drift->overlap.mean), "; ", count_text(drift->tokens), " tokens compared in ",
-                        time_text(drift->seconds), ", with ", bytes_text(drift->bytes),
-                        " kept for the purpose outside the budget"));
+  if (session.drift()) lines.push_back(drift_line(*session.drift()));
   return lines;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ void say_what_the_budget_picked(const Session& session);
 void set_procedural(Json& report, const Session& session);
 // What is held and what was done: nothing for a memory of another kind.
 std::vector<std::string> procedural_lines(const Session& session);
+// What shadow mode measured; null without it. And the line that says it.
+Json drift_json(const std::optional<Drift>& drift);
+std::string drift_line(const Drift& drift);
 // "drift 3.1% (worst layer 12)", for a progress line; empty without shadow mode.
 std::string drift_words(const Session& session);
 // One event that sums up the run.

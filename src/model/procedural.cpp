@@ -186,8 +186,15 @@ ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const
     return four && four->full_rows > eight->full_rows ? *four : *eight;
   }
   throw Error(ErrorCode::invalid_argument,
-              cat("a KV budget of ", options.budget,
-                  " bytes is too small: sinks, one window and compact blocks need ", fitting.smallest()));
+              cat("a KV budget of ", options.budget, " bytes is too small: sinks, one window",
+                  options.pins.empty() ? "" : ", what is pinned",
+                  options.full_rows > 0 ? cat(", ", options.full_rows, " rows of copying heads") : "",
+                  " and compact blocks",
+                  options.levels != 0 && options.spill.empty() ? ""
+                  : options.budget_for > 0
+                      ? cat(", which grow with the ", options.budget_for, " tokens that are expected,")
+                      : ", which grow with a text of which no end is known (-c),",
+                  " need ", fitting.smallest()));
 }
 
 ProceduralOptions options_of(const ProceduralSpec& spec) {

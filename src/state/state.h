@@ -139,7 +139,8 @@ class KvState {
   void seal_if_due(ThreadPool& pool, const Kernels& kernels);
   // Exact rows of a procedural state over all layers and heads that it compresses: sinks, or the others.
   std::int64_t exact_rows(bool sinks) const;
-  std::int64_t bytes_peak() const { return bytes_peak_; }  // likewise: the most that was ever held
+  // Likewise: the most that was ever held.
+  std::int64_t bytes_peak() const { return std::max(bytes_peak_, held_bytes()); }
   // Since when it holds what it holds: after this position no more than 2 MiB, or 1/32, came on top.
   Pos steady_from() const { return steady_from_; }
   // Of a procedural state: positions that stay exact. Throws Error(invalid_argument), and changes nothing.

@@ -122,6 +122,29 @@ class Off(ProceduralTest):
         self.assertNotEqual(self.run_report()["logits_hash"], plain["logits_hash"])
 
 
+class Resuming(ProceduralTest):
+    def test_a_snapshot_of_such_a_memory_goes_on_as_one_with_a_log_and_not_as_one_that_keeps_everything(self):
+        state, log = self.folder / "state", self.folder / "log"
+        self.run_report("--save-state", state)
+        words = ("run", "-m", LLAMA, "-f", self.text, "-n", 0, "--load-state", state)
+        self.assert_refused(kvtide(*words, "--kv-proc", "off"), USAGE, "--kv-proc off", "summarised")
+        more = self.file("more.txt", self.text.read_bytes()[7:])
+        self.assert_fine(kvtide(*words[:4], more, *words[5:], "--kv-log", log))
+        self.assertGreater(len(self.log(log)), SEALS)
+
+    def test_a_log_needs_such_a_memory(self):
+        state, log = self.folder / "state", self.folder / "log"
+        words = ("run", "-m", LLAMA, "-f", self.text, "-n", 0)
+        self.assert_refused(kvtide(*words, "--kv-log", log), USAGE, "--kv-log", "--kv-proc on")
+        self.assert_fine(kvtide(*words, "-c", 4000, "--save-state", state))
+        self.assert_refused(kvtide(*words, "--load-state", state, "--kv-log", log), USAGE, "--kv-log", "no summaries")
+
+    def test_perplexity_tells_the_drift_too(self):
+        words = ("ppl", "-m", LLAMA, "-f", self.text, "--stream", *SHAPE, "--kv-heads", "even", "--kv-shadow", "every=20", "--json")
+        for more in ((), ("--against", "full")):
+            self.assertGreater(self.assert_fine(kvtide(*words, *more)).json["drift"]["tokens"], 10)
+
+
 class SameBits(ProceduralTest):
     def test_chunks_and_threads_change_nothing_with_every_option_on(self):
         heads = self.heads_file((0, 0), (1, 2))
@@ -142,6 +165,10 @@ class Pins(ProceduralTest):
         report = self.run_report("--kv-pin", "40-59", "--kv-full-rows", 64, heads=heads)
         self.assertEqual(report["rows"]["pinned"], 20 * (HEADS - 2))
         self.assertEqual(report["rows"]["full"], 2 * (64 + 20))
+
+    def test_several_ranges_can_be_pinned(self):
+        report = self.run_report("--kv-pin", "40-59", "--kv-pin", "50-69", "--kv-pin", "100-104")
+        self.assertEqual(report["rows"]["pinned"], 35 * HEADS)
 
     def test_pins_outlast_any_shedding(self):
         report = self.run_report("--kv-pin", "40-59", "--kv-shed", 1e6)
