@@ -18,7 +18,8 @@ constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
 
 // A row of logits as probabilities: what is needed of it more than once. Padded as the kernel wants it.
 struct Distribution {
-  std::vector<float> p;
+  const DenseRow& kernels;
+  std::vector<float> p = {};
   float log_sum = 0.0f;  // ln of the softmax's denominator
   std::int64_t likeliest = 0;
 
@@ -27,7 +28,7 @@ struct Distribution {
     std::copy(logits.begin(), logits.end(), p.begin());
     std::fill(p.begin() + static_cast<std::ptrdiff_t>(logits.size()), p.end(),
               -std::numeric_limits<float>::infinity());
-    log_sum = best_kernels().dense.soften(p.data(), static_cast<std::int64_t>(p.size()));
+    log_sum = kernels.soften(p.data(), static_cast<std::int64_t>(p.size()));
     likeliest = std::max_element(logits.begin(), logits.end()) - logits.begin();
   }
 };
@@ -168,7 +169,8 @@ Comparison compare(std::span<Session* const> sessions, std::span<const TokenId> 
   const std::int64_t most = std::clamp<std::int64_t>(kMostLogits / vocabulary, 1, kMostChunk);
   const auto width = static_cast<std::size_t>(vocabulary);
   std::vector<float> reference_logits(static_cast<std::size_t>(most) * width);  // of this chunk
-  Distribution reference, own;
+  const DenseRow& kernels = best_kernels().dense;
+  Distribution reference{kernels}, own{kernels};
   for (Pos done = 0; done < count; done += most) {
     const std::int64_t chunk = std::min(most, count - done);
     // Logits are computed only for chunks in which somebody asks for them.

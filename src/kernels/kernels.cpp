@@ -48,11 +48,7 @@ std::vector<const Kernels*> available_kernels() {
   return tables;
 }
 
-const Kernels& best_kernels() {
-  // Asked once: a virtual machine takes tens of microseconds to answer CPUID.
-  static const Kernels& best = *available_kernels().front();
-  return best;
-}
+const Kernels& best_kernels() { return *available_kernels().front(); }
 
 const Kernels& kernels_by_name(std::string_view isa) {
   std::string known;
