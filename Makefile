@@ -161,7 +161,7 @@ bench-zaya: build  ## memory and speed of a random checkpoint of the size of ZAY
 
 bench-compression: build $(BOOK)  ## what compression loses at 4,096 tokens against the full cache and windows (an hour)
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
-	$(PYTHON) tools/measure_compression.py --kvtide build/kvtide -m $(SMOLLM2) -f $(BOOK):12,24,36,48,60,78 --jobs 1 \
+	$(PYTHON) tools/measure_compression.py --kvtide build/kvtide -m $(SMOLLM2) -f $(BOOK):12,24,36,48,60,78 \
 	  --json build/compression.json --markdown build/compression.md
 
 bench-long: build $(BOOK)  ## 100,000 tokens inside KV budgets: bytes, flat memory, speed that stays; draws it

@@ -84,7 +84,7 @@ def main():
     parser.add_argument("-f", "--file", action="append", required=True, help="TEXT:PERCENT,PERCENT")
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--skip", type=int, default=1024)
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--policy", action="append", help="NAME=FLAGS")
     parser.add_argument("--json")
     parser.add_argument("--markdown")

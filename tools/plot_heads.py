@@ -9,13 +9,8 @@ layers with a window of their own, which nothing compresses, stay white.
 import csv
 import sys
 
-import matplotlib
-
-matplotlib.use("agg")
-matplotlib.rcParams["svg.hashsalt"] = "kvtide"  # the same picture is the same file
-matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text: a third of the size
-import matplotlib.pyplot as plt  # noqa: E402
-from matplotlib.patches import Rectangle  # noqa: E402
+from matplotlib.patches import Rectangle
+from pictures import plt, save
 
 FULL_FROM = 0.15  # induction from which a head keeps every row (docs/procedural_memory.md)
 
@@ -66,7 +61,7 @@ def main():
         draw(figure, panels[2 * i + 1][0], name, layers, 1, "share of the most telling rows, of the mean", 3.0)
     panels[-1][0].set_xlabel("layer", fontsize=8)
     figure.tight_layout()
-    figure.savefig(picture, metadata={"Date": None} if picture.endswith(".svg") else None)
+    save(figure, picture)
 
 
 if __name__ == "__main__":

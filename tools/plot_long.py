@@ -7,12 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("agg")
-matplotlib.rcParams["svg.hashsalt"] = "kvtide"  # the same picture is the same file
-matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text: a third of the size
-import matplotlib.pyplot as plt  # noqa: E402
+from pictures import plt, save
 
 MIB = 1 << 20
 TIERS = (("full", "of heads that copy", "#1f5fa8"), ("outliers", "exact rows of blocks", "#d9822b"),
@@ -70,7 +65,7 @@ def main():
     grid[0][0].legend(frameon=False, fontsize=8)
     grid[1][0].legend(frameon=False, fontsize=8)
     figure.tight_layout()
-    figure.savefig(sys.argv[2], metadata={"Date": None} if sys.argv[2].endswith(".svg") else None, dpi=120)
+    save(figure, sys.argv[2])
 
 
 if __name__ == "__main__":

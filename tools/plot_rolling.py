@@ -6,12 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("agg")
-matplotlib.rcParams["svg.hashsalt"] = "kvtide"  # the same picture is the same file
-matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text: a third of the size
-import matplotlib.pyplot as plt  # noqa: E402
+from pictures import plt, save
 
 
 def main():
@@ -38,7 +33,7 @@ def main():
     rows[1][0].set_ylabel("stream against\nfresh, %")
     rows[0][0].legend(frameon=False, fontsize=8, loc=(0.3, 0.12))
     figure.tight_layout()
-    figure.savefig(sys.argv[2], metadata={"Date": None} if sys.argv[2].endswith(".svg") else None, dpi=120)
+    save(figure, sys.argv[2])
 
 
 if __name__ == "__main__":

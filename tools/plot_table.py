@@ -11,12 +11,7 @@ import json
 import math
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("agg")
-matplotlib.rcParams["svg.hashsalt"] = "kvtide"  # the same picture is the same file
-matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text: a third of the size
-import matplotlib.pyplot as plt  # noqa: E402
+from pictures import plt, save
 
 MIB = 1 << 20
 KINDS = {  # by the beginning of a memory's name: colour, marker, what it is
@@ -109,7 +104,7 @@ def draw(groups, picture):
                for colour, marker, words in KINDS.values()]  # fmt: skip
     figure.legend(handles=handles, loc="lower center", ncol=len(handles), frameon=False, fontsize=8)
     figure.tight_layout(rect=(0, 0.35 / figure.get_figheight(), 1, 1))
-    figure.savefig(picture, metadata={"Date": None} if str(picture).endswith(".svg") else None, dpi=120)
+    save(figure, picture)
 
 
 def main():

@@ -94,6 +94,7 @@ struct ProceduralBytes {
   std::int64_t references = 0;  // queries that sealing asks
   std::int64_t compact = 0;     // summaries and outliers
   std::int64_t full = 0;        // full heads
+  bool grows = false;           // with every token: the bytes are those for the tokens that are expected
   std::int64_t total() const { return window + rings + references + compact + full; }
 };
 

@@ -167,12 +167,13 @@ class Conversation {
   }
 
   void say_figures(const TurnFigures& turn) const {
+    const std::string position = count_text(open_.session.position());
     say(cat("[read ", count_text(turn.prefill_tokens), " new tokens at ", number_text(turn.prefill_rate(), 1),
             " tok/s, wrote ", count_text(turn.decode_tokens), " at ", number_text(turn.decode_rate(), 1),
-            open_.session.options().procedural ? " tok/s; " : " tok/s; holds ",
-            count_text(open_.session.position()),
-            open_.session.options().procedural ? " tokens read"
-                                               : cat(" of ", count_text(open_.session.context())),
+            " tok/s; ",
+            open_.session.options().procedural
+                ? cat(position, " tokens read")
+                : cat("holds ", position, " of ", count_text(open_.session.context())),
             ", KV ", bytes_text(open_.session.memory().kv), "]"));
   }
 

@@ -78,12 +78,6 @@ std::int64_t most_held(const Session& session) {
   return rolling ? rolling->sinks + rolling->window : session.context();
 }
 
-bool grows_with_text(const Session& session) {
-  const ProceduralOptions& p = *session.options().procedural;
-  return p.levels == 0 ||
-         (session.procedural_counts()->full_heads > 0 && (p.full_rows == 0 || !p.spill.empty()));
-}
-
 std::string memory_words(const Session& session) {
   std::string words;
   const auto add = [&](const std::string& more) { words += cat(words.empty() ? "" : "; ", more); };
@@ -91,14 +85,14 @@ std::string memory_words(const Session& session) {
     add(cat("rolling: ", count_text(rolling->sinks), " sinks and the newest ", count_text(rolling->window)));
   if (const auto& p = session.options().procedural) {
     const std::int64_t full = session.procedural_counts()->full_heads;
-    const bool grows = grows_with_text(session);
+    const ProceduralBytes plan = *session.procedural_plan();
     add(cat("procedural: window ", count_text(p->window), ", blocks of ", p->block, " keep ", p->rows,
             " rows, ", full, full == 1 ? " head keeps " : " heads keep ",
             p->full_rows == 0 ? "all" : count_text(p->full_rows),
-            grows && p->budget_for == 0
+            plan.grows && p->budget_for == 0
                 ? std::string("; grows with the text")
-                : cat("; at most ", bytes_text(session.procedural_plan()->total()),
-                      grows ? cat(" for ", count_text(p->budget_for), " tokens") : ""),
+                : cat("; at most ", bytes_text(plan.total()),
+                      plan.grows ? cat(" for ", count_text(p->budget_for), " tokens") : ""),
             p->budget > 0 ? cat(" of the budget of ", bytes_text(p->budget)) : ""));
   }
   if (const auto size = session.attention_size()) add(cat("attention size ", count_text(*size)));

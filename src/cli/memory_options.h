@@ -19,9 +19,6 @@ SessionOptions memory_options(const Arguments& arguments, std::int64_t context, 
 // Tokens that are held when the memory is full: the window and its sinks, or the context.
 std::int64_t most_held(const Session& session);
 
-// Does a procedural memory take more bytes with every token?
-bool grows_with_text(const Session& session);
-
 // "rolling: 4 sinks and the newest 1,024; attention size 128": what is not as usual; empty when everything
 // is.
 std::string memory_words(const Session& session);

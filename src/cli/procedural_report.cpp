@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "cli/memory_options.h"
 #include "cli/terminal.h"
 #include "kvtide/error.h"
 
@@ -163,7 +162,7 @@ std::vector<std::string> procedural_lines(const Session& session) {
                           : "",
                       ", ", count_text(c->outlier_rows), " outliers, ", count_text(summaries_of(*c)),
                       " summaries, over all layers and heads; KV peak ", bytes_text(c->bytes_peak),
-                      c->blocks_sealed > 0 && c->steady_from > 0 && !grows_with_text(session)
+                      c->blocks_sealed > 0 && c->steady_from > 0 && !session.procedural_plan()->grows
                           ? cat(", its final level since position ", count_text(c->steady_from))
                           : ""));
   lines.push_back(cat("did      ", count_text(c->blocks_sealed), " blocks compressed and ",

@@ -59,6 +59,19 @@ struct Session::Impl {
     }
   }
 
+  // A memory that grows with the text was planned for the tokens that were expected.
+  void check_budget(std::int64_t count) const {
+    if (state.past() == nullptr || options.procedural->budget == 0) return;
+    const Pos end = state.position() + count, expected = options.procedural->budget_for;
+    if (expected == 0 || end <= expected || !grows(*state.spec().procedural)) return;
+    const std::int64_t needed = most_bytes(state.spec(), end).total();
+    if (needed > options.procedural->budget)
+      throw Error(ErrorCode::context_full,
+                  cat("the KV budget of ", options.procedural->budget, " bytes was planned for ", expected,
+                      " tokens: position ", state.position(), " and ", count, " more would need ", needed,
+                      "; expect more tokens (-c) or bound what grows (--kv-full-rows, --kv-levels)"));
+  }
+
   void seal_if_due() {
     if (shadow) shadow->keep(state);
     const PassTimer timer(options.profile ? &times : nullptr, &PassTimes::seal);
@@ -192,16 +205,7 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
     throw Error(ErrorCode::context_full,
                 cat("the context is full: it holds ", s.state.position(), " of ", s.state.capacity(),
                     " tokens and ", count, " more do not fit; use a larger context (-c) or a shorter text"));
-  // A memory that grows with the text was planned for so many tokens.
-  if (s.state.past() != nullptr && s.options.procedural->budget > 0 && s.options.procedural->budget_for > 0 &&
-      s.state.position() + count > s.options.procedural->budget_for &&
-      planned_bytes(s.state.spec(), s.state.position() + count).total() > s.options.procedural->budget)
-    throw Error(
-        ErrorCode::context_full,
-        cat("the KV budget of ", s.options.procedural->budget, " bytes was planned for ",
-            s.options.procedural->budget_for, " tokens: position ", s.state.position(), " and ", count,
-            " more would need ", planned_bytes(s.state.spec(), s.state.position() + count).total(),
-            "; expect more tokens (-c) or bound what grows (--kv-full-rows, --kv-levels)"));
+  s.check_budget(count);
   for (const TokenId token : tokens)
     if (token < 0 || token >= s.model->vocabulary())
       throw Error(ErrorCode::invalid_argument,

@@ -153,19 +153,23 @@ class Fitting {
     return o;
   }
   std::int64_t smallest() const { return smallest_; }
+  bool grows() const { return grows_; }  // what was tried last
 
  private:
-  std::int64_t bytes_of(const ProceduralOptions& o) const {
+  std::int64_t bytes_of(const ProceduralOptions& o) {
     KvSpec spec = base_;
     spec.rolling.reset();
     spec.procedural = procedural_spec(config_, o);
-    return planned_bytes(spec, o.budget_for).total();
+    const ProceduralBytes bytes = planned_bytes(spec, o.budget_for);
+    grows_ = bytes.grows;
+    return bytes.total();
   }
 
   const ModelConfig& config_;
   const KvSpec& base_;
   const ProceduralOptions& wanted_;
   std::int64_t smallest_ = std::numeric_limits<std::int64_t>::max();
+  bool grows_ = false;
 };
 
 }  // namespace
@@ -190,7 +194,7 @@ ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const
                   options.pins.empty() ? "" : ", what is pinned",
                   options.full_rows > 0 ? cat(", ", options.full_rows, " rows of copying heads") : "",
                   " and compact blocks",
-                  options.levels != 0 && options.spill.empty() ? ""
+                  !fitting.grows() ? ""
                   : options.budget_for > 0
                       ? cat(", which grow with the ", options.budget_for, " tokens that are expected,")
                       : ", which grow with a text of which no end is known (-c),",

@@ -25,11 +25,11 @@ HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan) {
   return plan.whole || spec.full_rows == 0 ? HeadRows::Kind::exact : HeadRows::Kind::exact_scored;
 }
 
-Pos end_for(const ProceduralSpec& spec, Pos expected) {
+bool grows(const ProceduralSpec& spec) {
   bool grows = spec.levels == 0;
   for (const auto& layer : spec.heads)
     for (const HeadPlan& plan : layer) grows = grows || (plan.full && (spec.full_rows == 0 || plan.whole));
-  return grows ? expected : 0;
+  return grows;
 }
 
 ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
@@ -45,6 +45,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   const std::int64_t pinned = std::min(all, pinned_within(p, p.sinks, end));
 
   ProceduralBytes bytes;
+  bytes.grows = grows(p);
   bool whole = false;  // is any head one that never thins out
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& layer = spec.layers[i];

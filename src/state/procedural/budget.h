@@ -19,16 +19,16 @@ inline constexpr std::int64_t kLeastFullRows = kPassage;
 // What a head's rows are, by its plan.
 HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan);
 
-// For how many tokens a memory must be planned when so many are expected (0: no end known): 0, without end,
-// unless it grows with the text, because nothing keeps a text from being longer than expected.
-Pos end_for(const ProceduralSpec& spec, Pos expected);
+// Does it take more bytes with every token, however many were read?
+bool grows(const ProceduralSpec& spec);
 
 // The most that a state of this spec (procedural) holds at any moment while it reads `tokens` tokens; 0:
 // without end.
 ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens);
-// The same for all that may be read when so many tokens are expected.
+// The same for all that may be read when so many tokens are expected (0: no end known): nothing keeps a text
+// from being longer, so only a memory that grows is planned for that many.
 inline ProceduralBytes planned_bytes(const KvSpec& spec, Pos expected) {
-  return most_bytes(spec, end_for(*spec.procedural, expected));
+  return most_bytes(spec, grows(*spec.procedural) ? expected : 0);
 }
 
 }  // namespace kvtide
