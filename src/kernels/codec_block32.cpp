@@ -1,6 +1,7 @@
 // The types with blocks of 32 elements. In the 4-bit ones the low nibbles of the 16 bytes are elements 0 to
 // 15 and the high nibbles elements 16 to 31; in the 5-bit ones bit i of the 32-bit word `qh` is the fifth bit
 // of element i.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -88,8 +89,11 @@ int largest_of_block(const float* x) {
 BlockQ8_0 encode_block_q8_0(const float* x) {
   constexpr int kElements = 2 * kHalf;
   BlockQ8_0 block{};
-  const std::uint32_t largest = std::bit_cast<std::uint32_t>(x[largest_of_block(x)]) & 0x7fffffffu;
-  if (largest >= 0x7f800000u) {
+  // Without their sign the bits of floats order like magnitudes, NaN above infinity.
+  std::int32_t largest = 0;
+  for (int i = 0; i < kElements; ++i)
+    largest = std::max(largest, std::bit_cast<std::int32_t>(x[i]) & 0x7fffffff);
+  if (largest >= 0x7f800000) {
     block.d = 0x7e00;  // NaN
     return block;
   }
@@ -97,13 +101,14 @@ BlockQ8_0 encode_block_q8_0(const float* x) {
   block.d = f32_to_f16(d);
   const float inverse = 1.0f / d;
   if (!(inverse <= std::numeric_limits<float>::max())) return block;  // d is 0, or so small that its f16 is 0
+  std::int32_t whole[kElements];
   for (int i = 0; i < kElements; ++i) {
+    // Halves away from zero: what truncation leaves of the magnitude doubles to 1 where it is half or more.
     const float scaled = x[i] * inverse;
-    const float magnitude = std::fabs(scaled);
-    const float whole = std::floor(magnitude);
-    const float rounded = whole + std::floor(2.0f * (magnitude - whole));
-    block.qs[i] = static_cast<std::int8_t>(std::copysign(rounded, scaled));
+    const auto inside = static_cast<std::int32_t>(scaled);
+    whole[i] = inside + static_cast<std::int32_t>(2.0f * (scaled - static_cast<float>(inside)));
   }
+  for (int i = 0; i < kElements; ++i) block.qs[i] = static_cast<std::int8_t>(whole[i]);
   return block;
 }
 

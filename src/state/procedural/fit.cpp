@@ -18,6 +18,11 @@ struct Square {  // symmetric, row after row
   std::vector<double> at;
   explicit Square(std::size_t n) : size(n), at(n * n, 0.0) {}
   double& operator()(std::size_t i, std::size_t j) { return at[i * size + j]; }
+  // Only what lies on the diagonal and below it was written.
+  void mirror() {
+    for (std::size_t i = 0; i < size; ++i)
+      for (std::size_t j = i + 1; j < size; ++j) at[i * size + j] = at[j * size + i];
+  }
   double mean_diagonal() const {
     double sum = 0.0;
     for (std::size_t i = 0; i < size; ++i) sum += at[i * size + i];
@@ -65,27 +70,27 @@ bool solve(Square& g, std::vector<double>& r, std::size_t columns) {
   return true;
 }
 
-// The kept rows as the references see them: exact ones first, then the summaries. Rows are padded to whole
-// vectors with rows that have no mass.
+// The kept rows as every step-th reference from `first` on sees them: exact rows first, then the summaries.
+// Rows are padded to whole vectors with rows that have no mass.
 class Kept {
  public:
-  Kept(const DenseRow& kernels, const FitInput& in)
+  Kept(const DenseRow& kernels, const FitInput& in, std::size_t first, std::size_t step)
       : kernels_(kernels),
         in_(in),
         exact_(in.exact.size()),
-        rows_(in.exact.size() + in.pivots.size()),
-        padded_((rows_ + 15) / 16 * 16),
-        dim_(static_cast<std::size_t>(in.block.padded_dim)),
-        count_(static_cast<std::size_t>(in.references.count)),
-        values_(padded_ * dim_, 0.0f),
-        scores_(count_ * padded_, -__builtin_inff()),
-        mass_(count_) {
+        dim_(static_cast<std::size_t>(in.block.padded_dim)) {
+    for (std::size_t i = first; i < static_cast<std::size_t>(in.references.count); i += step)
+      asked_.push_back(i);
+    padded_ = (exact_ + in.pivots.size() + 15) / 16 * 16;
+    values_.assign(padded_ * dim_, 0.0f);
+    scores_.assign(asked_.size() * padded_, -__builtin_inff());
+    mass_.resize(asked_.size());
     for (std::size_t e = 0; e < exact_; ++e)
       std::copy_n(in.block.values.data() + in.exact[e] * in.block.padded_dim, dim_,
                   values_.data() + e * dim_);
-    for (std::size_t i = 0; i < count_; ++i) {
-      const float* from = in.scores + static_cast<std::int64_t>(i) * in.stride;
-      float* to = scores_.data() + i * padded_;
+    for (std::size_t k = 0; k < asked_.size(); ++k) {
+      const float* from = in.scores + static_cast<std::int64_t>(asked_[k]) * in.stride;
+      float* to = scores_.data() + k * padded_;
       for (std::size_t e = 0; e < exact_; ++e) to[e] = from[in.exact[e]];
       for (std::size_t p = 0; p < in.pivots.size(); ++p)
         to[exact_ + p] = from[in.pivots[p]] - in.block.bias[static_cast<std::size_t>(in.pivots[p])];
@@ -93,49 +98,48 @@ class Kept {
   }
 
   std::size_t exact() const { return exact_; }
-  // [references][padded()] after soften().
-  const float* shares(std::size_t i) const { return shares_.data() + i * padded_; }
-  std::size_t padded() const { return padded_; }
+  // [padded] of the k-th reference asked, after soften().
+  const float* shares(std::size_t k) const { return shares_.data() + k * padded_; }
 
-  // The softmax of every reference with these biases of the summaries.
+  // The softmax of every reference asked with these biases of the summaries.
   void soften(const std::vector<float>& bias) {
     shares_ = scores_;
-    for (std::size_t i = 0; i < count_; ++i) {
-      float* row = shares_.data() + i * padded_;
+    for (std::size_t k = 0; k < asked_.size(); ++k) {
+      float* row = shares_.data() + k * padded_;
       for (std::size_t p = 0; p < bias.size(); ++p) row[exact_ + p] += bias[p];
-      mass_[i] = kernels_.soften(row, static_cast<std::int64_t>(padded_));
+      mass_[k] = kernels_.soften(row, static_cast<std::int64_t>(padded_));
     }
   }
-  // What every reference gets with these values of the summaries: [references][dim].
+  // What they get with these values of the summaries: [references asked][dim].
   const std::vector<float>& outputs(const std::vector<float>& summaries) {
     std::copy(summaries.begin(), summaries.end(),
               values_.begin() + static_cast<std::ptrdiff_t>(exact_ * dim_));
-    out_.resize(count_ * dim_);
-    kernels_.mix(shares_.data(), static_cast<std::int64_t>(count_), static_cast<std::int64_t>(padded_),
+    out_.resize(asked_.size() * dim_);
+    kernels_.mix(shares_.data(), static_cast<std::int64_t>(asked_.size()), static_cast<std::int64_t>(padded_),
                  values_.data(), in_.block.padded_dim, out_.data());
     return out_;
   }
   // Mean error of the log mass, weighted with the block's share.
   float mass_error() const {
     double sum = 0.0, weights = 1e-30;
-    for (std::size_t i = 0; i < count_; ++i) {
-      const double w = static_cast<double>(in_.weight[i]);
-      sum += w * std::fabs(static_cast<double>(mass_[i] - in_.log_mass[i]));
+    for (std::size_t k = 0; k < asked_.size(); ++k) {
+      const double w = static_cast<double>(in_.weight[asked_[k]]);
+      sum += w * std::fabs(static_cast<double>(mass_[k] - in_.log_mass[asked_[k]]));
       weights += w;
     }
     return static_cast<float>(sum / weights);
   }
-  // Squared error of what the block adds to the whole output, over the held-out references.
+  // Squared error of what the block adds to the whole output.
   double error(const std::vector<float>& summaries) {
     const std::vector<float>& out = outputs(summaries);
     double sum = 0.0;
-    for (std::size_t i = 0; i < count_; ++i) {
-      if (!held_out(i)) continue;
+    for (std::size_t k = 0; k < asked_.size(); ++k) {
+      const std::size_t i = asked_[k];
       const float w = in_.weight[i];
-      const float ours = 1.0f / (1.0f + std::exp(in_.references.log_mass[i] - mass_[i]));
+      const float ours = 1.0f / (1.0f + std::exp(in_.references.log_mass[i] - mass_[k]));
       float squares[4] = {};
       for (std::size_t d = 0; d < dim_; ++d) {
-        const float difference = ours * out[i * dim_ + d] - w * in_.outputs[i * dim_ + d];
+        const float difference = ours * out[k * dim_ + d] - w * in_.outputs[i * dim_ + d];
         squares[d % 4] += difference * difference;
       }
       for (const float square : squares) sum += static_cast<double>(square);
@@ -146,10 +150,11 @@ class Kept {
  private:
   const DenseRow& kernels_;
   const FitInput& in_;
-  std::size_t exact_, rows_, padded_, dim_, count_;
+  std::vector<std::size_t> asked_;
+  std::size_t exact_, padded_ = 0, dim_;
   std::vector<float> values_;           // [padded][dim]
-  std::vector<float> scores_, shares_;  // [references][padded]
-  std::vector<float> mass_;             // [references]
+  std::vector<float> scores_, shares_;  // [references asked][padded]
+  std::vector<float> mass_;             // [references asked]
   std::vector<float> out_;
 };
 
@@ -194,9 +199,10 @@ std::vector<float> fit_biases(const FitInput& in, const std::vector<float>& log_
     for (std::size_t p = 0; p < r; ++p) a[p] = w * growth[p] * static_cast<double>(share[in.pivots[p]]);
     for (std::size_t p = 0; p < r; ++p) {
       h[p] += a[p] * w * target;
-      for (std::size_t q = 0; q < r; ++q) gram(p, q) += a[p] * a[q];
+      for (std::size_t q = 0; q <= p; ++q) gram(p, q) += a[p] * a[q];
     }
   }
+  gram.mirror();
   const double mu = kBiasPull * gram.mean_diagonal();
   std::vector<double> u(r, 1.0), low, high;
   for (std::size_t p = 0; p < r; ++p) {
@@ -229,7 +235,7 @@ std::vector<float> fit_values(const DenseRow& kernels, const FitInput& in, Kept&
     for (std::size_t p = 0; p < r; ++p) {
       x[p * padded + i] = w * share[p];
       const double xp = static_cast<double>(w * share[p]);
-      for (std::size_t q = 0; q < r; ++q) gram(p, q) += xp * static_cast<double>(w * share[q]);
+      for (std::size_t q = 0; q <= p; ++q) gram(p, q) += xp * static_cast<double>(w * share[q]);
     }
     for (std::size_t d = 0; d < dim; ++d)
       missing[i * dim + d] = w * (in.outputs[i * dim + d] - out[i * dim + d]);
@@ -251,21 +257,21 @@ Fitted fit_summaries(const DenseRow& kernels, const FitInput& in) {
   Fitted result;
   std::vector<float> log_count, means;
   start_from_clusters(in, log_count, means);
-  Kept kept(kernels, in);
-  double fitted = 0.0;
+  Kept kept(kernels, in, 0, 1);
   if (in.fit) {
     result.bias = fit_biases(in, log_count);
     kept.soften(result.bias);
     result.values = fit_values(kernels, in, kept, means);
-    fitted = kept.error(result.values);
     result.log_mass_error = kept.mass_error();
-  }
-  kept.soften(log_count);
-  if (in.fit) {
+    Kept judged(kernels, in, kHeldOut - 1, kHeldOut);
+    judged.soften(result.bias);
+    const double fitted = judged.error(result.values);
+    judged.soften(log_count);
     // `!(a < b)`: what is not a number is rejected, too.
-    if (fitted < kept.error(means) && std::isfinite(result.log_mass_error)) return result;
+    if (fitted < judged.error(means) && std::isfinite(result.log_mass_error)) return result;
     result.rejected = true;
   }
+  kept.soften(log_count);
   result.log_mass_error = kept.mass_error();
   result.bias = std::move(log_count);
   result.values = std::move(means);

@@ -26,19 +26,32 @@ float dot(const float* x, const float* y, std::int64_t n) {
 
 float norm(const float* x, std::int64_t n) { return std::sqrt(dot(x, x, n)); }
 
-// Numbers of `values`, largest first; ties to the lower index. Sorts whole numbers: the bits of a float, made
-// to ascend as it descends, and its index.
-std::vector<std::int64_t> order_of(const std::vector<float>& values) {
+// Numbers of `values`: the `first` largest in order, ties to the lower index; then the others in any order.
+// Sorts whole numbers: the bits of a float, made to ascend as it descends, and its index.
+std::vector<std::int64_t> order_of(const std::vector<float>& values, std::size_t first) {
   std::vector<std::uint64_t> keys(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto bits = std::bit_cast<std::uint32_t>(values[i] + 0.0f);  // -0 is 0
     const std::uint32_t ascending = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
     keys[i] = (static_cast<std::uint64_t>(~ascending) << 32) | i;
   }
-  std::sort(keys.begin(), keys.end());
+  const auto border = keys.begin() + static_cast<std::ptrdiff_t>(std::min(first, keys.size()));
+  if (border != keys.end()) std::nth_element(keys.begin(), border, keys.end());
+  std::sort(keys.begin(), border);
   std::vector<std::int64_t> order(values.size());
   for (std::size_t i = 0; i < keys.size(); ++i) order[i] = static_cast<std::int64_t>(keys[i] & 0xffffffffu);
   return order;
+}
+
+// turned[padded_dim][padded_rows] = the scaled keys; by sixteen rows, which stay in the nearest cache.
+void turn_keys(const BlockRows& b, float scale, float* turned) {
+  constexpr std::int64_t kTile = 16;
+  for (std::int64_t first = 0; first < b.padded_rows; first += kTile) {
+    const float* keys = b.keys.data() + first * b.padded_dim;
+    for (std::int64_t d = 0; d < b.padded_dim; ++d)
+      for (std::int64_t j = 0; j < kTile; ++j)
+        turned[d * b.padded_rows + first + j] = scale * keys[j * b.padded_dim + d];
+  }
 }
 
 // 1 - cosine to the mean direction.
@@ -65,11 +78,10 @@ std::vector<float> value_norms(const BlockRows& b) {
   return result;
 }
 
-// Moves the pinned rows of an order to its front; their number.
-std::int64_t pinned_first(std::vector<std::int64_t>& order, const std::vector<bool>& pinned) {
-  return std::stable_partition(order.begin(), order.end(),
-                               [&](std::int64_t j) { return pinned[static_cast<std::size_t>(j)]; }) -
-         order.begin();
+// Moves the pinned rows of an order to its front.
+void pinned_first(std::vector<std::int64_t>& order, const std::vector<bool>& pinned) {
+  std::stable_partition(order.begin(), order.end(),
+                        [&](std::int64_t j) { return pinned[static_cast<std::size_t>(j)]; });
 }
 
 float cosine(const BlockRows& b, std::int64_t i, std::int64_t j) {
@@ -86,10 +98,7 @@ void Summariser::attend(const BlockRows& b, const ReferenceRows& r, float scale)
   scores_.resize(cells);
   // Queries x transposed keys: rows of scores come out side by side, which needs no sums across a vector.
   turned_.resize(static_cast<std::size_t>(b.padded_dim * stride_));
-  for (std::int64_t j = 0; j < stride_; ++j)
-    for (std::int64_t d = 0; d < b.padded_dim; ++d)
-      turned_[static_cast<std::size_t>(d * stride_ + j)] =
-          scale * b.keys[static_cast<std::size_t>(j * b.padded_dim + d)];
+  turn_keys(b, scale, turned_.data());
   kernels_.mix(r.queries.data(), count_, b.padded_dim, turned_.data(), stride_, scores_.data());
   const bool biased = std::any_of(b.bias.begin(), b.bias.end(), [](float bias) { return bias != 0.0f; });
   if (biased || b.rows < stride_)
@@ -110,26 +119,34 @@ void Summariser::attend(const BlockRows& b, const ReferenceRows& r, float scale)
     weight_[static_cast<std::size_t>(i)] = w;
     kernels_.add_squares(row, w, stride_, squares_.data());
   }
+}
+
+void Summariser::mix_outputs(const BlockRows& b) {
   outputs_.resize(static_cast<std::size_t>(count_ * b.padded_dim));
   kernels_.mix(shares_.data(), count_, stride_, b.values.data(), b.padded_dim, outputs_.data());
 }
 
-std::vector<std::int64_t> Summariser::rank_rows(const BlockRows& b, RowScore score) const {
-  std::vector<float> attention(squares_.begin(), squares_.begin() + b.rows);
-  if (score == RowScore::attention) return order_of(attention);
-  if (score == RowScore::novelty) return order_of(novelty(b));
-  if (score == RowScore::value_norm) return order_of(value_norms(b));
-  // The three rankings take turns: novelty, attention, size of the value.
-  std::vector<float> best(static_cast<std::size_t>(b.rows), kNoMass);
-  int turn = 0;
-  for (const auto& ranking : {order_of(novelty(b)), order_of(attention), order_of(value_norms(b))}) {
-    for (std::size_t rank = 0; rank < ranking.size(); ++rank) {
-      float& place = best[static_cast<std::size_t>(ranking[rank])];
-      place = std::max(place, -static_cast<float>(3 * static_cast<int>(rank) + turn));
-    }
-    ++turn;
-  }
-  return order_of(best);
+std::vector<std::int64_t> Summariser::rank_rows(const BlockRows& b, RowScore score, std::size_t first) const {
+  const std::vector<float> attention(squares_.begin(), squares_.begin() + b.rows);
+  if (score == RowScore::attention) return order_of(attention, first);
+  if (score == RowScore::novelty) return order_of(novelty(b), first);
+  if (score == RowScore::value_norm) return order_of(value_norms(b), first);
+  // The three rankings take turns: novelty, attention, size of the value. The first `first` of all are among
+  // the first of each.
+  const std::vector<std::int64_t> rankings[] = {order_of(novelty(b), first), order_of(attention, first),
+                                                order_of(value_norms(b), first)};
+  std::vector<std::int64_t> order;
+  std::vector<bool> taken(static_cast<std::size_t>(b.rows), false);
+  for (std::size_t rank = 0; rank < taken.size() && order.size() < first; ++rank)
+    for (const auto& ranking : rankings)
+      if (const std::int64_t row = ranking[rank];
+          order.size() < first && !taken[static_cast<std::size_t>(row)]) {
+        taken[static_cast<std::size_t>(row)] = true;
+        order.push_back(row);
+      }
+  for (std::int64_t row = 0; row < b.rows; ++row)
+    if (!taken[static_cast<std::size_t>(row)]) order.push_back(row);
+  return order;
 }
 
 std::vector<std::int64_t> Summariser::choose_pivots(const BlockRows& b, const std::vector<std::int64_t>& rest,
@@ -155,10 +172,9 @@ std::vector<std::int64_t> Summariser::choose_pivots(const BlockRows& b, const st
   } else {
     std::vector<float> attention;
     for (const std::int64_t j : rest) attention.push_back(squares_[static_cast<std::size_t>(j)]);
-    for (const std::int64_t i : order_of(attention)) {
-      if (static_cast<std::int64_t>(pivots.size()) == count) break;
-      pivots.push_back(rest[static_cast<std::size_t>(i)]);
-    }
+    const auto order = order_of(attention, static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i)
+      pivots.push_back(rest[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])]);
   }
   std::sort(pivots.begin(), pivots.end());
   return pivots;
@@ -204,15 +220,16 @@ std::vector<std::int64_t> Summariser::assign(const BlockRows& b, const std::vect
 std::vector<float> Summariser::losses_of(const BlockRows& b, const std::vector<std::int64_t>& rows) const {
   const std::size_t padded = (rows.size() + 15) / 16 * 16, count = static_cast<std::size_t>(count_);
   const auto dim = static_cast<std::size_t>(b.padded_dim);
-  std::vector<float> values(padded * dim, 0.0f), squares(padded, 0.0f), share(padded, 0.0f),
+  std::vector<float> turned(dim * padded, 0.0f), squares(padded, 0.0f), share(padded, 0.0f),
       sum(padded, 0.0f);
   for (std::size_t j = 0; j < rows.size(); ++j) {
-    std::copy_n(b.values.data() + rows[j] * b.padded_dim, dim, values.data() + j * dim);
-    squares[j] = dot(values.data() + j * dim, values.data() + j * dim, b.padded_dim);
+    const float* value = b.values.data() + rows[j] * b.padded_dim;
+    for (std::size_t d = 0; d < dim; ++d) turned[d * padded + j] = value[d];
+    squares[j] = dot(value, value, b.padded_dim);
   }
   std::vector<float> products(count * padded);
-  kernels_.dots(outputs_.data(), count_, values.data(), static_cast<std::int64_t>(padded), b.padded_dim, 1.0f,
-                products.data());
+  kernels_.mix(outputs_.data(), count_, b.padded_dim, turned.data(), static_cast<std::int64_t>(padded),
+               products.data());
   for (std::size_t i = 0; i < count; ++i) {
     const float* from = shares_.data() + static_cast<std::int64_t>(i) * stride_;
     for (std::size_t j = 0; j < rows.size(); ++j) share[j] = from[rows[j]];
@@ -256,6 +273,7 @@ float Summariser::mass_lost(const std::vector<std::int64_t>& rows) const {
 
 std::vector<float> Summariser::row_losses(const BlockRows& b, const ReferenceRows& r, float scale) {
   attend(b, r, scale);
+  mix_outputs(b);
   std::vector<std::int64_t> all(static_cast<std::size_t>(b.rows));
   std::iota(all.begin(), all.end(), 0);
   return losses_of(b, all);
@@ -264,8 +282,9 @@ std::vector<float> Summariser::row_losses(const BlockRows& b, const ReferenceRow
 std::vector<std::int64_t> Summariser::most_attended(const BlockRows& b, const ReferenceRows& r, float scale,
                                                     std::int64_t count, const std::vector<bool>& pinned) {
   attend(b, r, scale);
-  auto order = order_of({squares_.begin(), squares_.begin() + b.rows});
-  if (!pinned.empty()) count += pinned_first(order, pinned);
+  count += std::count(pinned.begin(), pinned.end(), true);
+  auto order = order_of({squares_.begin(), squares_.begin() + b.rows}, static_cast<std::size_t>(count));
+  if (!pinned.empty()) pinned_first(order, pinned);
   order.resize(static_cast<std::size_t>(std::min(count, b.rows)));
   std::sort(order.begin(), order.end());
   return order;
@@ -274,9 +293,12 @@ std::vector<std::int64_t> Summariser::most_attended(const BlockRows& b, const Re
 Summarised Summariser::summarise(const BlockRows& b, const std::vector<float>& counts, const ReferenceRows& r,
                                  const SummaryRules& rules) {
   attend(b, r, rules.scale);
-  auto ranking = rank_rows(b, rules.score);
-  const std::int64_t pinned = rules.pinned == nullptr ? 0 : pinned_first(ranking, *rules.pinned);
+  mix_outputs(b);
+  const std::int64_t pinned =
+      rules.pinned == nullptr ? 0 : std::count(rules.pinned->begin(), rules.pinned->end(), true);
   const auto exact_count = static_cast<std::size_t>(std::min(rules.exact + pinned, b.rows));
+  auto ranking = rank_rows(b, rules.score, exact_count);
+  if (rules.pinned != nullptr) pinned_first(ranking, *rules.pinned);
   std::vector<std::int64_t> exact(ranking.begin(),
                                   ranking.begin() + static_cast<std::ptrdiff_t>(exact_count));
   std::vector<std::int64_t> rest(ranking.begin() + static_cast<std::ptrdiff_t>(exact_count), ranking.end());

@@ -66,7 +66,7 @@ class Summariser {
   std::vector<std::int64_t> ranking(const BlockRows& block, const ReferenceRows& references,
                                     const SummaryRules& rules) {
     attend(block, references, rules.scale);
-    return rank_rows(block, rules.score);
+    return rank_rows(block, rules.score, static_cast<std::size_t>(block.rows));
   }
   // The `count` rows with the largest share-weighted root mean square attention, and all pinned ones
   // ([rows]; empty: none) beside them, ascending.
@@ -78,7 +78,9 @@ class Summariser {
 
  private:
   void attend(const BlockRows& block, const ReferenceRows& references, float scale);
-  std::vector<std::int64_t> rank_rows(const BlockRows& block, RowScore score) const;
+  void mix_outputs(const BlockRows& block);
+  // All rows, the `first` most telling ones first and in order.
+  std::vector<std::int64_t> rank_rows(const BlockRows& block, RowScore score, std::size_t first) const;
   std::vector<std::int64_t> choose_pivots(const BlockRows& block, const std::vector<std::int64_t>& rest,
                                           const SummaryRules& rules) const;
   std::vector<std::int64_t> assign(const BlockRows& block, const std::vector<std::int64_t>& rest,
