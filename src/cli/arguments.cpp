@@ -174,8 +174,8 @@ void check(const Arguments& a) {
     refuse("-p 0 and -n 0: nothing is left to measure");
   if (a.command == Command::ppl && !a.out.empty() && !a.stream)
     refuse("--out: has a meaning only with --stream");
-  if (a.against_full && !a.stream) refuse("--against: has a meaning only with --stream");
-  if (a.against_full && !a.out.empty())
+  if (a.against != Against::nothing && !a.stream) refuse("--against: has a meaning only with --stream");
+  if (a.against != Against::nothing && !a.out.empty())
     refuse("--against and --out: a comparison writes no tokens; use one of them");
   if (a.stream && a.chunks > 0)
     refuse("--chunks: --stream reads the text in one pass; use -c to read less of it");

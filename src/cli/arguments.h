@@ -20,6 +20,9 @@
 
 namespace kvtide {
 
+// What kvtide ppl --stream reads beside the memory: the full cache, or a window of as many bytes.
+enum class Against { nothing, full, window };
+
 struct Arguments {
   Command command = Command::run;
   bool help = false;     // of the command, or of the program when there is no command
@@ -46,7 +49,7 @@ struct Arguments {
   std::int64_t chunks = 0;  // 0: all
   bool stream = false;
   std::int64_t bucket = 1024;
-  bool against_full = false;
+  Against against = Against::nothing;
   // bench
   std::int64_t bench_prompt = 512;
   std::int64_t bench_tokens = 64;

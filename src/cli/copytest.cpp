@@ -25,13 +25,6 @@ namespace {
 constexpr std::int64_t kTokensOfString = 48;  // planted, and asked for again
 enum : std::int64_t { kFull, kPolicy, kWindow };
 
-std::string window_words(const SessionOptions& window) {
-  return cat(window.rolling->sinks, " sinks and the newest ", count_text(window.rolling->window), ", ",
-             window.key_type == KvType::q8_0  ? "q8_0"
-             : window.key_type == KvType::f32 ? "f32"
-                                              : "f16");
-}
-
 }  // namespace
 
 int copytest_command(const Arguments& arguments) {

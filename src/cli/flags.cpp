@@ -96,12 +96,13 @@ constexpr Flag kFlags[] = {
      [](A& a, const G&) { a.stream = true; }},
     {"", "--bucket", "N", "positions per line of --stream [1024]", kPpl,
      [](A& a, const G& g) { a.bucket = whole(g, "the size of a bucket", 1, kMany); }},
-    {"", "--against", "full", "with --stream: PPL, KL and agreement against the full cache, by depth", kPpl,
+    {"", "--against", "full|window",
+     "with --stream: PPL, KL, agreement beside the full cache, or a window of equal bytes", kPpl,
      [](A& a, const G& g) {
-       if (g.value != "full")
+       if (g.value != "full" && g.value != "window")
          throw Error(ErrorCode::invalid_argument,
-                     cat(g.flag, ": what to compare with must be full, not ", quoted(g.value)));
-       a.against_full = true;
+                     cat(g.flag, ": what to compare with must be full or window, not ", quoted(g.value)));
+       a.against = g.value == "full" ? Against::full : Against::window;
      }},
     {"-p", "--n-prompt", "N", "tokens to read at once [512]; 0: do not measure reading", kBench,
      [](A& a, const G& g) { a.bench_prompt = whole(g, "the number of tokens to read", 0, kMany); }},

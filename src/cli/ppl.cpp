@@ -104,9 +104,9 @@ int ppl_command(const Arguments& arguments) {
       say(cat("scoring the first ", count_text(count), " of ", count_text(all), " tokens (-c)"));
   };
 
-  if (arguments.against_full) {
+  if (arguments.against != Against::nothing) {
     announce();
-    ppl_against_full(arguments, session, tokens);
+    ppl_against(arguments, session, tokens);
     return kExitFine;
   }
   const Stopwatch watch;

@@ -19,11 +19,12 @@ namespace {
 
 double share(double change) { return std::exp(change) - 1.0; }  // of ln PPL: 0.01 is +1%
 
-void set_score(Json& json, const Score& ours, const Score& full) {
+// control: "full" or "window".
+void set_score(Json& json, const Score& ours, const Score& theirs, const std::string& control) {
   json.set("ppl", ours.ppl)
       .set("ppl_se", ours.ppl_se)
       .set("tokens_scored", ours.tokens)
-      .set("full_ppl", full.ppl)
+      .set(cat(control, "_ppl"), theirs.ppl)
       .set("dppl", share(ours.change.mean))
       .set("dppl_low", share(ours.change.low))
       .set("dppl_high", share(ours.change.high))
@@ -32,10 +33,10 @@ void set_score(Json& json, const Score& ours, const Score& full) {
       .set("agreement", ours.agreement);
 }
 
-std::vector<std::string> row(const std::string& name, const Score& ours, const Score& full) {
+std::vector<std::string> row(const std::string& name, const Score& ours, const Score& theirs) {
   return {name,
           number_text(ours.ppl, 4),
-          number_text(full.ppl, 4),
+          number_text(theirs.ppl, 4),
           percent_text(share(ours.change.mean)),
           cat(percent_text(share(ours.change.low)), " to ", percent_text(share(ours.change.high))),
           number_text(ours.kl, 4),
@@ -53,44 +54,58 @@ std::string control_words(const SessionOptions& control) {
              " sinks among them): the model was trained for no more, so that a longer one is no measure");
 }
 
-void ppl_against_full(const Arguments& arguments, Session& session, std::span<const TokenId> tokens) {
+std::string window_words(const SessionOptions& window) {
+  return cat(window.rolling->sinks, " sinks and the newest ", count_text(window.rolling->window), ", ",
+             window.key_type == KvType::q8_0  ? "q8_0"
+             : window.key_type == KvType::f32 ? "f32"
+                                              : "f16");
+}
+
+void ppl_against(const Arguments& arguments, Session& session, std::span<const TokenId> tokens) {
   const Stopwatch watch;
   const auto count = static_cast<std::int64_t>(tokens.size());
-  const SessionOptions control = full_cache(session.model(), session.options(), count);
-  Session full(session.model(), control);
-  say(cat("against ", control_words(control)));
+  const Model& model = session.model();
+  const bool window = arguments.against == Against::window;
+  const std::string name = window ? "window" : "full";
+  const SessionOptions options_beside =
+      window
+          ? window_of_bytes(model, session.options(), most_kv_bytes(model, session.options(), count), count)
+          : full_cache(model, session.options(), count);
+  const std::string words = window ? window_words(options_beside) : control_words(options_beside);
+  Session beside(model, options_beside);
+  say(cat("against ", words));
   Progress progress("comparing", session);
   CompareOptions options;
   options.progress = [&](std::int64_t done, std::int64_t total) {
     progress.update(done, total, drift_words(session));
     return !interrupted() || done == total;
   };
-  Session* both[] = {&full, &session};
+  Session* both[] = {&beside, &session};
   const Comparison comparison = compare(both, tokens, options);
-  const Score all = comparison.score(1, 0, count), all_full = comparison.score(0, 0, count);
+  const Score all = comparison.score(1, 0, count), all_beside = comparison.score(0, 0, count);
 
   Json buckets = Json::array(), chunks = Json::array();
   std::vector<std::vector<std::string>> table = {
-      {"positions", "ppl", "full", "dPPL", "95% of it", "KL", "KL p99", "same top"}};
+      {"positions", "ppl", name, "dPPL", "95% of it", "KL", "KL p99", "same top"}};
   for (Pos first = 0; first < count; first += arguments.bucket) {
     const Pos last = std::min<Pos>(count, first + arguments.bucket);
     const Score ours = comparison.score(1, first, last), theirs = comparison.score(0, first, last);
     if (ours.tokens == 0) continue;
     Json item = Json::object();
     item.set("first", first).set("last", last);
-    set_score(item, ours, theirs);
+    set_score(item, ours, theirs, name);
     buckets.push(std::move(item));
     chunks.push(Json(ours.ppl));
     table.push_back(row(cat(count_text(first), " to ", count_text(last - 1)), ours, theirs));
   }
-  table.push_back(row("all", all, all_full));
+  table.push_back(row("all", all, all_beside));
   if (session.drift()) say(drift_line(*session.drift()));
   if (!arguments.json) return write_result(columns_text(table));
   Json json = Json::object();
-  set_score(json, all, all_full);
-  json.set("control", control_words(control))
+  set_score(json, all, all_beside, name);
+  json.set("control", words)
       .set("kv_bytes", session.memory().kv)
-      .set("full_kv_bytes", full.memory().kv)
+      .set(cat(name, "_kv_bytes"), beside.memory().kv)
       .set("chunks", std::move(chunks))
       .set("drift", drift_json(session.drift()))
       .set("seconds", watch.seconds())

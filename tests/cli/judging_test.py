@@ -54,6 +54,18 @@ class Against(JudgingTest):
         self.assertEqual((score["dppl"], score["dppl_low"], score["dppl_high"], score["kl"]), (0, 0, 0, 0))
         self.assertEqual(score["agreement"], 1)
 
+    def test_a_window_of_as_many_bytes_may_stand_beside(self):
+        words = ("ppl", "-m", self.model, "-f", self.prose(), "--stream", "--json", "--against", "window", *PROCEDURAL)
+        score = self.assert_fine(kvtide(*words)).json
+        self.assertRegex(score["control"], r"^4 sinks and the newest [\d,]+, q8_0$")
+        rows = int(score["control"].split()[5].replace(",", ""))
+        alone = self.assert_fine(kvtide("ppl", "-m", self.model, "-f", self.prose(), "--stream", "--json", "--overflow",
+                                        "rolling", "--kv-sinks", 4, "--kv-window", rows, "-ctk", "q8_0", "-ctv",
+                                        "q8_0")).json  # fmt: skip
+        self.assertAlmostEqual(score["window_ppl"] / alone["ppl"], 1, places=4)
+        self.assertAlmostEqual(score["dppl"], score["ppl"] / score["window_ppl"] - 1, places=5)
+        self.assertIn("window_kv_bytes", score)
+
     def test_beyond_the_trained_context_the_control_is_named(self):
         text = self.file("long.txt", TEXT.read_bytes() * 5)
         outcome = self.assert_fine(kvtide("ppl", "-m", LLAMA, "-f", text, "--stream", "--against", "full", "--overflow",
@@ -64,7 +76,7 @@ class Against(JudgingTest):
 
     def test_what_makes_no_sense_is_refused(self):
         self.assert_refused(kvtide("ppl", "-m", LLAMA, "-f", TEXT, "--against", "full"), USAGE, "--against", "--stream")
-        self.assert_refused(kvtide("ppl", "-m", LLAMA, "-f", TEXT, "--stream", "--against", "half"), USAGE, "must be full")
+        self.assert_refused(kvtide("ppl", "-m", LLAMA, "-f", TEXT, "--stream", "--against", "half"), USAGE, "full or window")
         self.assert_refused(kvtide("ppl", "-m", LLAMA, "-f", TEXT, "--stream", "--against", "full", "--out", "x"), USAGE,
                             "--out")  # fmt: skip
 
