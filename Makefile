@@ -159,10 +159,12 @@ ZAYA_BLOCKS ?= 40
 bench-zaya: build  ## memory and speed of a random checkpoint of the size of ZAYA1-8B, 8-bit integers (10 minutes)
 	$(PYTHON) tools/measure_zaya.py --kvtide build/kvtide --folder build/zaya1-8b-random --blocks $(ZAYA_BLOCKS) --json build/zaya.json
 
+# SET=bytes: counted in bytes instead of rows; SET=parts: every part of the memory alone and together
+SET ?= rows
 bench-compression: build $(BOOK)  ## what compression loses at 4,096 tokens against the full cache and windows (an hour)
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
-	$(PYTHON) tools/measure_compression.py --kvtide build/kvtide -m $(SMOLLM2) -f $(BOOK):12,24,36,48,60,78 \
-	  --json build/compression.json --markdown build/compression.md
+	$(PYTHON) tools/measure_compression.py --kvtide build/kvtide -m $(SMOLLM2) -f $(BOOK):12,24,36,48,60,78 --set $(SET) \
+	  --json build/compression-$(SET).json --markdown build/compression-$(SET).md
 
 bench-long: build $(BOOK)  ## 100,000 tokens inside KV budgets: bytes, flat memory, speed that stays; draws it
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null

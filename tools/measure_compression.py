@@ -2,13 +2,13 @@
 """What procedural memories lose against the full cache, over windows of texts that nothing was chosen on.
 
     tools/measure_compression.py --kvtide build/kvtide -m MODEL -f TEXT:12,24,48 [-f TEXT:30] [--tokens 4096]
-      [--skip 1024] [--jobs 2] [--json F.json] [--markdown F.md] [--policy "NAME=FLAGS" ...]
+      [--skip 1024] [--jobs 2] [--json F.json] [--markdown F.md] [--set rows|bytes|parts] [--policy "NAME=FLAGS" ...]
 
 Numbers behind a text are percents of its bytes at which windows begin. Every policy reads each window as a stream beside the
 full cache (`ppl --stream --against full --exact`); targets before --skip, where all memories still hold everything, are left
 out. Means over windows with intervals of 95% (Student's t over the windows; dPPL is paired, token by token); "gap closed" is
-against the policy WINDOW alone; bytes are those held at the end, of the full f16 cache. Policies that are named replace the
-usual ones. --jobs runs share the machine's threads; results do not depend on it.
+against the policy WINDOW alone; bytes are those held at the end, of the full f16 cache. --set: what is counted in rows, what is
+counted in bytes, or every part of the memory alone and together; policies that are named replace it. --jobs runs share the machine's threads; results do not depend on it.
 """
 
 import argparse
@@ -23,16 +23,46 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 WINDOW = "sinks + window of 512"
-USUAL = {
-    WINDOW: "--overflow rolling --kv-sinks 4 --kv-window 512",
-    "longer window of the rows of 8x": "--overflow rolling --kv-sinks 4 --kv-window 960",
-    "plain recipe, 8x": "--kv-preset minimal --kv-summary cluster --kv-score novelty --kv-heads even",
-    "8x, r = 4 (minimal)": "--kv-preset minimal",
-    "8x, r = 8": "--kv-preset minimal --kv-r 8 --kv-salient 24",
-    "4x, r = 4 (balanced)": "--kv-preset balanced",
-    "4x, r = 8": "--kv-preset balanced --kv-r 8 --kv-salient 56",
-    "8x, r = 8, in 8 and 4 bits": "--kv-preset minimal --kv-r 8 --kv-salient 24 -ctk q8_0 -ctv q8_0 --kv-full-type q4_0",
-}
+ALONE = {WINDOW: "--overflow rolling --kv-window 512"}
+EVEN, CLUSTER, NOVELTY = "--kv-heads even", "--kv-summary cluster", "--kv-score novelty"
+PLAIN = f"{CLUSTER} {NOVELTY} {EVEN}"  # heads all alike, clusters with ln n, outliers by the key alone
+SMALL = "-ctk q8_0 -ctv q8_0 --kv-full-type q4_0"
+SETS = {
+    "rows": ALONE | {
+        "window of the rows of 8x": "--overflow rolling --kv-window 960",
+        "window of all bytes of 8x": "--overflow rolling --kv-window 1307",
+        "plain recipe, 8x": f"--kv-preset minimal {PLAIN}",
+        "8x, r = 4 (minimal)": "--kv-preset minimal",
+        "8x, r = 8": "--kv-preset minimal --kv-r 8 --kv-salient 24",
+        "window of all bytes of 4x": "--overflow rolling --kv-window 1560",
+        "plain recipe, 4x": f"--kv-preset balanced {PLAIN}",
+        "4x, r = 4 (balanced)": "--kv-preset balanced",
+        "4x, r = 8": "--kv-preset balanced --kv-r 8 --kv-salient 56",
+    },
+    "bytes": ALONE | {
+        "1/20": f"--kv-preset minimal --kv-r 8 --kv-salient 24 {SMALL}",
+        "1/25": f"--kv-preset minimal --kv-r 4 --kv-salient 12 {SMALL}",
+        "plain recipe, 1/20": f"--kv-preset minimal --kv-r 4 --kv-salient 18 {PLAIN} {SMALL}",
+        "plain recipe, 1/25": f"--kv-preset minimal --kv-r 4 --kv-salient 13 {PLAIN} {SMALL}",
+        "window of all bytes of 1/20": "--overflow rolling --kv-window 1650 -ctk q8_0 -ctv q8_0",
+        "window of all bytes of 1/31": "--overflow rolling --kv-window 1541 -ctk q8_0 -ctv q8_0",
+    },
+    "parts": ALONE | {
+        "even, positional, novelty": f"--kv-preset minimal {EVEN} --kv-summary positional {NOVELTY}",
+        "even, clusters, novelty": f"--kv-preset minimal {PLAIN}",
+        "even, fitted, novelty": f"--kv-preset minimal {EVEN} {NOVELTY}",
+        "even, clusters, mixed": f"--kv-preset minimal {EVEN} {CLUSTER}",
+        "table, clusters, novelty": f"--kv-preset minimal {CLUSTER} {NOVELTY}",
+        "even, fitted, mixed": f"--kv-preset minimal {EVEN}",
+        "table, clusters, mixed": f"--kv-preset minimal {CLUSTER}",
+        "table, positional, mixed": "--kv-preset minimal --kv-summary positional",
+        "table, fitted, novelty": f"--kv-preset minimal {NOVELTY}",
+        "table, fitted, mixed": "--kv-preset minimal",
+        "even, fitted, 31 of 32 rows": f"--kv-preset minimal {EVEN} --kv-r 31 --kv-salient 1",
+        "even, mixed, 31 of 32 rows": f"--kv-preset minimal {EVEN} --kv-r 1 --kv-salient 31",
+        "window of as many rows": "--overflow rolling --kv-window 960",
+    },
+}  # fmt: skip
 
 
 def score(arguments, flags, text):
@@ -85,13 +115,14 @@ def main():
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--skip", type=int, default=1024)
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--set", choices=SETS, default="rows")
     parser.add_argument("--policy", action="append", help="NAME=FLAGS")
     parser.add_argument("--json")
     parser.add_argument("--markdown")
     arguments = parser.parse_args()
     # Names may hold an equals sign; flags begin with dashes.
     split = [p.partition("=--") for p in arguments.policy or []]
-    policies = {name: "--" + flags for name, _, flags in split} or USUAL
+    policies = {name: "--" + flags for name, _, flags in split} or SETS[arguments.set]
 
     found = {name: [] for name in policies}
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as jobs:

@@ -1,6 +1,9 @@
 #include "cli/arguments.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <utility>
 
 #include "base/text.h"
 #include "cli/flags.h"
@@ -137,6 +140,30 @@ void fill_in(Arguments& a) {
   if (a.command == Command::recall) a.depth_list = {10, 50, 90};
 }
 
+// What is written must not take the place of what is read, nor of what else is written.
+void check_files(const Arguments& a) {
+  const ProceduralFlags& p = a.memory.procedural;
+  const std::pair<std::string_view, std::string> files[] = {{"-m", a.model},
+                                                            {"-f", a.file.value_or("")},
+                                                            {"--load-state", a.memory.load_state},
+                                                            {"--out", a.out},
+                                                            {"--save-state", a.memory.save_state},
+                                                            {"--report", a.report},
+                                                            {"--plot", a.plot},
+                                                            {"--kv-log", p.log},
+                                                            {"--kv-spill", p.chosen.spill}};
+  constexpr std::size_t kRead = 3;
+  for (std::size_t i = kRead; i < std::size(files); ++i)
+    for (std::size_t j = 0; j < i; ++j) {
+      const auto& [flag, path] = files[i];
+      const auto& [other, taken] = files[j];
+      const bool saved_again = other == "--load-state" && flag == "--save-state";
+      if (path.empty() || path == "-" || path.starts_with("/dev/") || saved_again) continue;
+      if (std::filesystem::path(path).lexically_normal() == std::filesystem::path(taken).lexically_normal())
+        refuse(cat(other, " and ", flag, ": both are ", path, "; give each its own file"));
+    }
+}
+
 void check(const Arguments& a) {
   const auto need = [&](bool fine, std::string_view what) {
     if (!fine)
@@ -146,6 +173,7 @@ void check(const Arguments& a) {
   check_memory_flags(a);
   if (a.command == Command::state) return check_state_request(a);
   if (a.command == Command::shard) return check_shard_request(a);
+  check_files(a);
   if (a.command == Command::plan) {
     const bool shape = a.plan.layers && a.plan.kv_heads && a.plan.head_dim;
     need(!a.model.empty() || !a.plan.like.empty() || shape,

@@ -41,7 +41,8 @@ ModelShape shape_of(const PlanRequest& request, std::int64_t tokens) {
                   cat("--like: there is no ", quoted(request.like), "; there are ", list));
     shape = *known;
   } else {
-    shape.name = "a model of this shape";
+    shape.name = request.heads ? "a model of this shape"
+                               : "a model of this shape with as many query heads as KV heads (--heads N)";
     shape.vocab = 32768;
     shape.trained = tokens;
   }

@@ -157,6 +157,16 @@ class Flags(ProgramTest):
 
 
 class Outputs(ProgramTest):
+    def test_what_is_written_takes_the_place_of_nothing_else(self):
+        text = self.file("text.txt", TEXT.read_bytes())
+        report, model = self.folder / "r.json", self.file("model.gguf", LLAMA.read_bytes())
+        words = ("run", "-m", model, "-f", text, "-n", 1, "--report")
+        for more in ((report, "--save-state", report), (text,), (model,), (self.folder / "." / "text.txt",)):
+            self.assert_refused(kvtide(*words, *more), USAGE, "--report", "its own file")
+        self.assertEqual(text.read_bytes(), TEXT.read_bytes())
+        self.assertEqual(model.read_bytes(), LLAMA.read_bytes())
+        self.assert_fine(kvtide(*words, "/dev/null"))
+
     def test_a_report_for_a_folder_that_is_not_there_is_refused_before_reading(self):
         path = self.folder / "absent" / "report.json"
         outcome = kvtide("run", "-m", LLAMA, "-p", "the", "-n", 2, "--report", path)
