@@ -4,11 +4,22 @@ import random
 import struct
 from array import array
 from pathlib import Path
+from typing import NamedTuple
 
 WORDS = 160
-WIDTH, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, LAYERS, TRAINED = 32, 64, 2, 1, 32, 2, 1024
+Q8_0, Q8_0_ELEMENTS = 8, 32
 U32, F32, STRING, ARRAY, BOOL, I32 = 4, 6, 8, 9, 7, 5
 ALIGNMENT = 32
+
+
+class Shape(NamedTuple):
+    width: int = 32
+    hidden: int = 64
+    heads: int = 2
+    kv_heads: int = 1
+    head_dim: int = 32
+    layers: int = 2
+    trained: int = 1024
 
 
 def text(value: str) -> bytes:
@@ -43,19 +54,56 @@ def vocabulary() -> list:
     return ["<s>", "</s>", *marks, *letters, *words()]
 
 
-def write(path: Path) -> Path:
+def matrices(shape: Shape) -> dict:
+    """Names of the tensors and their shapes, the inner dimension first, as GGUF says them."""
+    width, query, past = shape.width, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    shapes = {"token_embd.weight": (width, len(vocabulary())), "output_norm.weight": (width,)}
+    for layer in range(shape.layers):
+        block = f"blk.{layer}."
+        shapes |= {
+            block + "attn_norm.weight": (width,),
+            block + "ffn_norm.weight": (width,),
+            block + "attn_q.weight": (width, query),
+            block + "attn_k.weight": (width, past),
+            block + "attn_v.weight": (width, past),
+            block + "attn_output.weight": (query, width),
+            block + "ffn_gate.weight": (width, shape.hidden),
+            block + "ffn_up.weight": (width, shape.hidden),
+            block + "ffn_down.weight": (shape.hidden, width),
+        }
+    return shapes
+
+
+def gaussian(numbers: random.Random, name: str, dimensions: tuple) -> tuple:
+    """Type and bytes of a tensor in f32; norms are 1."""
+    count = dimensions[0] * (dimensions[1] if len(dimensions) > 1 else 1)
+    spread = 1.0 if name.startswith("token") else dimensions[0] ** -0.5
+    values = [1.0] * count if len(dimensions) == 1 else [numbers.gauss(0.0, spread) for _ in range(count)]
+    return 0, array("f", values).tobytes()
+
+
+def eight_bits(numbers: random.Random, name: str, dimensions: tuple) -> tuple:
+    """The same in q8_0, quickly: for shapes of which only the speed counts. Columns repeat."""
+    if len(dimensions) == 1:
+        return gaussian(numbers, name, dimensions)
+    scale = struct.pack("<e", dimensions[0] ** -0.5 / 74)  # whole numbers of all sizes have a deviation of 74
+    row = b"".join(scale + numbers.randbytes(Q8_0_ELEMENTS) for _ in range(8 * dimensions[0] // Q8_0_ELEMENTS))
+    return Q8_0, (row * (dimensions[1] // 8 + 1))[: len(row) // 8 * dimensions[1]]
+
+
+def write(path: Path, shape: Shape = Shape(), tensor=gaussian) -> Path:
     tokens = vocabulary()
     keys = [
         key("general.architecture", STRING, text("llama")),
         key("general.name", STRING, text("words")),
-        u32("llama.context_length", TRAINED),
-        u32("llama.embedding_length", WIDTH),
-        u32("llama.block_count", LAYERS),
-        u32("llama.feed_forward_length", HIDDEN),
-        u32("llama.attention.head_count", HEADS),
-        u32("llama.attention.head_count_kv", KV_HEADS),
-        u32("llama.attention.key_length", HEAD_DIM),
-        u32("llama.attention.value_length", HEAD_DIM),
+        u32("llama.context_length", shape.trained),
+        u32("llama.embedding_length", shape.width),
+        u32("llama.block_count", shape.layers),
+        u32("llama.feed_forward_length", shape.hidden),
+        u32("llama.attention.head_count", shape.heads),
+        u32("llama.attention.head_count_kv", shape.kv_heads),
+        u32("llama.attention.key_length", shape.head_dim),
+        u32("llama.attention.value_length", shape.head_dim),
         f32("llama.attention.layer_norm_rms_epsilon", 1e-5),
         f32("llama.rope.freq_base", 10000.0),
         key("tokenizer.ggml.model", STRING, text("gpt2")),
@@ -68,30 +116,16 @@ def write(path: Path) -> Path:
         u32("tokenizer.ggml.eos_token_id", 1),
         key("tokenizer.ggml.add_bos_token", BOOL, struct.pack("<?", True)),
     ]  # fmt: skip
-    shapes = {"token_embd.weight": (WIDTH, len(tokens)), "output_norm.weight": (WIDTH,)}
-    for layer in range(LAYERS):
-        block = f"blk.{layer}."
-        shapes |= {
-            block + "attn_norm.weight": (WIDTH,),
-            block + "ffn_norm.weight": (WIDTH,),
-            block + "attn_q.weight": (WIDTH, HEADS * HEAD_DIM),
-            block + "attn_k.weight": (WIDTH, KV_HEADS * HEAD_DIM),
-            block + "attn_v.weight": (WIDTH, KV_HEADS * HEAD_DIM),
-            block + "attn_output.weight": (HEADS * HEAD_DIM, WIDTH),
-            block + "ffn_gate.weight": (WIDTH, HIDDEN),
-            block + "ffn_up.weight": (WIDTH, HIDDEN),
-            block + "ffn_down.weight": (HIDDEN, WIDTH),
-        }
     numbers = random.Random(1)
-    infos, data = [], b""
-    for name, shape in shapes.items():
-        data += bytes(-len(data) % ALIGNMENT)
-        infos.append(text(name) + struct.pack("<I", len(shape)) + struct.pack(f"<{len(shape)}Q", *shape)
-                     + struct.pack("<IQ", 0, len(data)))  # fmt: skip
-        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
-        spread = 1.0 if name.startswith("token") else shape[0] ** -0.5
-        values = [1.0] * count if len(shape) == 1 else [numbers.gauss(0.0, spread) for _ in range(count)]
-        data += array("f", values).tobytes()
+    infos, data, size = [], [], 0
+    for name, dimensions in matrices(shape).items():
+        kind, content = tensor(numbers, name, dimensions)
+        infos.append(text(name) + struct.pack("<I", len(dimensions)) + struct.pack(f"<{len(dimensions)}Q", *dimensions)
+                     + struct.pack("<IQ", kind, size))  # fmt: skip
+        data.append(content + bytes(-len(content) % ALIGNMENT))
+        size += len(data[-1])
     head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(keys)) + b"".join(keys) + b"".join(infos)
-    path.write_bytes(head + bytes(-len(head) % ALIGNMENT) + data)
+    with open(path, "wb") as file:
+        file.write(head + bytes(-len(head) % ALIGNMENT))
+        file.writelines(data)
     return path
