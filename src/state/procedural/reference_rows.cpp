@@ -35,18 +35,6 @@ void add_turn(const std::vector<double>& frequencies, Pos by, std::vector<float>
     angles.push_back(static_cast<float>(std::sin(static_cast<double>(by) * f)));
 }
 
-BlockRows padded_block(std::int64_t rows, std::int64_t dim) {
-  BlockRows block;
-  block.rows = rows;
-  block.padded_rows = (rows + 15) / 16 * 16;
-  block.dim = dim;
-  block.padded_dim = (dim + 15) / 16 * 16;
-  block.keys.assign(static_cast<std::size_t>(block.padded_rows * block.padded_dim), 0.0f);
-  block.values.assign(block.keys.size(), 0.0f);
-  block.bias.assign(static_cast<std::size_t>(rows), 0.0f);
-  return block;
-}
-
 AskedAhead place_ahead(const ProceduralSpec& spec, std::vector<Pos> positions, Pos position,
                        const std::vector<double>& frequencies) {
   double bits = kHorizonBits;

@@ -10,9 +10,6 @@
 
 namespace kvtide {
 
-// A block of zeros for `rows` rows of `dim` elements.
-BlockRows padded_block(std::int64_t rows, std::int64_t dim);
-
 // Turns a row (query or key) by so many positions.
 void turn_row(float* row, const std::vector<double>& frequencies, Pos by);
 

@@ -4,7 +4,7 @@
 // that match both log Z and o for the queries to come can stand beside anything else in one softmax.
 // Queries to come are guessed: recent ones, turned to positions in the future. Source of the fit: attention
 // matching (compaction by non-negative least squares for masses and ridge regression for values).
-// Ownership: works on the caller's memory and a Scratch of its own. Thread rules: one Scratch per thread.
+// Ownership: works on the caller's rows and holds scratch memory. Thread rules: one Summariser per thread.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,9 @@
 
 #include "kernels/dense.h"
 #include "kvtide/procedural.h"
+#include "state/procedural/block_rows.h"
 
 namespace kvtide {
-
-// The rows of a block as floats; `padded` rows and columns are multiples of 16, zero where nothing is.
-struct BlockRows {
-  std::int64_t rows = 0, padded_rows = 0, dim = 0, padded_dim = 0;
-  std::vector<float> keys, values;  // [padded_rows][padded_dim]
-  std::vector<float> bias;          // [rows]
-};
 
 // Queries of all heads that share the KV head, with what attention over everything made of them.
 struct ReferenceRows {
