@@ -137,13 +137,14 @@ bench-rolling: build $(BOOK)  ## 100,000 tokens through a rolling memory: consta
 	  --markdown build/rolling.md
 	build/venv-plots/bin/python tools/plot_rolling.py build/rolling.json build/rolling.svg
 
-# BOOK in lengths that a small model reads in minutes; more: make bench-table CONTEXTS=8192,32768,100000 BUDGETS=48M,128M
+# BOOK in lengths that a small model reads in minutes; more: make bench-table CONTEXTS=8192,32768,100000 BUDGETS=48M,128M PRESETS=minimal,balanced
 CONTEXTS ?= 8192
-BUDGETS ?= 48M,128M
-bench-table: build $(BOOK)  ## what memories hold, lose and recall, cell by cell; draws it (hours; goes on where it stopped)
+BUDGETS ?= 48M
+PRESETS ?= balanced
+bench-table: build $(BOOK)  ## what memories hold, lose and recall, cell by cell; draws it (half an hour; goes on where it stopped)
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
 	@tools/make_venv.sh build/venv-plots tools/requirements-plots.txt
-	build/kvtide table -m $(SMOLLM2) -m $(GEMMA3) -f $(BOOK) --ctx $(CONTEXTS) --presets minimal,balanced --budgets $(BUDGETS) --out build/table
+	build/kvtide table -m $(SMOLLM2) -m $(GEMMA3) -f $(BOOK) --ctx $(CONTEXTS) --presets $(PRESETS) --budgets $(BUDGETS) --out build/table
 	build/venv-plots/bin/python tools/plot_table.py build/table/table.json build/table.svg
 
 bench-strategy: build $(BOOK)  ## resizing on the way (prefill, compact, attend, expand) against none, on both real models
