@@ -162,7 +162,7 @@ bench-zaya: build  ## memory and speed of a random checkpoint of the size of ZAY
 
 # SET=bytes: counted in bytes instead of rows; SET=parts: every part of the memory alone and together
 SET ?= rows
-bench-compression: build $(BOOK)  ## what compression loses at 4,096 tokens against the full cache and windows (an hour)
+bench-compression: build $(BOOK)  ## what compression loses at 4,096 tokens against the full cache and windows (half an hour)
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
 	$(PYTHON) tools/measure_compression.py --kvtide build/kvtide -m $(SMOLLM2) -f $(BOOK):12,24,36,48,60,78 --set $(SET) \
 	  --json build/compression-$(SET).json --markdown build/compression-$(SET).md

@@ -55,7 +55,7 @@ def main():
                "--report", folder / "report.json", *memory)  # fmt: skip
         report = json.loads((folder / "report.json").read_text())
     held = report["kv_bytes_peak"]
-    print(f"{arguments.layers} layers of 8 KV heads of 128, {report['position']:,} tokens, {plan['weights_bytes'] / MIB:.0f} MiB of weights\n"
+    print(f"{shape.layers} layers of {shape.kv_heads} KV heads of {shape.head_dim}, {report['position']:,} tokens, {plan['weights_bytes'] / MIB:.0f} MiB of weights\n"
           f"KV bytes: at most {plan['total_bytes'] / MIB:.1f} MiB planned, {held / MIB:.1f} held\n"
           f"write: limit {plan['write_tok_s']:.1f} tok/s, measured {report['decode_tok_s']:.1f} ({report['decode_tok_s'] / plan['write_tok_s']:.0%})\n"
           f"read: limit {plan['read_tok_s']:.0f} tok/s at the end, measured {report['prefill_tok_s']:.0f} on average "

@@ -8,7 +8,8 @@ Numbers behind a text are percents of its bytes at which windows begin. Every po
 full cache (`ppl --stream --against full --exact`); targets before --skip, where all memories still hold everything, are left
 out. Means over windows with intervals of 95% (Student's t over the windows; dPPL is paired, token by token); "gap closed" is
 against the policy WINDOW alone; bytes are those held at the end, of the full f16 cache. --set: what is counted in rows, what is
-counted in bytes, or every part of the memory alone and together; policies that are named replace it. --jobs runs share the machine's threads; results do not depend on it.
+counted in bytes, or every part of the memory alone and together; policies that are named replace it. --jobs runs share the
+machine's threads; results do not depend on it.
 """
 
 import argparse

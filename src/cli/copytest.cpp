@@ -44,8 +44,7 @@ int copytest_command(const Arguments& arguments) {
 
   const SessionOptions options = policy_for(arguments, model, heads_for(arguments, model), length);
   const SessionOptions control = full_cache(model, options, length);
-  const SessionOptions windowed =
-      window_of_bytes(model, options, most_kv_bytes(model, options, length), length);
+  const SessionOptions windowed = window_beside(model, options, length);
   Session full(model, control), policy(model, options), window(model, windowed);
   const std::string words = memory_words(policy);
   say(cat(words.empty() ? "everything is kept" : words, "; against ", control_words(control), " and ",

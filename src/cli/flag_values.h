@@ -18,5 +18,6 @@ std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, 
                                      std::int64_t high);
 std::int64_t bytes(const Given& given, std::string_view what, std::int64_t low);  // "64M", "1.5G", "65536"
 KvType kv_type(const Given& given);
+const char* kv_type_name(KvType type);  // as the flags spell it
 
 }  // namespace kvtide

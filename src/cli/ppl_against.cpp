@@ -6,6 +6,7 @@
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "cli/columns.h"
+#include "cli/flag_values.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/procedural_report.h"
@@ -56,9 +57,7 @@ std::string control_words(const SessionOptions& control) {
 
 std::string window_words(const SessionOptions& window) {
   return cat(window.rolling->sinks, " sinks and the newest ", count_text(window.rolling->window), ", ",
-             window.key_type == KvType::q8_0  ? "q8_0"
-             : window.key_type == KvType::f32 ? "f32"
-                                              : "f16");
+             kv_type_name(window.key_type));
 }
 
 void ppl_against(const Arguments& arguments, Session& session, std::span<const TokenId> tokens) {
@@ -68,9 +67,7 @@ void ppl_against(const Arguments& arguments, Session& session, std::span<const T
   const bool window = arguments.against == Against::window;
   const std::string name = window ? "window" : "full";
   const SessionOptions options_beside =
-      window
-          ? window_of_bytes(model, session.options(), most_kv_bytes(model, session.options(), count), count)
-          : full_cache(model, session.options(), count);
+      window ? window_beside(model, session.options(), count) : full_cache(model, session.options(), count);
   const std::string words = window ? window_words(options_beside) : control_words(options_beside);
   Session beside(model, options_beside);
   say(cat("against ", words));

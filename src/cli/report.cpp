@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cli/flag_values.h"
 #include "cli/memory_options.h"
 #include "cli/procedural_report.h"
 #include "cli/terminal.h"
@@ -19,10 +20,6 @@ void set_figures(Json& json, const TurnFigures& figures) {
       .set("decode_tokens", figures.decode_tokens)
       .set("decode_tok_s", rate_or_null(figures.decode_rate()))
       .set("ttft_ms", figures.ttft_seconds ? Json(*figures.ttft_seconds * 1e3) : Json());
-}
-
-const char* name_of(KvType type) {
-  return type == KvType::f16 ? "f16" : type == KvType::f32 ? "f32" : "q8_0";
 }
 
 constexpr std::size_t kEventsShown = 20;
@@ -55,8 +52,8 @@ void print_report(const RunReport& report, const Session& session, bool with_has
       (f.ttft_seconds ? cat("; the first after ", time_text(*f.ttft_seconds)) : ""));
   say(cat("holds    ", count_text(report.context_tokens),
           session.options().procedural ? "" : cat(" of ", count_text(report.context_limit)), " tokens: KV ",
-          bytes_text(report.stated.kv), " stated (", name_of(session.options().key_type), " keys, ",
-          name_of(session.options().value_type), " values)"));
+          bytes_text(report.stated.kv), " stated (", kv_type_name(session.options().key_type), " keys, ",
+          kv_type_name(session.options().value_type), " values)"));
   say(cat("memory   weights ", bytes_text(report.stated.weights), " + KV + scratch ",
           bytes_text(report.stated.scratch), " + program ", bytes_text(kRuntimeBytes), "; RSS ",
           bytes_text(report.measured.rss), " measured, ", bytes_text(report.measured.anonymous),
@@ -92,8 +89,8 @@ Json report_json(const RunReport& report, const Session& session) {
       .set("loaded_tokens", report.loaded_tokens)
       .set("position", report.position)
       .set("attention_size", session.attention_size() ? Json(*session.attention_size()) : Json())
-      .set("key_type", name_of(session.options().key_type))
-      .set("value_type", name_of(session.options().value_type))
+      .set("key_type", kv_type_name(session.options().key_type))
+      .set("value_type", kv_type_name(session.options().value_type))
       .set("stop_reason", report.figures.stop_reason);
   set_procedural(json, session);
   json.set("context_limit", session.options().procedural ? Json() : Json(report.context_limit))

@@ -63,8 +63,7 @@ std::vector<TablePolicy> policies_of(const Arguments& arguments, const Model& mo
     session.procedural->heads = heads;
     const bool bounded = options.budget > 0;
     try {
-      const SessionOptions window =
-          window_of_bytes(model, session, most_kv_bytes(model, session, context), context);
+      const SessionOptions window = window_beside(model, session, context);
       all.push_back({name, session, bounded, ""});
       all.push_back({cat("window of ", count_text(window.rolling->window), " (bytes of ", name, ")"), window,
                      true, ""});

@@ -81,4 +81,8 @@ SessionOptions window_of_bytes(const Model& model, const SessionOptions& like, s
   return o;
 }
 
+SessionOptions window_beside(const Model& model, const SessionOptions& options, std::int64_t tokens) {
+  return window_of_bytes(model, options, most_kv_bytes(model, options, tokens), tokens);
+}
+
 }  // namespace kvtide

@@ -28,5 +28,7 @@ std::int64_t most_kv_bytes(const Model& model, const SessionOptions& options, st
 // at most `tokens`.
 SessionOptions window_of_bytes(const Model& model, const SessionOptions& like, std::int64_t bytes,
                                std::int64_t tokens);
+// The same for as many bytes as a session with these options holds at most: the plain alternative to it.
+SessionOptions window_beside(const Model& model, const SessionOptions& options, std::int64_t tokens);
 
 }  // namespace kvtide

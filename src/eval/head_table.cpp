@@ -176,13 +176,14 @@ void measure_induction(const Model& model, ThreadPool& pool, std::span<const Tok
 // |W_O| of the columns that belong to each KV head.
 std::vector<float> output_norms(const Model& model, int layer) {
   const ModelConfig& config = model.internals().config;
+  const MatmulRow& kernels = best_kernels().matmul;
   const WeightMatrix& output = model.internals().weights->layer(layer).output;
   const std::int64_t columns = static_cast<std::int64_t>(config.heads) * config.head_dim,
                      group = columns / config.kv_heads;
   std::vector<double> sums(static_cast<std::size_t>(config.kv_heads), 0.0);
   std::vector<float> row(static_cast<std::size_t>(columns));
   for (std::int64_t r = 0; r < config.width; ++r) {
-    decode_weight_row(best_kernels().matmul, output, r, row.data());
+    decode_weight_row(kernels, output, r, row.data());
     for (std::int64_t c = 0; c < columns; ++c) {
       const double v = static_cast<double>(row[static_cast<std::size_t>(c)]);
       sums[static_cast<std::size_t>(c / group)] += v * v;
@@ -196,6 +197,7 @@ std::vector<float> output_norms(const Model& model, int layer) {
 void measure_shares(const Model& model, ThreadPool& pool, std::span<const TokenId> prose, HeadTable& table) {
   Reading reading(model, pool, prose, kBlock / kBlockReferences);
   const ModelConfig& config = model.internals().config;
+  const Kernels& kernels = best_kernels();
   std::vector<std::size_t> heads;  // numbers of the heads that take part
   for (std::size_t layer = 0; layer < config.layers.size(); ++layer) {
     if (reading.spec().heads[layer].empty()) continue;
@@ -220,10 +222,10 @@ void measure_shares(const Model& model, ThreadPool& pool, std::span<const TokenI
       const int layer = static_cast<int>(index) / config.kv_heads,
                 head = static_cast<int>(index) % config.kv_heads;
       const BlockRows block = reading.rows(layer, head, from, last);
-      Summariser summariser(best_kernels().dense);
+      Summariser summariser(kernels.dense);
       losses[static_cast<std::size_t>(i)] =
           summariser.row_losses(block,
-                                ask(best_kernels(), reading.spec(), reading.references(),
+                                ask(kernels, reading.spec(), reading.references(),
                                     *asked[static_cast<std::size_t>(layer)], layer, head, block.padded_dim),
                                 config.attention_scale);
       for (float& loss : losses[static_cast<std::size_t>(i)]) loss *= table.needs[index].output_norm;

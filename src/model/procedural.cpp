@@ -1,7 +1,6 @@
 #include "model/procedural.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 #include "base/text.h"
@@ -136,15 +135,15 @@ class Fitting {
     const std::int64_t least =
         wanted_.full_rows > 0 ? wanted_.full_rows : std::min<std::int64_t>(8192, 8 * o.window);
     o.full_rows = least;
-    const std::int64_t needed = bytes_of(o);
-    smallest_ = std::min(smallest_, needed);
-    if (needed > o.budget) return std::nullopt;
+    const ProceduralBytes needed = bytes_of(o);
+    if (!smallest_ || needed.total() < smallest_->total()) smallest_ = needed;
+    if (needed.total() > o.budget) return std::nullopt;
     if (wanted_.full_rows > 0) return o;
     std::int64_t low = least / o.block, high = kMostFullRows / o.block;
     while (low < high) {
       const std::int64_t middle = (low + high + 1) / 2;
       o.full_rows = middle * o.block;
-      if (bytes_of(o) <= o.budget)
+      if (bytes_of(o).total() <= o.budget)
         low = middle;
       else
         high = middle - 1;
@@ -152,24 +151,21 @@ class Fitting {
     o.full_rows = std::max(low * o.block, least);
     return o;
   }
-  std::int64_t smallest() const { return smallest_; }
-  bool grows() const { return grows_; }  // what was tried last
+  // Of all that was tried.
+  const ProceduralBytes& smallest() const { return *smallest_; }
 
  private:
-  std::int64_t bytes_of(const ProceduralOptions& o) {
+  ProceduralBytes bytes_of(const ProceduralOptions& o) const {
     KvSpec spec = base_;
     spec.rolling.reset();
     spec.procedural = procedural_spec(config_, o);
-    const ProceduralBytes bytes = planned_bytes(spec, o.budget_for);
-    grows_ = bytes.grows;
-    return bytes.total();
+    return planned_bytes(spec, o.budget_for);
   }
 
   const ModelConfig& config_;
   const KvSpec& base_;
   const ProceduralOptions& wanted_;
-  std::int64_t smallest_ = std::numeric_limits<std::int64_t>::max();
-  bool grows_ = false;
+  std::optional<ProceduralBytes> smallest_;
 };
 
 }  // namespace
@@ -194,11 +190,11 @@ ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const
                   options.pins.empty() ? "" : ", what is pinned",
                   options.full_rows > 0 ? cat(", ", options.full_rows, " rows of copying heads") : "",
                   " and compact blocks",
-                  !fitting.grows() ? ""
+                  !fitting.smallest().grows ? ""
                   : options.budget_for > 0
                       ? cat(", which grow with the ", options.budget_for, " tokens that are expected,")
                       : ", which grow with a text of which no end is known (-c),",
-                  " need ", fitting.smallest()));
+                  " need ", fitting.smallest().total()));
 }
 
 ProceduralOptions options_of(const ProceduralSpec& spec) {
