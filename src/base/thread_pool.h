@@ -2,10 +2,13 @@
 //
 // run(n, body) calls body(i) exactly once for every i in [0, n), on any thread, high indices first, and
 // returns when all are done. Results must therefore not depend on which thread ran what: bodies write to
-// places of their own. When a body throws, no further index is started, and run() throws the first exception
-// once every thread has stopped; the pool stays usable. Ownership: one pool belongs to one caller at a time;
-// run() is not reentrant and not thread safe. Waiting threads spin for a few microseconds (a decode step is
-// hundreds of short loops) and then sleep.
+// places of their own. When a body throws, indices that no thread has begun are given up, and run() throws
+// the first exception once every thread has stopped; the pool stays usable. Ownership: one pool belongs to
+// one caller at a time; run() is not reentrant and not thread safe. Waiting threads spin for a few
+// microseconds (a decode step is hundreds of short loops) and then sleep.
+//
+// A process that forks gives its child a pool without threads: the child's first run() starts threads of its
+// own, and destroying the pool there waits for none of the parent's.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +23,19 @@ class ThreadPool {
   static constexpr int kMaxThreads = 256;
 
   // `threads` counts the calling thread; 1 starts none. Throws Error(invalid_argument) outside [1,
-  // kMaxThreads].
+  // kMaxThreads], Error(out_of_memory) when the system gives no more threads.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int threads() const;
+  int threads() const { return threads_; }
   void run(std::int64_t n, FunctionRef<void(std::int64_t)> body);
 
  private:
-  struct Shared;
-  std::unique_ptr<Shared> shared_;
+  struct Workers;
+  int threads_;
+  std::unique_ptr<Workers> workers_;  // nullptr: the caller alone
 };
 
 }  // namespace kvtide

@@ -1,12 +1,17 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -15,6 +20,7 @@
 #include <vector>
 
 #include "kvtide/error.h"
+#include "tests/base/thread_sanitizer.h"
 
 namespace kvtide {
 namespace {
@@ -153,6 +159,58 @@ TEST(ThreadPool, RefusesCountsOutsideItsRange_AndSaysWhatIsAllowed) {
       EXPECT_EQ(error.message(),
                 "the number of threads must be between 1 and 256, not " + std::to_string(threads));
     }
+  }
+}
+
+// Runs `work` in a child of fork() and gives its exit status; a child that hangs is ended by a signal after a
+// minute.
+int status_of_child(const std::function<bool()>& work) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    _exit(work() ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_FALSE(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) << "the child hung for a minute";
+  return status;
+}
+
+TEST(ThreadPool, WhoseProcessForkedIsDestroyedInTheChildWithoutWaiting) {
+  auto pool = std::make_unique<ThreadPool>(4);
+  pool->run(100, [](std::int64_t) {});
+  EXPECT_EQ(status_of_child([&] {
+              pool.reset();
+              return true;
+            }),
+            0);
+}
+
+TEST(ThreadPool, WhoseProcessForkedRunsLoopsInTheChildAndInTheParent) {
+  if (kThreadSanitizer)
+    GTEST_SKIP() << "ThreadSanitizer ends a child of a process with threads that starts one";
+  auto pool = std::make_unique<ThreadPool>(4);
+  const auto works = [&] {
+    std::atomic<int> calls{0};
+    for (int round = 0; round < 3; ++round) pool->run(100, [&](std::int64_t) { calls.fetch_add(1); });
+    return calls.load() == 300 && pool->threads() == 4;
+  };
+  EXPECT_TRUE(works());
+  EXPECT_EQ(status_of_child([&] {
+              const bool worked = works();
+              pool.reset();
+              return worked;
+            }),
+            0);
+  EXPECT_TRUE(works());
+}
+
+TEST(ThreadPool, IsMadeAndDestroyedManyTimes) {
+  for (int i = 0; i < 1000; ++i) {
+    std::atomic<int> calls{0};
+    ThreadPool pool(4);
+    if (i % 3 == 0) pool.run(7, [&](std::int64_t) { calls.fetch_add(1); });
+    ASSERT_EQ(calls.load(), i % 3 == 0 ? 7 : 0);
   }
 }
 
