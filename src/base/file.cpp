@@ -1,13 +1,18 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <string_view>
 
 #include "base/text.h"
 #include "kvtide/error.h"
@@ -17,6 +22,8 @@ namespace {
 
 constexpr std::size_t kLargestCall = std::size_t{1}
                                      << 26;  // bytes per read or write: interruptions stay cheap
+
+constexpr std::string_view kTemporary = ".tmp";
 
 std::string folder_of(const std::string& path) {
   const auto slash = path.rfind('/');
@@ -28,7 +35,7 @@ class Temporary {
  public:
   Temporary(FileSystem& files, const std::string& target) : files_(files), target_(target) {
     for (int attempt = 0; fd_ < 0; ++attempt) {
-      path_ = cat(target, ".tmp", ::getpid(), "-", attempt);
+      path_ = cat(target, kTemporary, ::getpid(), "-", attempt);
       fd_ = files_.open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
       if (fd_ < 0 && errno == EINTR) continue;
       if (fd_ < 0 && (errno != EEXIST || attempt >= 1000)) fail("create a temporary file beside it");
@@ -78,9 +85,49 @@ class Temporary {
   int fd_ = -1;
 };
 
+// The process in the name of a temporary file of `target`, both without their folder; 0: it is no such file.
+pid_t writer_of(std::string_view name, std::string_view target) {
+  if (!name.starts_with(target) || !name.substr(target.size()).starts_with(kTemporary)) return 0;
+  name.remove_prefix(target.size() + kTemporary.size());
+  pid_t process = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
+  const std::string_view number(end, name.data() + name.size());
+  const bool numbered =
+      number.size() > 1 && number[0] == '-' &&
+      std::all_of(number.begin() + 1, number.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return error == std::errc() && process > 0 && numbered ? process : 0;
+}
+
+// A process that shares the folder may have numbers of its own, in a container or on another machine: such a
+// writer is told by its lock.
+bool is_locked(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return true;
+  const bool locked = ::flock(fd, LOCK_EX | LOCK_NB) != 0;
+  ::close(fd);
+  return locked;
+}
+
 }  // namespace
 
-int PosixFiles::open(const char* path, int flags, unsigned mode) { return ::open(path, flags, mode); }
+int PosixFiles::open(const char* path, int flags, unsigned mode) {
+  const int fd = ::open(path, flags, mode);
+  if (fd >= 0 && (flags & O_EXCL) != 0) ::flock(fd, LOCK_EX | LOCK_NB);
+  return fd;
+}
+void PosixFiles::remove_leftovers(const std::string& path) noexcept {
+  try {
+    const std::string folder = folder_of(path), target = path.substr(path.rfind('/') + 1);
+    std::error_code error;
+    for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error)) {
+      const pid_t writer = writer_of(entry->path().filename().native(), target);
+      if (writer == 0 || ::kill(writer, 0) == 0 || errno != ESRCH) continue;
+      if (!is_locked(entry->path().native())) ::unlink(entry->path().c_str());
+    }
+  } catch (const std::exception&) {  // of memory: the next save tries again
+  }
+}
 std::int64_t PosixFiles::read(int fd, void* data, std::size_t size) { return ::read(fd, data, size); }
 std::int64_t PosixFiles::write(int fd, const void* data, std::size_t size) { return ::write(fd, data, size); }
 int PosixFiles::sync(int fd) { return ::fsync(fd); }
@@ -97,6 +144,7 @@ std::int64_t PosixFiles::size(int fd) {
 
 void save_file_in_parts(FileSystem& files, const std::string& path,
                         FunctionRef<void(const FileSink&)> contents) {
+  files.remove_leftovers(path);
   Temporary temporary(files, path);
   contents([&](std::span<const std::byte> bytes) { temporary.write(bytes); });
   temporary.put_in_place();

@@ -2,7 +2,8 @@
 //
 // FileSystem is the shim: the calls that saving and loading make, with the meaning of their POSIX namesakes.
 // Every call returns -1 and sets errno on failure. save_file() is atomic and durable: the target holds the
-// old or the new contents, never a mixture, and when it returns the new contents survive a loss of power.
+// old or the new contents, never a mixture, and when it returns the new contents survive a loss of power. A
+// process that is killed while it saves leaves a temporary file, which the next save to that path removes.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +27,9 @@ class FileSystem {
   virtual int close(int fd) = 0;
   virtual int rename(const char* from, const char* to) = 0;
   virtual int unlink(const char* path) = 0;
+  // Removes the temporary files that killed processes left behind while they saved `path`. What cannot be
+  // removed stays.
+  virtual void remove_leftovers(const std::string& path) noexcept { (void)path; }
 };
 
 // The operating system's files.
@@ -39,10 +43,12 @@ class PosixFiles final : public FileSystem {
   int close(int fd) override;
   int rename(const char* from, const char* to) override;
   int unlink(const char* path) override;
+  void remove_leftovers(const std::string& path) noexcept override;
 };
 
 // Writes the pieces, one after another, to `path`. Throws Error(io) naming the step that failed; the old file
-// is then untouched and nothing is left beside it.
+// is then untouched and nothing is left beside it. The temporary file is PATH.tmpPROCESS-NUMBER, locked while
+// it is written.
 void save_file(FileSystem& files, const std::string& path,
                std::span<const std::span<const std::byte>> pieces);
 
