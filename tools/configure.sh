@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Configures one preset of CMakePresets.json; shows what CMake says only when it fails.
 #
-#   tools/configure.sh PRESET [-DNAME=VALUE...]
+#   tools/configure.sh PRESET [-DNAME=VALUE...]     KVTIDE_WERROR=ON in the environment: warnings are errors
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +11,7 @@ if [ $# -eq 0 ]; then
 fi
 mkdir -p build
 log=build/configure-$1.log
-if ! cmake --preset "$@" >"$log" 2>&1 </dev/null; then
+if ! cmake --preset "$@" "-DKVTIDE_WERROR=${KVTIDE_WERROR:-OFF}" >"$log" 2>&1 </dev/null; then
   cat "$log" >&2
   echo "configure.sh: CMake could not configure the preset $1; its log is $log" >&2
   exit 1

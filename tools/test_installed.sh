@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what was built into a scratch prefix, builds examples/c against it with find_package(kvtide), as a project of
-# its own in C, and runs it.
+# Installs what was built into a scratch prefix and builds against it with find_package(kvtide), as projects of their own:
+# examples/c, which is then run, and one example in C++.
 #
 #   tools/test_installed.sh BUILD_DIR SCRATCH_DIR
 set -euo pipefail
@@ -19,3 +19,15 @@ cmake -S "$root/examples/c" -B "$scratch/build" -G Ninja -DCMAKE_BUILD_TYPE=Rele
 cmake --build "$scratch/build" >/dev/null
 "$scratch/build/resize" "$root/tests/goldens/models/llama-mha-untied.gguf" "the tide came in and the sand was dark" \
   "$scratch/text.kv"
+
+# In C++, by a project that says nothing of its standard: kvtide::kvtide brings it along.
+mkdir "$scratch/cpp"
+cat >"$scratch/cpp/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.25)
+project(resize LANGUAGES CXX)
+find_package(kvtide REQUIRED)
+add_executable(resize $root/examples/cpp/02_resize.cpp)
+target_link_libraries(resize PRIVATE kvtide::kvtide)
+END
+cmake -S "$scratch/cpp" -B "$scratch/cpp/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$scratch/prefix" >/dev/null
+cmake --build "$scratch/cpp/build" >/dev/null
