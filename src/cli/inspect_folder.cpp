@@ -6,11 +6,11 @@
 #include "cli/exit_status.h"
 #include "cli/kv_cost.h"
 #include "cli/terminal.h"
+#include "formats/json_fields.h"
 #include "formats/json_value.h"
 #include "formats/safetensors_files.h"
 #include "formats/text_file.h"
 #include "kvtide/error.h"
-#include "model/config_json.h"
 
 namespace kvtide {
 namespace {

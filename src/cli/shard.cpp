@@ -10,8 +10,8 @@
 #include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/terminal.h"
-#include "engine/sharded_generate.h"
 #include "kvtide/error.h"
+#include "shards/sharded_generate.h"
 
 namespace kvtide {
 namespace {

@@ -13,8 +13,8 @@
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "kvtide/validate.h"
-#include "model/shards/shard_folder.h"
-#include "model/shards/tokenizer_export.h"
+#include "shards/shard_folder.h"
+#include "shards/tokenizer_export.h"
 
 namespace kvtide {
 namespace {

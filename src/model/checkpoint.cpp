@@ -1,8 +1,8 @@
 #include "model/checkpoint.h"
 
 #include "formats/gguf.h"
+#include "formats/json_fields.h"
 #include "formats/text_file.h"
-#include "model/config_json.h"
 #include "model/folder_vocab.h"
 #include "model/vocab_reader.h"
 

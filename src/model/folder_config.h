@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "formats/json_fields.h"
 #include "model/config.h"
-#include "model/config_json.h"
 
 namespace kvtide {
 

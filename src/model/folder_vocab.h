@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "formats/json_fields.h"
 #include "formats/json_value.h"
-#include "model/config_json.h"
 #include "text/vocab.h"
 
 namespace kvtide {

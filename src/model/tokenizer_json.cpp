@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "formats/json_fields.h"
 #include "kvtide/error.h"
-#include "model/config_json.h"
 #include "model/tokenizer_steps.h"
 
 namespace kvtide {

@@ -1,7 +1,7 @@
 // tokenizer_steps.h: the normalizer, pre_tokenizer and decoder of a tokenizer.json as steps of a pipeline.
 #pragma once
 
-#include "model/config_json.h"
+#include "formats/json_fields.h"
 #include "text/pipeline_spec.h"
 
 namespace kvtide {

@@ -7,7 +7,7 @@
 #include "kvtide/masks.h"
 #include "kvtide/shard.h"
 #include "kvtide/validate.h"
-#include "model/shards/shard_folder.h"
+#include "shards/shard_folder.h"
 #include "validate/plain_decoder.h"
 
 namespace kvtide {

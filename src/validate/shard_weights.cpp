@@ -8,9 +8,9 @@
 #include "formats/safetensors.h"
 #include "kernels/codec.h"
 #include "kvtide/error.h"
-#include "model/shards/hybrid_names.h"
-#include "model/shards/manifest.h"
-#include "model/shards/shard_file.h"
+#include "shards/hybrid_names.h"
+#include "shards/manifest.h"
+#include "shards/shard_file.h"
 #include "validate/plain_weights.h"
 
 namespace kvtide {

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "eval/filler.h"
 #include "model/loaded_model.h"
-#include "model/shards/tokenizer_export.h"
+#include "shards/tokenizer_export.h"
 
 namespace kvtide {
 namespace {

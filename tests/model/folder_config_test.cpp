@@ -1,9 +1,9 @@
 // folder_config_test.cpp: the shapes that config.json files of several ages and makers describe.
 #include <gtest/gtest.h>
 
+#include "formats/json_fields.h"
 #include "formats/json_value.h"
 #include "model/config.h"
-#include "model/config_json.h"
 #include "tests/model/expect_refused.h"
 
 namespace kvtide {

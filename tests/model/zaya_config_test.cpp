@@ -1,9 +1,9 @@
 // zaya_config_test.cpp: the config.json of both ages of ZAYA1, and what is refused of it.
 #include <gtest/gtest.h>
 
+#include "formats/json_fields.h"
 #include "formats/json_value.h"
 #include "model/config.h"
-#include "model/config_json.h"
 #include "tests/model/expect_refused.h"
 
 namespace kvtide {

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <set>
 
+#include "formats/json_fields.h"
 #include "formats/json_value.h"
 #include "kvtide/tokenizer.h"
-#include "model/config_json.h"
 #include "model/folder_vocab.h"
 #include "tests/formats/temporary_folder.h"
 #include "text/utf8.h"

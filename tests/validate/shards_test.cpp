@@ -6,7 +6,7 @@
 
 #include "kvtide/validate.h"
 #include "tests/engine/npy.h"
-#include "tests/model/shard_samples.h"
+#include "tests/shards/shard_samples.h"
 #include "validate/plain_weights.h"
 
 namespace kvtide {

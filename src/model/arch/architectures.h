@@ -8,8 +8,8 @@
 #include <span>
 #include <string_view>
 
+#include "formats/json_fields.h"
 #include "model/config.h"
-#include "model/config_json.h"
 #include "model/tensor_rules.h"
 
 namespace kvtide {

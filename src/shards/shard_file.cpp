@@ -1,4 +1,4 @@
-#include "model/shards/shard_file.h"
+#include "shards/shard_file.h"
 
 #include <algorithm>
 #include <atomic>
@@ -13,8 +13,8 @@
 #include "kernels/codec.h"
 #include "kernels/pack.h"
 #include "kvtide/error.h"
-#include "model/shards/hybrid_names.h"
 #include "model/stored_rows.h"
+#include "shards/hybrid_names.h"
 
 namespace kvtide {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/suffix_draft.h"
+#include "shards/suffix_draft.h"
 
 namespace kvtide {
 

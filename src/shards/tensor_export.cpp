@@ -1,4 +1,4 @@
-#include "model/shards/tensor_export.h"
+#include "shards/tensor_export.h"
 
 #include <algorithm>
 #include <atomic>

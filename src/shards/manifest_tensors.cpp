@@ -1,8 +1,8 @@
 // manifest_tensors.cpp: which tensors a kind of shard has, with the shapes that the model's numbers ask for.
 #include "base/text.h"
 #include "model/cca_weights.h"
-#include "model/shards/hybrid_names.h"
-#include "model/shards/manifest.h"
+#include "shards/hybrid_names.h"
+#include "shards/manifest.h"
 
 namespace kvtide {
 namespace {

@@ -1,6 +1,6 @@
 // Shards driven as one model, against a session on the same weights: every architecture, every chunking; and
 // drafts, whose tokens are those of plain greedy decoding.
-#include "engine/sharded.h"
+#include "shards/sharded.h"
 
 #include <gtest/gtest.h>
 
@@ -9,15 +9,15 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/sharded_generate.h"
-#include "engine/suffix_draft.h"
 #include "kernels/kernels.h"
 #include "kvtide/session.h"
+#include "shards/sharded_generate.h"
+#include "shards/suffix_draft.h"
 #include "tests/engine/chain_model.h"
 #include "tests/engine/logits.h"
 #include "tests/engine/npy.h"
 #include "tests/model/expect_refused.h"
-#include "tests/model/shard_samples.h"
+#include "tests/shards/shard_samples.h"
 
 namespace kvtide {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "kvtide/tokenizer.h"
 #include "model/checkpoint.h"
-#include "model/shards/manifest.h"
+#include "shards/manifest.h"
 
 namespace kvtide {
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "formats/safetensors_writer.h"
-#include "model/shards/arithmetic.h"
-#include "model/shards/manifest.h"
+#include "shards/arithmetic.h"
+#include "shards/manifest.h"
 
 namespace kvtide {
 

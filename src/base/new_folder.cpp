@@ -1,4 +1,4 @@
-#include "model/shards/new_folder.h"
+#include "base/new_folder.h"
 
 #include <filesystem>
 

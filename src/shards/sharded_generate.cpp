@@ -1,11 +1,11 @@
-#include "engine/sharded_generate.h"
+#include "shards/sharded_generate.h"
 
 #include <algorithm>
 
 #include "base/stopwatch.h"
 #include "base/text.h"
-#include "engine/suffix_draft.h"
 #include "kvtide/error.h"
+#include "shards/suffix_draft.h"
 
 namespace kvtide {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "kvtide/error.h"
-#include "model/shards/manifest.h"
+#include "shards/manifest.h"
 
 namespace kvtide {
 namespace {

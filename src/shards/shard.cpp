@@ -7,9 +7,9 @@
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "model/cca_weights.h"
-#include "model/shards/arithmetic.h"
-#include "model/shards/shard_file.h"
-#include "model/shards/shard_folder.h"
+#include "shards/arithmetic.h"
+#include "shards/shard_file.h"
+#include "shards/shard_folder.h"
 #include "state/chunk_masks.h"
 
 namespace kvtide {

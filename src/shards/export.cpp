@@ -5,16 +5,16 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/new_folder.h"
 #include "base/text.h"
 #include "kernels/kernels.h"
 #include "kvtide/error.h"
 #include "model/checkpoint.h"
 #include "model/rope_table.h"
-#include "model/shards/hybrid_names.h"
-#include "model/shards/new_folder.h"
-#include "model/shards/tensor_export.h"
-#include "model/shards/tokenizer_export.h"
 #include "model/weights.h"
+#include "shards/hybrid_names.h"
+#include "shards/tensor_export.h"
+#include "shards/tokenizer_export.h"
 
 namespace kvtide {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/half.h"
 #include "tests/model/expect_refused.h"
-#include "tests/model/shard_samples.h"
+#include "tests/shards/shard_samples.h"
 
 namespace kvtide {
 namespace {

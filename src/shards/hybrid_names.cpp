@@ -1,4 +1,4 @@
-#include "model/shards/hybrid_names.h"
+#include "shards/hybrid_names.h"
 
 #include <stdexcept>
 

@@ -1,4 +1,4 @@
-#include "model/shards/shard_folder.h"
+#include "shards/shard_folder.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "formats/text_file.h"
 #include "kvtide/error.h"
-#include "model/shards/shard_file.h"
+#include "shards/shard_file.h"
 
 namespace kvtide {
 namespace {

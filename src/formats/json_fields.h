@@ -1,4 +1,4 @@
-// config_json.h: typed, range-checked getters over a config.json. Nothing else reads it raw.
+// json_fields.h: typed, range-checked getters over a config.json. Nothing else reads it raw.
 //
 // A key that is null counts as absent, as it does for the programs that write such files. Ownership: refers
 // to the JsonValue, which must outlive it. Thread rules: const from any thread.

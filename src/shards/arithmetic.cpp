@@ -1,4 +1,4 @@
-#include "model/shards/arithmetic.h"
+#include "shards/arithmetic.h"
 
 #include <algorithm>
 #include <vector>

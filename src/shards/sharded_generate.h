@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/sharded.h"
 #include "kvtide/generate.h"
+#include "shards/sharded.h"
 
 namespace kvtide {
 

@@ -6,7 +6,7 @@
 
 #include "kvtide/masks.h"
 #include "kvtide/shard.h"
-#include "model/shards/manifest.h"
+#include "shards/manifest.h"
 #include "tests/formats/temporary_folder.h"
 #include "tests/model/sample_model.h"
 

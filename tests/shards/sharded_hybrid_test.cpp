@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/sharded.h"
-#include "engine/sharded_generate.h"
 #include "kernels/kernels.h"
 #include "kvtide/session.h"
+#include "shards/sharded.h"
+#include "shards/sharded_generate.h"
 #include "tests/engine/logits.h"
 #include "tests/model/expect_refused.h"
-#include "tests/model/shard_samples.h"
+#include "tests/shards/shard_samples.h"
 
 namespace kvtide {
 namespace {

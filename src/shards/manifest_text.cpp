@@ -1,6 +1,6 @@
 // manifest_text.cpp: manifest.json, written (docs/shards.md lists its keys).
 #include "formats/json_text.h"
-#include "model/shards/manifest.h"
+#include "shards/manifest.h"
 
 namespace kvtide {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
 #include "kvtide/shard.h"
-#include "model/shards/manifest.h"
+#include "shards/manifest.h"
 
 namespace kvtide {
 

@@ -1,4 +1,4 @@
-#include "engine/sharded.h"
+#include "shards/sharded.h"
 
 #include <algorithm>
 
@@ -6,8 +6,8 @@
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "kvtide/masks.h"
-#include "model/shards/shard_folder.h"
-#include "model/shards/tokenizer_export.h"
+#include "shards/shard_folder.h"
+#include "shards/tokenizer_export.h"
 
 namespace kvtide {
 namespace {

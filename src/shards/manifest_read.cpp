@@ -4,11 +4,11 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "formats/json_fields.h"
 #include "formats/text_file.h"
 #include "kernels/attend_kernel.h"
 #include "kvtide/error.h"
-#include "model/config_json.h"
-#include "model/shards/manifest.h"
+#include "shards/manifest.h"
 
 namespace kvtide {
 namespace {

@@ -13,7 +13,7 @@
 #include "kernels/kernels.h"
 #include "kvtide/types.h"
 #include "model/config.h"
-#include "model/shards/shard_file.h"
+#include "shards/shard_file.h"
 
 namespace kvtide {
 

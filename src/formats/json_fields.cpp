@@ -1,4 +1,4 @@
-#include "model/config_json.h"
+#include "formats/json_fields.h"
 
 #include "base/text.h"
 

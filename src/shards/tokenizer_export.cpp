@@ -1,4 +1,4 @@
-#include "model/shards/tokenizer_export.h"
+#include "shards/tokenizer_export.h"
 
 #include <filesystem>
 
@@ -6,9 +6,9 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "formats/gguf_writer.h"
+#include "formats/json_fields.h"
 #include "formats/text_file.h"
 #include "kvtide/error.h"
-#include "model/config_json.h"
 #include "model/folder_vocab.h"
 
 namespace kvtide {

@@ -16,7 +16,7 @@
 #include "model/cca_weights.h"
 #include "model/experts.h"
 #include "model/residual.h"
-#include "model/shards/manifest.h"
+#include "shards/manifest.h"
 
 namespace kvtide {
 

@@ -10,7 +10,7 @@
 #include "formats/safetensors.h"
 #include "formats/safetensors_files.h"
 #include "tests/model/expect_refused.h"
-#include "tests/model/shard_samples.h"
+#include "tests/shards/shard_samples.h"
 
 namespace kvtide {
 namespace {
