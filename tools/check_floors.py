@@ -132,7 +132,8 @@ class House:
             if parts[-1] in PUBLIC_FLOORS:
                 return PUBLIC_FLOORS[parts[-1]]
             stem = Path(parts[-1]).stem
-            owners = {p.parent.name for s in (".cpp", ".h") for p in (self.root / "src").glob(f"*/{stem}{s}")}
+            owned = [p for s in (".cpp", ".h") for p in (self.root / "src").glob(f"*/**/{stem}{s}")]
+            owners = {p.relative_to(self.root).parts[1] for p in owned}
             return owners.pop() if len(owners) == 1 else None
         return None
 

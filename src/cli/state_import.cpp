@@ -10,7 +10,7 @@
 #include "cli/terminal.h"
 #include "formats/safetensors.h"
 #include "kvtide/error.h"
-#include "state/layout_rows.h"
+#include "state/arrays/layout_rows.h"
 
 namespace kvtide {
 namespace {

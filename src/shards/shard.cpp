@@ -10,7 +10,7 @@
 #include "shards/arithmetic.h"
 #include "shards/shard_file.h"
 #include "shards/shard_folder.h"
-#include "state/chunk_masks.h"
+#include "state/arrays/chunk_masks.h"
 
 namespace kvtide {
 namespace {

@@ -1,4 +1,4 @@
-#include "state/chunk_masks.h"
+#include "state/arrays/chunk_masks.h"
 
 #include <algorithm>
 

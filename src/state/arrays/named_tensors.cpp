@@ -1,4 +1,4 @@
-#include "state/named_tensors.h"
+#include "state/arrays/named_tensors.h"
 
 #include <algorithm>
 #include <set>

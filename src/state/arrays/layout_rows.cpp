@@ -1,4 +1,4 @@
-#include "state/layout_rows.h"
+#include "state/arrays/layout_rows.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "state/dense.h"
+#include "state/arrays/dense.h"
 
 #include <algorithm>
 #include <cstring>

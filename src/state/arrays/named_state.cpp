@@ -5,8 +5,8 @@
 #include "base/text.h"
 #include "kernels/kernels.h"
 #include "kvtide/error.h"
-#include "state/layout_rows.h"
-#include "state/named_tensors.h"
+#include "state/arrays/layout_rows.h"
+#include "state/arrays/named_tensors.h"
 #include "state/snapshot.h"
 
 namespace kvtide {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kvtide/named_state.h"
-#include "state/layout.h"
+#include "state/arrays/layout.h"
 
 namespace kvtide {
 

@@ -1,5 +1,5 @@
 // Masks that a host passes in: what masks.h makes is read back, and each broken rule is named with its slot.
-#include "state/chunk_masks.h"
+#include "state/arrays/chunk_masks.h"
 
 #include <gtest/gtest.h>
 

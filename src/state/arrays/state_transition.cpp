@@ -10,7 +10,7 @@
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "kvtide/error.h"
-#include "state/dense.h"
+#include "state/arrays/dense.h"
 
 namespace kvtide {
 namespace {

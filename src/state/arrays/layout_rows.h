@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-#include "state/layout.h"
+#include "state/arrays/layout.h"
 
 namespace kvtide {
 

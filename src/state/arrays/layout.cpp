@@ -1,4 +1,4 @@
-#include "state/layout.h"
+#include "state/arrays/layout.h"
 
 #include <algorithm>
 #include <utility>
