@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/cli/shipped_heads.cpp: the head tables that come with the program, by the SHA-256 of the model file.
+"""Writes src/cli/commands/shipped_heads.cpp: the head tables that come with the program, by the SHA-256 of the model file.
 
     tools/ship_heads.py MODEL.gguf HEADS.tsv NAME [MODEL HEADS NAME ...]
 
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 FRONT = """// shipped_heads.cpp: written by tools/ship_heads.py; do not edit.
-#include "cli/shipped_heads.h"
+#include "cli/commands/shipped_heads.h"
 
 namespace kvtide {
 namespace {

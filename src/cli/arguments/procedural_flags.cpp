@@ -1,0 +1,286 @@
+#include "cli/arguments/procedural_flags.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "cli/arguments/flag_values.h"
+#include "cli/commands/cache_folder.h"
+#include "cli/commands/heads_file.h"
+#include "cli/commands/interrupt.h"
+#include "cli/commands/opening.h"
+#include "cli/output/progress.h"
+#include "cli/output/terminal.h"
+#include "eval/head_table.h"
+#include "kvtide/error.h"
+#include "model/identity.h"
+#include "model/loaded_model.h"
+#include "state/procedural/spec.h"
+
+namespace kvtide {
+namespace {
+
+using A = Arguments;
+using G = Given;
+
+constexpr unsigned kSessions = in(Command::run) | in(Command::chat) | in(Command::ppl) | in(Command::bench) |
+                               in(Command::logits) | in(Command::copytest) | in(Command::recall);
+constexpr unsigned kProcedural = kSessions | in(Command::plan);
+constexpr std::int64_t kMany = std::int64_t{1} << 31;
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
+
+ProceduralFlags& given(A& a) {
+  a.memory.procedural.any = true;
+  return a.memory.procedural;
+}
+
+template <class T>
+T choice(const G& g, std::string_view what, std::initializer_list<std::pair<std::string_view, T>> values) {
+  std::string list;
+  for (const auto& [name, value] : values) {
+    if (g.value == name) return value;
+    list += cat(list.empty() ? "" : ", ", name);
+  }
+  refuse(cat(g.flag, ": ", what, " must be one of ", list, ", not ", quoted(g.value)));
+}
+
+// "A-B", both included.
+std::pair<std::int64_t, std::int64_t> range(const G& g, std::string_view what, std::int64_t high) {
+  const std::size_t dash = g.value.find('-');
+  const std::string low_text = g.value.substr(0, dash);
+  const std::string high_text = dash == std::string::npos ? low_text : g.value.substr(dash + 1);
+  const std::int64_t low = whole({g.flag, low_text}, what, 0, high, ", as in 0-9");
+  return {low, whole({g.flag, high_text}, what, low, high, ", as in 0-9")};
+}
+
+constexpr Flag kFlags[] = {
+    {"", "--kv-proc", "on|off", "keep the past as summaries and outliers: texts of any length [off]",
+     kProcedural,
+     [](A& a, const G& g) {
+       given(a).on = choice<bool>(g, "it", {{"on", true}, {"off", false}});
+     }},
+    {"", "--kv-budget", "BYTES", "64M: the KV memory never holds more; picks window, rows and levels",
+     kProcedural, [](A& a, const G& g) { given(a).budget = bytes(g, "the budget", 1 << 20); }},
+    {"", "--kv-preset", "NAME", "minimal, balanced or faithful [balanced]", kProcedural,
+     [](A& a, const G& g) {
+       for (const auto& preset : kProceduralPresets)
+         if (g.value == preset.name) return static_cast<void>(given(a).preset = g.value);
+       refuse(cat(g.flag, ": there are minimal, balanced and faithful, not ", quoted(g.value)));
+     }},
+    {"", "--kv-block", "N", "procedural: tokens that are compressed at once [256]", kProcedural,
+     [](A& a, const G& g) { given(a).block = whole(g, "the block", 16, 65536); }},
+    {"", "--kv-r", "N", "procedural: summary rows per block and head [4]", kProcedural,
+     [](A& a, const G& g) { given(a).summaries = whole(g, "the number of summaries", 0, 65536); }},
+    {"", "--kv-salient", "N", "procedural: exact rows per block, on average over all heads [60]", kProcedural,
+     [](A& a, const G& g) { given(a).salient = whole(g, "the number of exact rows", 1, 65536); }},
+    {"", "--kv-levels", "N", "procedural: 6 N + 1 blocks stay, old ones merge by twos; 0: all [3]",
+     kProcedural,
+     [](A& a, const G& g) { given(a).levels = static_cast<int>(whole(g, "the number of levels", 0, 8)); }},
+    {"", "--kv-full-rows", "N", "procedural: newest rows that copying heads keep; 0: all", kProcedural,
+     [](A& a, const G& g) { given(a).full_rows = whole(g, "the number of rows", 0, kMany); }},
+    {"", "--kv-full-type", "TYPE",
+     "procedural: rows of copying heads: f16, q8_0 or q4_0 [q8_0; by the budget]", kProcedural,
+     [](A& a, const G& g) {
+       given(a).chosen.full_type = choice<FullType>(
+           g, "the type", {{"f16", FullType::f16}, {"q8_0", FullType::q8_0}, {"q4_0", FullType::q4_0}});
+     }},
+    {"", "--kv-heads", "TABLE", "procedural: auto, even, or a file that kvtide heads wrote [auto]", kSessions,
+     [](A& a, const G& g) { given(a).heads = g.value; }},
+    {"", "--kv-summary", "KIND", "procedural: fit, cluster or positional [fit]", kProcedural,
+     [](A& a, const G& g) {
+       given(a).chosen.summary = choice<Summary>(
+           g, "summaries",
+           {{"fit", Summary::fit}, {"cluster", Summary::cluster}, {"positional", Summary::positional}});
+     }},
+    {"", "--kv-score", "KIND", "procedural: which rows stay: mixed, novelty, vnorm or attention [mixed]",
+     kProcedural,
+     [](A& a, const G& g) {
+       given(a).chosen.score = choice<RowScore>(g, "the score",
+                                                {{"mixed", RowScore::mixed},
+                                                 {"novelty", RowScore::novelty},
+                                                 {"vnorm", RowScore::value_norm},
+                                                 {"attention", RowScore::attention}});
+     }},
+    {"", "--kv-far", "RULE", "procedural: distances beyond the trained length: log or clamp [log]",
+     kProcedural,
+     [](A& a, const G& g) {
+       given(a).chosen.far =
+           choice<FarRule>(g, "the rule", {{"log", FarRule::log}, {"clamp", FarRule::clamp}});
+     }},
+    {"", "--kv-proc-layers", "LO-HI", "procedural: compress these layers only; the others keep everything",
+     kProcedural,
+     [](A& a, const G& g) {
+       const auto [low, high] = range(g, "the layers", 65535);
+       given(a).chosen.first_layer = static_cast<int>(low);
+       given(a).chosen.last_layer = static_cast<int>(high);
+     }},
+    {"", "--kv-level-max", "M", "procedural: most rows of a level, per layer and on average over its heads",
+     kProcedural,
+     [](A& a, const G& g) { given(a).chosen.level_rows = whole(g, "the number of rows", 1, kMany); }},
+    {"", "--kv-pin", "system|A-B", "procedural: positions A to B, or the system message, stay exact for good",
+     kProcedural,
+     [](A& a, const G& g) {
+       given(a);
+       if (g.value == "system") return static_cast<void>(a.memory.procedural.pin_system = true);
+       const auto [low, high] = range(g, "the pinned positions", kMany);
+       a.memory.procedural.pins = with_pin(std::move(a.memory.procedural.pins), {low, high + 1});
+     }},
+    {"", "--kv-shed", "EPS", "procedural: exact rows of the past whose score falls below go [0]", kProcedural,
+     [](A& a, const G& g) { given(a).chosen.shed_below = real(g, "the score", 0.0f, 1e9f); }},
+    {"", "--kv-decay", "X", "procedural: share that scores lose with every merge of blocks [0]", kProcedural,
+     [](A& a, const G& g) { given(a).chosen.decay = real(g, "the share", 0.0f, 1.0f); }},
+    {"", "--kv-retention", "X", "procedural: 1 keeps scores, whatever the decay; 0 lets them fade [0]",
+     kProcedural, [](A& a, const G& g) { given(a).chosen.retention = real(g, "the retention", 0.0f, 1.0f); }},
+    {"", "--kv-adapt", "HOW", "procedural: off, drift or entropy: rows go where they are needed [off]",
+     kProcedural,
+     [](A& a, const G& g) {
+       given(a).chosen.adapt = choice<Adapt>(
+           g, "it", {{"off", Adapt::off}, {"drift", Adapt::drift}, {"entropy", Adapt::entropy}});
+     }},
+    {"", "--kv-spill", "FILE", "procedural: rows of copying heads beyond --kv-full-rows go to this new file",
+     kProcedural, [](A& a, const G& g) { given(a).chosen.spill = g.value; }},
+    {"", "--kv-shadow", "every=N[,layers=LO-HI]",
+     "procedural: measure drift against attention over everything",
+     in(Command::run) | in(Command::chat) | in(Command::ppl),
+     [](A& a, const G& g) {
+       ShadowOptions shadow;
+       std::string_view rest = g.value;
+       while (!rest.empty()) {
+         const std::string_view part = rest.substr(0, rest.find(','));
+         rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+         const std::string value(part.substr(std::min(part.size(), part.find('=') + 1)));
+         if (part.starts_with("every=")) {
+           shadow.every = whole({g.flag, value}, "every=", 1, kMany);
+         } else if (part.starts_with("layers=")) {
+           const auto [low, high] = range({g.flag, value}, "layers=", 65535);
+           shadow.first_layer = static_cast<int>(low);
+           shadow.last_layer = static_cast<int>(high);
+         } else {
+           refuse(cat(g.flag, ": every=N and layers=LO-HI can be set, not ", quoted(part)));
+         }
+       }
+       given(a);
+       a.session.shadow = shadow;
+     }},
+    {"", "--kv-log", "FILE", "procedural: a line of JSON for every block that is compressed or merged",
+     in(Command::run) | in(Command::chat), [](A& a, const G& g) { a.memory.procedural.log = g.value; }},
+};
+
+}  // namespace
+
+std::span<const Flag> procedural_flags() { return kFlags; }
+
+bool wants_procedural(const Arguments& a) {
+  const ProceduralFlags& p = a.memory.procedural;
+  if (p.on) return *p.on;
+  return a.memory.overflow == Overflow::procedural || p.budget || !p.preset.empty();
+}
+
+ProceduralOptions procedural_options(const Arguments& a) {
+  const ProceduralFlags& p = a.memory.procedural;
+  ProceduralOptions o = p.chosen;
+  if (p.budget && !p.preset.empty())
+    refuse("--kv-budget and --kv-preset: the budget picks what a preset would; use one of them");
+  o.budget = p.budget.value_or(0);
+  for (const auto& preset : kProceduralPresets)
+    if (p.preset == preset.name) {
+      o.window = preset.window;
+      o.block = preset.block;
+      o.rows = preset.rows;
+    }
+  if (a.memory.sinks) o.sinks = *a.memory.sinks;
+  if (a.memory.window) o.window = *a.memory.window;
+  if (p.block) o.block = *p.block;
+  if (p.summaries) o.summaries = *p.summaries;
+  if (p.salient) o.rows = *p.salient + o.summaries;
+  if (p.levels) o.levels = *p.levels;
+  if (p.full_rows) o.full_rows = *p.full_rows;
+  if (a.session.context > 0) o.budget_for = a.session.context;
+  if (o.budget > 0 && o.budget_for == 0 && (o.first_layer > 0 || o.last_layer >= 0))
+    refuse(
+        "--kv-proc-layers: the other layers keep everything, so a budget needs to know how many tokens will "
+        "be "
+        "read: -c N");
+  if (p.pin_system && !p.pins.empty()) refuse("--kv-pin: system or a range of positions, not both");
+  return o;
+}
+
+std::vector<PosRange> pinned_positions(const Arguments& a, const Model& model) {
+  const ProceduralFlags& p = a.memory.procedural;
+  if (!p.pin_system) return p.pins;
+  if (a.command != Command::chat && !(a.command == Command::run && a.chat))
+    refuse("--kv-pin system: there is a system message only in chat and with run --chat; use --kv-pin A-B");
+  // A token that both renderings begin with was not changed by what the user says.
+  const ChatTemplate chat = choose_template(model, a);
+  const auto tokens_of = [&](const char* text) {
+    std::vector<ChatMessage> messages;
+    if (a.system) messages.push_back({"system", *a.system});
+    messages.push_back({"user", text});
+    EncodeOptions options;
+    if (a.no_bos) options.add_bos = false;
+    return model.tokenizer().encode(chat.render(messages, {}), options);
+  };
+  const auto one = tokens_of("a"), other = tokens_of("1");
+  const auto same = std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first - one.begin();
+  if (same == 0) refuse("--kv-pin system: this template puts nothing before the first message");
+  return {{0, same}};
+}
+
+namespace {
+
+// Where nearly all heads copy, keeping every row of all of them would compress nothing: at most two thirds of
+// the heads without a window of their own do, those that copy most.
+HeadTable within_two_thirds(HeadTable table, const Model& model) {
+  const auto& layers = model.internals().config.layers;
+  const float full_from = ProceduralOptions{}.full_from;
+  std::vector<float*> copying;
+  std::size_t heads = 0;
+  for (std::size_t i = 0; i < table.needs.size(); ++i) {
+    if (layers[i / static_cast<std::size_t>(table.kv_heads)].window) continue;
+    ++heads;
+    if (table.needs[i].induction >= full_from) copying.push_back(&table.needs[i].induction);
+  }
+  std::stable_sort(copying.begin(), copying.end(), [](const float* a, const float* b) { return *a > *b; });
+  for (std::size_t i = heads * 2 / 3; heads > 1 && i < copying.size(); ++i)
+    *copying[i] = std::nextafter(full_from, 0.0f);
+  return table;
+}
+
+}  // namespace
+
+HeadTable choose_heads(const Arguments& a, const Model& model) {
+  const std::string& wanted = a.memory.procedural.heads;
+  if (wanted == "even") return {};
+  if (wanted != "auto") return read_heads(wanted);
+  const std::string cache = cache_folder(a);
+  const std::string hash = model_identity(model, cache).at("model");
+  if (const HeadTable* known = shipped_heads(hash)) return within_two_thirds(*known, model);
+  const std::string remembered = cache.empty() ? "" : cat(cache, "/heads-", hash, ".tsv");
+  try {
+    if (!remembered.empty()) return within_two_thirds(read_heads(remembered), model);
+  } catch (const Error&) {
+    // Not there, or not what it should be: it is measured again.
+  }
+  say("measuring which heads copy from the past (once per model; --kv-heads even does without)");
+  HeadTable table;
+  try {
+    Progress progress("measuring heads");
+    table = measure_heads(model, {.threads = a.session.threads, .progress = [&](double share) {
+                                    progress.update(share);
+                                    return !interrupted();
+                                  }});
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    say(cat("all heads are treated alike: ", error.what()));
+    return {};
+  }
+  try {
+    if (!remembered.empty()) write_heads(remembered, table);
+  } catch (const Error&) {
+    // A cache only saves time.
+  }
+  return within_two_thirds(std::move(table), model);
+}
+
+}  // namespace kvtide
