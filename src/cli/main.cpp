@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/text.h"
-#include "cli/arguments/arguments.h"
 #include "cli/arguments/help.h"
+#include "cli/arguments/parse.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/interrupt.h"

@@ -1,8 +1,4 @@
-// arguments.h: what the user asked for: the command line as checked values. Nothing after this file reads
-// argv.
-//
-// Flags are described once, in flags.cpp; parsing, --help and the hints for misspelt flags all use that
-// table.
+// arguments.h: what the user asked for: the command line as checked values (parse.h). Plain data.
 #pragma once
 
 #include <cstdint>
@@ -73,8 +69,5 @@ struct Arguments {
   ShardRequest shard;
   ValidateRequest validate;
 };
-
-// Throws Error(invalid_argument) that names the flag, what is wrong and what would be right.
-Arguments parse_arguments(const std::vector<std::string>& words);
 
 }  // namespace kvtide

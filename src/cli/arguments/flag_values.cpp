@@ -77,8 +77,4 @@ KvType kv_type(const Given& given) {
   refuse(given, "the type of the KV memory", "f32, f16 or q8_0");
 }
 
-const char* kv_type_name(KvType type) {
-  return type == KvType::f16 ? "f16" : type == KvType::f32 ? "f32" : "q8_0";
-}
-
 }  // namespace kvtide

@@ -2,12 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "cli/arguments/flags.h"
+#include "kvtide/types.h"
 
 namespace kvtide {
+
+// What a flag's setter is told: how the user wrote the flag, and its value ("" for a switch).
+struct Given {
+  std::string_view flag;
+  const std::string& value;
+};
 
 // Throw Error(invalid_argument): "-t: the number of threads must be a whole number from 1 to 256, not '0'".
 // others: what would be right beside a number, as it is to stand behind the range.
@@ -18,6 +25,5 @@ std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, 
                                      std::int64_t high);
 std::int64_t bytes(const Given& given, std::string_view what, std::int64_t low);  // "64M", "1.5G", "65536"
 KvType kv_type(const Given& given);
-const char* kv_type_name(KvType type);  // as the flags spell it
 
 }  // namespace kvtide

@@ -2,19 +2,13 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "cli/arguments/arguments.h"
 #include "cli/arguments/command.h"
+#include "cli/arguments/flag_values.h"
 
 namespace kvtide {
-
-// What a flag's setter is told: how the user wrote the flag, and its value ("" for a switch).
-struct Given {
-  std::string_view flag;
-  const std::string& value;
-};
 
 struct Flag {
   std::string_view short_name;  // "-ctk"; may be empty

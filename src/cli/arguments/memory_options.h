@@ -16,11 +16,4 @@ void check_memory_flags(const Arguments& arguments);
 // not fit the context.
 SessionOptions memory_options(const Arguments& arguments, std::int64_t context, std::int64_t trained);
 
-// Tokens that are held when the memory is full: the window and its sinks, or the context.
-std::int64_t most_held(const Session& session);
-
-// "rolling: 4 sinks and the newest 1,024; attention size 128": what is not as usual; empty when everything
-// is.
-std::string memory_words(const Session& session);
-
 }  // namespace kvtide

@@ -1,4 +1,4 @@
-#include "cli/arguments/arguments.h"
+#include "cli/arguments/parse.h"
 
 #include <algorithm>
 #include <filesystem>

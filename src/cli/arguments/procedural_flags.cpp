@@ -1,20 +1,10 @@
-#include "cli/arguments/procedural_flags.h"
-
+// procedural_flags.cpp: the flags of a procedural memory.
 #include <algorithm>
-#include <cmath>
 
 #include "base/text.h"
 #include "cli/arguments/flag_values.h"
-#include "cli/commands/cache_folder.h"
-#include "cli/commands/heads_file.h"
-#include "cli/commands/interrupt.h"
-#include "cli/commands/opening.h"
-#include "cli/output/progress.h"
-#include "cli/output/terminal.h"
-#include "eval/head_table.h"
+#include "cli/arguments/flags.h"
 #include "kvtide/error.h"
-#include "model/identity.h"
-#include "model/loaded_model.h"
 #include "state/procedural/spec.h"
 
 namespace kvtide {
@@ -170,117 +160,5 @@ constexpr Flag kFlags[] = {
 }  // namespace
 
 std::span<const Flag> procedural_flags() { return kFlags; }
-
-bool wants_procedural(const Arguments& a) {
-  const ProceduralFlags& p = a.memory.procedural;
-  if (p.on) return *p.on;
-  return a.memory.overflow == Overflow::procedural || p.budget || !p.preset.empty();
-}
-
-ProceduralOptions procedural_options(const Arguments& a) {
-  const ProceduralFlags& p = a.memory.procedural;
-  ProceduralOptions o = p.chosen;
-  if (p.budget && !p.preset.empty())
-    refuse("--kv-budget and --kv-preset: the budget picks what a preset would; use one of them");
-  o.budget = p.budget.value_or(0);
-  for (const auto& preset : kProceduralPresets)
-    if (p.preset == preset.name) {
-      o.window = preset.window;
-      o.block = preset.block;
-      o.rows = preset.rows;
-    }
-  if (a.memory.sinks) o.sinks = *a.memory.sinks;
-  if (a.memory.window) o.window = *a.memory.window;
-  if (p.block) o.block = *p.block;
-  if (p.summaries) o.summaries = *p.summaries;
-  if (p.salient) o.rows = *p.salient + o.summaries;
-  if (p.levels) o.levels = *p.levels;
-  if (p.full_rows) o.full_rows = *p.full_rows;
-  if (a.session.context > 0) o.budget_for = a.session.context;
-  if (o.budget > 0 && o.budget_for == 0 && (o.first_layer > 0 || o.last_layer >= 0))
-    refuse(
-        "--kv-proc-layers: the other layers keep everything, so a budget needs to know how many tokens will "
-        "be "
-        "read: -c N");
-  if (p.pin_system && !p.pins.empty()) refuse("--kv-pin: system or a range of positions, not both");
-  return o;
-}
-
-std::vector<PosRange> pinned_positions(const Arguments& a, const Model& model) {
-  const ProceduralFlags& p = a.memory.procedural;
-  if (!p.pin_system) return p.pins;
-  if (a.command != Command::chat && !(a.command == Command::run && a.chat))
-    refuse("--kv-pin system: there is a system message only in chat and with run --chat; use --kv-pin A-B");
-  // A token that both renderings begin with was not changed by what the user says.
-  const ChatTemplate chat = choose_template(model, a);
-  const auto tokens_of = [&](const char* text) {
-    std::vector<ChatMessage> messages;
-    if (a.system) messages.push_back({"system", *a.system});
-    messages.push_back({"user", text});
-    EncodeOptions options;
-    if (a.no_bos) options.add_bos = false;
-    return model.tokenizer().encode(chat.render(messages, {}), options);
-  };
-  const auto one = tokens_of("a"), other = tokens_of("1");
-  const auto same = std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first - one.begin();
-  if (same == 0) refuse("--kv-pin system: this template puts nothing before the first message");
-  return {{0, same}};
-}
-
-namespace {
-
-// Where nearly all heads copy, keeping every row of all of them would compress nothing: at most two thirds of
-// the heads without a window of their own do, those that copy most.
-HeadTable within_two_thirds(HeadTable table, const Model& model) {
-  const auto& layers = model.internals().config.layers;
-  const float full_from = ProceduralOptions{}.full_from;
-  std::vector<float*> copying;
-  std::size_t heads = 0;
-  for (std::size_t i = 0; i < table.needs.size(); ++i) {
-    if (layers[i / static_cast<std::size_t>(table.kv_heads)].window) continue;
-    ++heads;
-    if (table.needs[i].induction >= full_from) copying.push_back(&table.needs[i].induction);
-  }
-  std::stable_sort(copying.begin(), copying.end(), [](const float* a, const float* b) { return *a > *b; });
-  for (std::size_t i = heads * 2 / 3; heads > 1 && i < copying.size(); ++i)
-    *copying[i] = std::nextafter(full_from, 0.0f);
-  return table;
-}
-
-}  // namespace
-
-HeadTable choose_heads(const Arguments& a, const Model& model) {
-  const std::string& wanted = a.memory.procedural.heads;
-  if (wanted == "even") return {};
-  if (wanted != "auto") return read_heads(wanted);
-  const std::string cache = cache_folder(a);
-  const std::string hash = model_identity(model, cache).at("model");
-  if (const HeadTable* known = shipped_heads(hash)) return within_two_thirds(*known, model);
-  const std::string remembered = cache.empty() ? "" : cat(cache, "/heads-", hash, ".tsv");
-  try {
-    if (!remembered.empty()) return within_two_thirds(read_heads(remembered), model);
-  } catch (const Error&) {
-    // Not there, or not what it should be: it is measured again.
-  }
-  say("measuring which heads copy from the past (once per model; --kv-heads even does without)");
-  HeadTable table;
-  try {
-    Progress progress("measuring heads");
-    table = measure_heads(model, {.threads = a.session.threads, .progress = [&](double share) {
-                                    progress.update(share);
-                                    return !interrupted();
-                                  }});
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::unsupported) throw;
-    say(cat("all heads are treated alike: ", error.what()));
-    return {};
-  }
-  try {
-    if (!remembered.empty()) write_heads(remembered, table);
-  } catch (const Error&) {
-    // A cache only saves time.
-  }
-  return within_two_thirds(std::move(table), model);
-}
 
 }  // namespace kvtide

@@ -1,7 +1,7 @@
 // strategy.h: the value of --strategy.
 #pragma once
 
-#include "cli/arguments/flags.h"
+#include "cli/arguments/flag_values.h"
 #include "cli/arguments/memory_flags.h"
 
 namespace kvtide {

@@ -2,7 +2,8 @@
 
 #include "base/text.h"
 #include "cli/arguments/memory_options.h"
-#include "cli/arguments/procedural_flags.h"
+#include "cli/arguments/procedural_options.h"
+#include "cli/commands/choose_heads.h"
 #include "cli/commands/input_text.h"
 #include "eval/filler.h"
 #include "kvtide/error.h"

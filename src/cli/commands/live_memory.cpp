@@ -4,7 +4,6 @@
 
 #include "base/stopwatch.h"
 #include "base/text.h"
-#include "cli/arguments/memory_options.h"
 #include "cli/commands/cache_folder.h"
 #include "cli/output/progress.h"
 #include "cli/output/terminal.h"

@@ -5,8 +5,9 @@
 
 #include "base/text.h"
 #include "cli/arguments/memory_options.h"
-#include "cli/arguments/procedural_flags.h"
+#include "cli/commands/choose_heads.h"
 #include "cli/commands/interrupt.h"
+#include "cli/output/session_words.h"
 #include "cli/output/terminal.h"
 #include "kernels/kernels.h"
 #include "kvtide/error.h"
@@ -16,6 +17,33 @@ namespace {
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// The positions that --kv-pin names; of `system` those that the chat template puts before the first message
+// of the user. Throws Error(invalid_argument) when there is no template.
+std::vector<PosRange> pinned_positions(const Arguments& a, const Model& model) {
+  const ProceduralFlags& p = a.memory.procedural;
+  if (!p.pin_system) return p.pins;
+  if (a.command != Command::chat && !(a.command == Command::run && a.chat))
+    throw Error(
+        ErrorCode::invalid_argument,
+        "--kv-pin system: there is a system message only in chat and with run --chat; use --kv-pin A-B");
+  // A token that both renderings begin with was not changed by what the user says.
+  const ChatTemplate chat = choose_template(model, a);
+  const auto tokens_of = [&](const char* text) {
+    std::vector<ChatMessage> messages;
+    if (a.system) messages.push_back({"system", *a.system});
+    messages.push_back({"user", text});
+    EncodeOptions options;
+    if (a.no_bos) options.add_bos = false;
+    return model.tokenizer().encode(chat.render(messages, {}), options);
+  };
+  const auto one = tokens_of("a"), other = tokens_of("1");
+  const auto same = std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first - one.begin();
+  if (same == 0)
+    throw Error(ErrorCode::invalid_argument,
+                "--kv-pin system: this template puts nothing before the first message");
+  return {{0, same}};
 }
 
 SessionOptions options_for(const Arguments& arguments, const Model& model, std::int64_t context) {

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "cli/arguments/memory_options.h"
-#include "cli/arguments/procedural_flags.h"
+#include "cli/arguments/procedural_options.h"
+#include "cli/commands/choose_heads.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/heads_file.h"

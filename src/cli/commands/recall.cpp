@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "cli/arguments/memory_options.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/contenders.h"
 #include "cli/commands/exit_status.h"
@@ -12,6 +11,7 @@
 #include "cli/output/columns.h"
 #include "cli/output/json.h"
 #include "cli/output/progress.h"
+#include "cli/output/session_words.h"
 #include "cli/output/terminal.h"
 #include "eval/compare.h"
 #include "eval/control.h"

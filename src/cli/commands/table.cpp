@@ -12,8 +12,8 @@
 #include <cstring>
 
 #include "base/text.h"
-#include "cli/arguments/procedural_flags.h"
 #include "cli/commands/cache_folder.h"
+#include "cli/commands/choose_heads.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/contenders.h"
 #include "cli/commands/exit_status.h"

@@ -4,9 +4,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "cli/arguments/flag_values.h"
-#include "cli/arguments/memory_options.h"
 #include "cli/output/procedural_report.h"
+#include "cli/output/session_words.h"
 #include "cli/output/terminal.h"
 
 namespace kvtide {

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/arguments/arguments.h"
 #include "cli/output/json.h"
 #include "cli/output/memory_event.h"
 #include "cli/output/memory_reading.h"
