@@ -5,7 +5,7 @@
 #pragma once
 
 #include "kvtide/session.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "state/spec.h"
 
 namespace kvtide {

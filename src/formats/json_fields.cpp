@@ -4,18 +4,18 @@
 
 namespace kvtide {
 
-ConfigJson::ConfigJson(const JsonValue& json, std::string file, std::string inside)
+JsonFields::JsonFields(const JsonValue& json, std::string file, std::string inside)
     : json_(&json), file_(std::move(file)), inside_(std::move(inside)) {
   if (json.object() == nullptr)
     refuse(ErrorCode::bad_format, cat(inside_.empty() ? "the file" : cat("'", inside_, "'"), " is ",
                                       json.kind(), "; it must be an object"));
 }
 
-void ConfigJson::refuse(ErrorCode code, const std::string& why) const {
+void JsonFields::refuse(ErrorCode code, const std::string& why) const {
   throw Error(code, cat(file_, ": ", why));
 }
 
-void ConfigJson::wrong(std::string_view key, const JsonValue& value, std::string_view wanted) const {
+void JsonFields::wrong(std::string_view key, const JsonValue& value, std::string_view wanted) const {
   const auto number = value.number();
   refuse(ErrorCode::bad_format, cat("'", inside_, key, "' is ",
                                     number         ? cat(*number)
@@ -24,18 +24,18 @@ void ConfigJson::wrong(std::string_view key, const JsonValue& value, std::string
                                     "; it must be ", wanted));
 }
 
-const JsonValue* ConfigJson::find(std::string_view key) const {
+const JsonValue* JsonFields::find(std::string_view key) const {
   const JsonValue* value = json_->find(key);
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
-const JsonValue& ConfigJson::require(std::string_view key) const {
+const JsonValue& JsonFields::require(std::string_view key) const {
   const JsonValue* value = find(key);
   if (value == nullptr) refuse(ErrorCode::bad_format, cat("the key '", inside_, key, "' is missing"));
   return *value;
 }
 
-std::int64_t ConfigJson::count(std::string_view key, std::int64_t low, std::int64_t high,
+std::int64_t JsonFields::count(std::string_view key, std::int64_t low, std::int64_t high,
                                std::optional<std::int64_t> fallback) const {
   if (!has(key) && fallback) return *fallback;
   const JsonValue& value = require(key);
@@ -45,7 +45,7 @@ std::int64_t ConfigJson::count(std::string_view key, std::int64_t low, std::int6
   return *whole;
 }
 
-double ConfigJson::real(std::string_view key, double low, double high, std::optional<double> fallback) const {
+double JsonFields::real(std::string_view key, double low, double high, std::optional<double> fallback) const {
   if (!has(key) && fallback) return *fallback;
   const JsonValue& value = require(key);
   const auto number = value.number();
@@ -54,21 +54,21 @@ double ConfigJson::real(std::string_view key, double low, double high, std::opti
   return *number;
 }
 
-bool ConfigJson::flag(std::string_view key, bool fallback) const {
+bool JsonFields::flag(std::string_view key, bool fallback) const {
   const JsonValue* value = find(key);
   if (value == nullptr) return fallback;
   if (value->boolean() == nullptr) wrong(key, *value, "true or false");
   return *value->boolean();
 }
 
-std::optional<std::string> ConfigJson::text(std::string_view key) const {
+std::optional<std::string> JsonFields::text(std::string_view key) const {
   const JsonValue* value = find(key);
   if (value == nullptr) return std::nullopt;
   if (value->text() == nullptr) wrong(key, *value, "a string");
   return *value->text();
 }
 
-std::vector<std::string> ConfigJson::texts(std::string_view key) const {
+std::vector<std::string> JsonFields::texts(std::string_view key) const {
   std::vector<std::string> out;
   const JsonValue* value = find(key);
   if (value == nullptr) return out;
@@ -80,10 +80,10 @@ std::vector<std::string> ConfigJson::texts(std::string_view key) const {
   return out;
 }
 
-std::optional<ConfigJson> ConfigJson::child(std::string_view key) const {
+std::optional<JsonFields> JsonFields::child(std::string_view key) const {
   const JsonValue* value = find(key);
   if (value == nullptr) return std::nullopt;
-  return ConfigJson(*value, file_, cat(inside_, key, "."));
+  return JsonFields(*value, file_, cat(inside_, key, "."));
 }
 
 }  // namespace kvtide

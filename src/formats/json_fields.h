@@ -1,4 +1,4 @@
-// json_fields.h: typed, range-checked getters over a config.json. Nothing else reads it raw.
+// json_fields.h: the members of a JSON object, typed and range-checked: of a config.json, of a manifest.
 //
 // A key that is null counts as absent, as it does for the programs that write such files. Ownership: refers
 // to the JsonValue, which must outlive it. Thread rules: const from any thread.
@@ -15,10 +15,10 @@
 
 namespace kvtide {
 
-class ConfigJson {
+class JsonFields {
  public:
   // Throws Error(bad_format) unless `json` is an object. `inside`: where it stands in the file, as "rope.".
-  ConfigJson(const JsonValue& json, std::string file, std::string inside = "");
+  JsonFields(const JsonValue& json, std::string file, std::string inside = "");
 
   const std::string& file() const { return file_; }
   bool has(std::string_view key) const { return find(key) != nullptr; }
@@ -33,7 +33,7 @@ class ConfigJson {
   bool flag(std::string_view key, bool fallback) const;
   std::optional<std::string> text(std::string_view key) const;
   std::vector<std::string> texts(std::string_view key) const;  // a list of strings; empty: absent
-  std::optional<ConfigJson> child(std::string_view key) const;
+  std::optional<JsonFields> child(std::string_view key) const;
 
   // "FILE: why".
   [[noreturn]] void refuse(ErrorCode code, const std::string& why) const;

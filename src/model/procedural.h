@@ -1,7 +1,7 @@
 // procedural.h: what a procedural memory needs to know of a model.
 #pragma once
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "state/spec.h"
 
 namespace kvtide {

@@ -7,9 +7,9 @@
 namespace kvtide {
 
 // `json`: the whole file. Sets normalizers, splits and byte_level. Throws Error: bad_format, unsupported.
-void read_steps(const ConfigJson& json, PipelineSpec& pipeline);
+void read_steps(const JsonFields& json, PipelineSpec& pipeline);
 
 // Whether decoding takes a space off the front of a text.
-bool decoder_strips(const ConfigJson& json);
+bool decoder_strips(const JsonFields& json);
 
 }  // namespace kvtide

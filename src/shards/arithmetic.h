@@ -12,7 +12,7 @@
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
 #include "kvtide/types.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "shards/shard_file.h"
 
 namespace kvtide {

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "model/tensor_rules.h"
+#include "model/config/tensor_rules.h"
 
 namespace kvtide {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kvtide/shard.h"
-#include "model/config.h"
+#include "model/config/config.h"
 
 namespace kvtide {
 

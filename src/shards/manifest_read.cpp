@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kMostWide = std::int64_t{1} << 20, kMostVocabulary = std::int64_t{1} << 24;
 
 // One of a few words.
-std::string word(const ConfigJson& json, const std::string& inside, const char* key,
+std::string word(const JsonFields& json, const std::string& inside, const char* key,
                  std::initializer_list<std::string_view> known) {
   const auto value = json.text(key);
   std::string list;
@@ -28,20 +28,20 @@ std::string word(const ConfigJson& json, const std::string& inside, const char* 
   json.refuse(ErrorCode::unsupported, cat("'", inside, key, "' is ", quoted(*value), "; known: ", list));
 }
 
-std::string needed_text(const ConfigJson& json, const std::string& inside, const char* key) {
+std::string needed_text(const JsonFields& json, const std::string& inside, const char* key) {
   const auto value = json.text(key);
   if (!value) json.refuse(ErrorCode::bad_format, cat("the key '", inside, key, "' is missing"));
   return *value;
 }
 
-const JsonValue::List& list_of(const ConfigJson& json, const char* key) {
+const JsonValue::List& list_of(const JsonFields& json, const char* key) {
   const JsonValue* value = json.find(key);
   if (value == nullptr || value->list() == nullptr)
     json.refuse(ErrorCode::bad_format, cat("'", key, "' must be a list"));
   return *value->list();
 }
 
-FileEntry read_file_entry(const ConfigJson& json, const std::string& inside) {
+FileEntry read_file_entry(const JsonFields& json, const std::string& inside) {
   FileEntry out;
   out.file = needed_text(json, inside, "file");
   out.bytes = static_cast<std::uint64_t>(json.count("bytes", 1, std::int64_t{1} << 50));
@@ -57,14 +57,14 @@ FileEntry read_file_entry(const ConfigJson& json, const std::string& inside) {
   return out;
 }
 
-std::vector<TensorEntry> read_tensors(const ConfigJson& json, const std::string& shard) {
+std::vector<TensorEntry> read_tensors(const JsonFields& json, const std::string& shard) {
   const JsonValue* tensors = json.find("tensors");
   if (tensors == nullptr || tensors->object() == nullptr)
     json.refuse(ErrorCode::bad_format, cat("shard ", quoted(shard), ": 'tensors' must be an object"));
   std::vector<TensorEntry> out;
   for (const auto& [name, value] : *tensors->object()) {
     const std::string inside = cat("shard ", shard, ": tensors.", name, ".");
-    const ConfigJson item(value, json.file(), inside);
+    const JsonFields item(value, json.file(), inside);
     TensorEntry entry;
     entry.name = name;
     entry.dtype = needed_text(item, inside, "dtype");
@@ -78,7 +78,7 @@ std::vector<TensorEntry> read_tensors(const ConfigJson& json, const std::string&
   return out;
 }
 
-ShardKind read_kind(const ConfigJson& json, const std::string& name) {
+ShardKind read_kind(const JsonFields& json, const std::string& name) {
   const std::string kind = needed_text(json, cat("shard ", name, ": "), "kind");
   for (const ShardKind known :
        {ShardKind::embedding, ShardKind::attention, ShardKind::mlp, ShardKind::moe, ShardKind::head})
@@ -89,11 +89,11 @@ ShardKind read_kind(const ConfigJson& json, const std::string& name) {
 }
 
 ShardEntry read_shard(const JsonValue& value, const std::string& file, const ModelConfig& config) {
-  ConfigJson json(value, file, "shards[].");
+  JsonFields json(value, file, "shards[].");
   ShardEntry out;
   ShardInfo& info = out.info;
   info.name = needed_text(json, "shards[].", "name");
-  json = ConfigJson(value, file, cat("shard ", info.name, ": "));
+  json = JsonFields(value, file, cat("shard ", info.name, ": "));
   info.kind = read_kind(json, info.name);
   const auto last_layer = static_cast<std::int64_t>(config.layers.size()) - 1;
   if (info.kind == ShardKind::attention || info.kind == ShardKind::mlp || info.kind == ShardKind::moe)
@@ -135,7 +135,7 @@ ShardEntry read_shard(const JsonValue& value, const std::string& file, const Mod
 }
 
 // What only models with convolved attention and routed experts have.
-void read_hybrid_shape(const ConfigJson& json, ModelConfig& c) {
+void read_hybrid_shape(const JsonFields& json, ModelConfig& c) {
   c.convolved = json.flag("convolved", false);
   c.scaled_residual = json.flag("scaled_residual", false);
   if (c.convolved && c.kv_heads * c.head_dim % 2 != 0)
@@ -154,7 +154,7 @@ void read_hybrid_shape(const ConfigJson& json, ModelConfig& c) {
   c.experts = experts;
 }
 
-ModelConfig read_shape(const ConfigJson& json) {
+ModelConfig read_shape(const JsonFields& json) {
   ModelConfig c;
   c.architecture = needed_text(json, "", "family");
   c.width = json.count("d_model", 1, kMostWide);
@@ -182,7 +182,7 @@ ModelConfig read_shape(const ConfigJson& json) {
 }
 
 RopeFrequencies read_rope(const JsonValue& value, const std::string& file) {
-  const ConfigJson json(value, file, "ropes[].");
+  const JsonFields json(value, file, "ropes[].");
   RopeFrequencies out;
   out.theta = json.real("theta", 0.0, 1e12);
   out.magnitude = json.real("magnitude", 1e-6, 1e6, 1.0);
@@ -203,7 +203,7 @@ ShardManifest read_manifest(const std::string& folder) {
     throw Error(ErrorCode::not_found,
                 cat(file, ": is not there; a folder of shards is made by kvtide shard export"));
   const JsonValue tree = JsonValue::parse(read_whole_text(file), file);
-  const ConfigJson json(tree, file);
+  const JsonFields json(tree, file);
   if (json.text("format") != "kvtide-shards")
     json.refuse(ErrorCode::bad_format, "'format' must be \"kvtide-shards\"");
   if (const auto version = json.count("version", 1, 1 << 20); version != 1)
@@ -227,7 +227,7 @@ ShardManifest read_manifest(const std::string& folder) {
   m.tokenizer = word(*tokenizer, "tokenizer.", "kind", {"folder", "gguf"});
   for (const JsonValue& item : list_of(*tokenizer, "files"))
     m.tokenizer_files.push_back(
-        read_file_entry(ConfigJson(item, file, "tokenizer.files[]."), "tokenizer.files[]."));
+        read_file_entry(JsonFields(item, file, "tokenizer.files[]."), "tokenizer.files[]."));
   for (const JsonValue& item : list_of(json, "shards")) m.shards.push_back(read_shard(item, file, m.config));
   check_manifest(m, file);
   for (const ShardEntry& shard : m.shards)

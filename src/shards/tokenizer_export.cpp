@@ -80,7 +80,7 @@ Tokenizer open_shard_tokenizer(const std::string& folder, const ShardManifest& m
   if (manifest.tokenizer == "gguf") return open_tokenizer(cat(path, "/", kVocabularyFile));
   const std::string config_path = path + "/config.json";
   const JsonValue json = JsonValue::parse(read_whole_text(config_path), config_path);
-  FolderVocab vocabulary(path, ConfigJson(json, config_path), manifest.config.vocab);
+  FolderVocab vocabulary(path, JsonFields(json, config_path), manifest.config.vocab);
   vocabulary.fill_up(manifest.config.vocab);  // the heads may choose ids that no token has
   return Tokenizer(vocabulary.spec());
 }

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
-#include "model/tensor_rules.h"
+#include "model/config/config.h"
+#include "model/config/tensor_rules.h"
 #include "model/weight_source.h"
 
 namespace kvtide {

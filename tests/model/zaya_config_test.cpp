@@ -3,7 +3,7 @@
 
 #include "formats/json_fields.h"
 #include "formats/json_value.h"
-#include "model/config.h"
+#include "model/read_config.h"
 #include "tests/model/expect_refused.h"
 
 namespace kvtide {
@@ -11,7 +11,7 @@ namespace {
 
 ModelConfig config_of(const std::string& text) {
   const JsonValue json = JsonValue::parse(text, "config.json");
-  return read_config(ConfigJson(json, "config.json"));
+  return read_config(JsonFields(json, "config.json"));
 }
 
 // A config of today; members of `more` stand behind and those of `without` are left out.

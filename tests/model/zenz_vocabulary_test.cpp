@@ -108,7 +108,7 @@ class Zenz : public ::testing::Test {
             "config.json")) {
     const std::string json = made_.json();
     folder_.write("tokenizer.json", std::as_bytes(std::span(json)));
-    vocab_.emplace(folder_.path(""), ConfigJson(settings_, "config.json"), 6000);
+    vocab_.emplace(folder_.path(""), JsonFields(settings_, "config.json"), 6000);
     tokenizer_.emplace(vocab_->spec());
   }
   Made made_;

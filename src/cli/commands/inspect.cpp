@@ -15,7 +15,7 @@
 #include "formats/gguf.h"
 #include "formats/text_file.h"
 #include "kvtide/error.h"
-#include "model/config.h"
+#include "model/read_config.h"
 
 namespace kvtide {
 namespace {

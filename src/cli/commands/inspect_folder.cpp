@@ -6,11 +6,11 @@
 #include "cli/commands/exit_status.h"
 #include "cli/commands/kv_cost.h"
 #include "cli/output/terminal.h"
-#include "formats/json_fields.h"
 #include "formats/json_value.h"
 #include "formats/safetensors_files.h"
 #include "formats/text_file.h"
 #include "kvtide/error.h"
+#include "model/read_config.h"
 
 namespace kvtide {
 namespace {
@@ -71,7 +71,7 @@ struct Found {
       : settings(JsonValue::parse(read_whole_text(folder + "/config.json"), folder + "/config.json")),
         weights(folder, mode) {
     try {
-      config = read_config(ConfigJson(settings, folder + "/config.json"));
+      config = read_config(JsonFields(settings, folder + "/config.json"));
     } catch (const Error& error) {
       why_not = error.message();
     }

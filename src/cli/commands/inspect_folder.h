@@ -7,7 +7,7 @@
 
 #include "cli/arguments/arguments.h"
 #include "cli/output/json.h"
-#include "model/config.h"
+#include "model/config/config.h"
 
 namespace kvtide {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "model/config.h"
+#include "model/config/config.h"
 
 namespace kvtide {
 

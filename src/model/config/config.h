@@ -1,17 +1,12 @@
-// config.h: the shape of a model, range-checked once. Nothing after this file reads raw metadata.
+// config.h: the shape of a model, range-checked once (read_config.h). Nothing above reads raw metadata.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "formats/gguf.h"
-
 namespace kvtide {
-
-class ConfigJson;
 
 enum class RopeScaling { none, linear, yarn };
 
@@ -75,18 +70,7 @@ struct ModelConfig {
   std::vector<LayerConfig> layers;
 };
 
-// Throws Error: unsupported (architecture, scaling), bad_format (a key that is missing, of the wrong type or
-// out of range; the message names the key, its value and the range).
-ModelConfig read_config(const GgufFile& file);
-ModelConfig read_config(const ConfigJson& json);
-
 // The rules that numbers of heads follow in any format; messages begin with `file`.
 void check_heads(const std::string& file, const ModelConfig& config);
-
-// A numeric key of the model's architecture: "<architecture>.<key>" as an integer in [low, high].
-std::int64_t read_count(const GgufFile& file, std::string_view key, std::int64_t low, std::int64_t high,
-                        std::optional<std::int64_t> fallback = std::nullopt);
-double read_real(const GgufFile& file, std::string_view key, double low, double high,
-                 std::optional<double> fallback = std::nullopt);
 
 }  // namespace kvtide

@@ -1,4 +1,4 @@
-#include "model/config.h"
+#include "model/read_config.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "model/config.h"
+#include "model/config/gguf_config.h"
 
 #include <cmath>
 #include <cstring>
@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "kernels/attend_kernel.h"
 #include "kvtide/error.h"
-#include "model/arch/architectures.h"
 
 namespace kvtide {
 namespace {
@@ -17,18 +16,6 @@ namespace {
 
 std::string full_key(const GgufFile& file, std::string_view key) {
   return cat(file.get_string("general.architecture").value_or(""), ".", key);
-}
-
-const Architecture& find_architecture(const GgufFile& file) {
-  const auto name = file.get_string("general.architecture");
-  if (!name) refuse(file, ErrorCode::bad_format, "the key 'general.architecture' is missing");
-  std::string known;
-  for (const Architecture* candidate : kArchitectures) {
-    if (candidate->name == *name) return *candidate;
-    known += cat(known.empty() ? "" : ", ", candidate->name);
-  }
-  refuse(file, ErrorCode::unsupported,
-         cat("architecture ", quoted(*name), " is not supported; kvtide runs: ", known));
 }
 
 RopeConfig read_rope(const GgufFile& file, int rope_dims) {
@@ -86,23 +73,8 @@ double read_real(const GgufFile& file, std::string_view key, double low, double 
   return *value;
 }
 
-void check_heads(const std::string& file, const ModelConfig& config) {
-  if (config.heads % config.kv_heads != 0)
-    throw Error(ErrorCode::bad_format,
-                cat(file, ": ", config.heads, " query heads cannot share ", config.kv_heads,
-                    " KV heads: the second number must divide the first"));
-  if (config.heads / config.kv_heads > kQueryBlock)
-    throw Error(ErrorCode::unsupported,
-                cat(file, ": ", config.heads / config.kv_heads, " query heads per KV head; at most ",
-                    kQueryBlock, " are supported"));
-}
-
-ModelConfig read_config(const GgufFile& file) {
-  const Architecture& architecture = find_architecture(file);
+void read_common(const GgufFile& file, ModelConfig& config) {
   constexpr std::int64_t kWide = std::int64_t{1} << 20;
-
-  ModelConfig config;
-  config.architecture = architecture.name;
   config.context_length = read_count(file, "context_length", 1, std::int64_t{1} << 31);
   config.width = read_count(file, "embedding_length", 1, kWide);
   config.hidden = read_count(file, "feed_forward_length", 1, kWide);
@@ -141,9 +113,6 @@ ModelConfig read_config(const GgufFile& file) {
     refuse(file, ErrorCode::bad_format,
            "the tensor 'token_embd.weight' must have the shape [embedding, vocabulary]");
   config.vocab = embedding->shape[1];
-
-  architecture.adjust(file, config);
-  return config;
 }
 
 }  // namespace kvtide

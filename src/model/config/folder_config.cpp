@@ -1,11 +1,10 @@
-#include "model/folder_config.h"
+#include "model/config/folder_config.h"
 
 #include <cmath>
 #include <numbers>
 
 #include "base/text.h"
 #include "kernels/attend_kernel.h"
-#include "model/arch/architectures.h"
 
 namespace kvtide {
 namespace {
@@ -15,7 +14,7 @@ constexpr std::int64_t kLong = std::int64_t{1} << 31;
 
 // One divisor of the frequency per pair: 1 for short waves, the factor for long ones, a blend between.
 // Source: the published scaling of Llama 3.1 (Meta, 2024).
-std::vector<float> llama3_divisors(const ConfigJson& rope, double base, int rope_dims) {
+std::vector<float> llama3_divisors(const JsonFields& rope, double base, int rope_dims) {
   const double factor = rope.real("factor", 1.0, 1e6), low = rope.real("low_freq_factor", 1e-3, 1e6),
                high = rope.real("high_freq_factor", 1e-3, 1e6),
                original = rope.real("original_max_position_embeddings", 1.0, 1e9);
@@ -37,7 +36,7 @@ std::vector<float> llama3_divisors(const ConfigJson& rope, double base, int rope
   return divisors;
 }
 
-void require_default(const ConfigJson& rope, const char* key, double value) {
+void require_default(const JsonFields& rope, const char* key, double value) {
   if (rope.has(key) && rope.real(key, -1e9, 1e9) != value)
     rope.refuse(ErrorCode::unsupported, cat("rope scaling yarn with ", key, " ", rope.real(key, -1e9, 1e9),
                                             "; only ", value, " is supported"));
@@ -45,13 +44,13 @@ void require_default(const ConfigJson& rope, const char* key, double value) {
 
 }  // namespace
 
-void require_absent_or(const ConfigJson& json, const char* key, bool value) {
+void require_absent_or(const JsonFields& json, const char* key, bool value) {
   if (json.flag(key, value) != value)
     json.refuse(ErrorCode::unsupported,
                 cat("'", key, "' is ", value ? "false" : "true", ", which is not supported"));
 }
 
-RopeConfig read_rope_object(const ConfigJson& rope, const ModelConfig& config, double base) {
+RopeConfig read_rope_object(const JsonFields& rope, const ModelConfig& config, double base) {
   RopeConfig out;
   out.base = rope.real("rope_theta", 1.0, 1e12, base);
   const std::string type = rope.text("rope_type").value_or(rope.text("type").value_or("default"));
@@ -78,7 +77,7 @@ RopeConfig read_rope_object(const ConfigJson& rope, const ModelConfig& config, d
   return out;
 }
 
-RopeConfig read_folder_rope(const ConfigJson& json, const ModelConfig& config, double base) {
+RopeConfig read_folder_rope(const JsonFields& json, const ModelConfig& config, double base) {
   base = json.real("rope_theta", 1.0, 1e12, base);
   if (const auto rope = json.child("rope_parameters")) return read_rope_object(*rope, config, base);
   if (const auto rope = json.child("rope_scaling")) return read_rope_object(*rope, config, base);
@@ -87,7 +86,7 @@ RopeConfig read_folder_rope(const ConfigJson& json, const ModelConfig& config, d
   return out;
 }
 
-void read_windows(const ConfigJson& json, ModelConfig& config, std::int64_t window_from) {
+void read_windows(const JsonFields& json, ModelConfig& config, std::int64_t window_from) {
   const auto types = json.texts("layer_types");
   if (types.empty()) {
     if (!json.has("sliding_window")) return;
@@ -108,7 +107,7 @@ void read_windows(const ConfigJson& json, ModelConfig& config, std::int64_t wind
   }
 }
 
-void read_llama_like(const ConfigJson& json, ModelConfig& config) {
+void read_llama_like(const JsonFields& json, ModelConfig& config) {
   config.context_length = json.count("max_position_embeddings", 1, kLong);
   config.width = json.count("hidden_size", 1, kWide);
   config.hidden = json.count("intermediate_size", 1, kWide);
@@ -134,23 +133,6 @@ void read_llama_like(const ConfigJson& json, ModelConfig& config) {
   config.vocab = json.count("vocab_size", 1, std::int64_t{1} << 24);
   config.tied_head = json.flag("tie_word_embeddings", false);
   require_absent_or(json, "mlp_bias", false);
-}
-
-ModelConfig read_config(const ConfigJson& json) {
-  const auto type = json.text("model_type");
-  if (!type) json.refuse(ErrorCode::bad_format, "the key 'model_type' is missing");
-  std::string known;
-  for (const Architecture* architecture : kArchitectures)
-    for (const std::string_view name : architecture->model_types) {
-      known += cat(known.empty() ? "" : ", ", name);
-      if (name != *type) continue;
-      ModelConfig config;
-      config.architecture = architecture->name;
-      architecture->read(json, config);
-      return config;
-    }
-  json.refuse(ErrorCode::unsupported,
-              cat("model_type ", quoted(*type), " is not supported; kvtide runs: ", known));
 }
 
 }  // namespace kvtide
