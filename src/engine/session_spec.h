@@ -6,7 +6,7 @@
 
 #include "kvtide/session.h"
 #include "model/config/config.h"
-#include "state/spec.h"
+#include "state/spec/spec.h"
 
 namespace kvtide {
 

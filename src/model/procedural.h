@@ -2,7 +2,7 @@
 #pragma once
 
 #include "model/config/config.h"
-#include "state/spec.h"
+#include "state/spec/spec.h"
 
 namespace kvtide {
 

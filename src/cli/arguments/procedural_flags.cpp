@@ -5,7 +5,7 @@
 #include "cli/arguments/flag_values.h"
 #include "cli/arguments/flags.h"
 #include "kvtide/error.h"
-#include "state/procedural/spec.h"
+#include "state/spec/procedural_spec.h"
 
 namespace kvtide {
 namespace {

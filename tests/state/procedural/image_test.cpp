@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "kvtide/error.h"
-#include "tests/state/procedural_state.h"
+#include "tests/state/procedural/procedural_state.h"
 
 namespace kvtide {
 namespace {

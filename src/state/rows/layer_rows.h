@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "state/extent.h"
+#include "state/rows/extent.h"
 
 namespace kvtide {
 

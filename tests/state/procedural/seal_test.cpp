@@ -9,7 +9,7 @@
 
 #include "kernels/kernels.h"
 #include "state/procedural/summarise.h"
-#include "tests/state/seal_goldens.h"
+#include "tests/state/procedural/seal_goldens.h"
 
 namespace kvtide {
 namespace {

@@ -1,4 +1,5 @@
-// spec.h: what a procedural memory is made from, as plain data: the options with every choice made.
+// procedural_spec.h: what a procedural memory is made from, as plain data: the options with every choice
+// made.
 #pragma once
 
 #include <algorithm>

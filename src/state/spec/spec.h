@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kvtide/types.h"
-#include "state/procedural/spec.h"
+#include "state/spec/procedural_spec.h"
 #include "tensor/dtype.h"
 
 namespace kvtide {

@@ -1,4 +1,4 @@
-#include "state/spec.h"
+#include "state/spec/spec.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "state/extent.h"
+#include "state/rows/extent.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
+#include "state/spec/procedural_spec.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "state/procedural/spec.h"
 
 namespace kvtide {
 namespace {

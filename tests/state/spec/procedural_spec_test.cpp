@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "state/procedural/far.h"
-#include "state/procedural/spec.h"
+#include "state/spec/procedural_spec.h"
 
 namespace kvtide {
 namespace {

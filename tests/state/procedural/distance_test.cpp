@@ -6,7 +6,7 @@
 
 #include "kernels/codec.h"
 #include "state/procedural/far.h"
-#include "tests/state/procedural_state.h"
+#include "tests/state/procedural/procedural_state.h"
 
 namespace kvtide {
 namespace {

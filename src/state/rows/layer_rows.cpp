@@ -1,4 +1,4 @@
-#include "state/layer_rows.h"
+#include "state/rows/layer_rows.h"
 
 #include <algorithm>
 #include <cstring>

@@ -5,7 +5,7 @@
 #include "state/procedural/budget.h"
 #include "state/snapshot.h"
 #include "tests/base/memory_files.h"
-#include "tests/state/procedural_state.h"
+#include "tests/state/procedural/procedural_state.h"
 
 namespace kvtide {
 namespace {

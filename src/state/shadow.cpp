@@ -1,4 +1,4 @@
-#include "state/procedural/shadow.h"
+#include "state/shadow.h"
 
 #include <algorithm>
 #include <cmath>
