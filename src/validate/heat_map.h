@@ -1,17 +1,16 @@
-// heat_map.h: the colours of layers and tokens, for the picture and for the page.
+// heat_map.h: the colours of layers and tokens on the page of a report.
 //
-// Thread rules: pure functions.
+// What reaches the gate is green, the paler the nearer to it; what does not goes from yellow to dark red.
+// Both run in factors of the distance from 1, which is what a cosine is about. Thread rules: pure functions.
 #pragma once
 
 #include <string>
 
-#include "validate/picture.h"
-
 namespace kvtide {
 
-// What reaches the gate is green, the paler the nearer to it; what does not goes from yellow to dark red.
-// Both run in factors of the distance from 1, which is what a cosine is about.
-Colour cosine_colour(double cosine, double gate);
-std::string colour_text(Colour colour);  // "#aabbcc"
+std::string cosine_colour(double cosine, double gate);  // "#aabbcc"
+
+// The scale of these colours from a cosine of 1 over the gate to 0, as HTML.
+std::string colour_scale(double gate);
 
 }  // namespace kvtide

@@ -56,6 +56,8 @@ constexpr const char* kStyle =
     "#ccc;font-weight:600}.n{text-align:right!important;font-variant-numeric:tabular-nums}"
     ".finding{border-left:4px solid #b01419;padding:.2rem 0 .2rem 1rem;margin:1rem 0}"
     ".finding p{margin:.3rem 0}code{background:#f3f3f3;padding:0 .25rem}"
+    ".scale{position:relative;max-width:32rem;margin:.4rem 0 1rem 64px;font-size:11px}"
+    ".scale div{height:12px;margin-bottom:2px}.scale span:last-child{float:right}"
     "svg{max-width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:#333}.note{color:#666}";
 
 std::string heat_map(const ValidationReport& report, const WorstTable& table, const std::vector<int>& order) {
@@ -76,12 +78,11 @@ std::string heat_map(const ValidationReport& report, const WorstTable& table, co
     for (Pos t = 0; t < tokens; ++t) {
       const WorstCell& found = table.at(layer, t);
       worst = std::min(worst, found.cosine);
-      out +=
-          cat("<rect x=\"", kLeft + t * cell, "\" y=\"", y, "\" width=\"", cell - 1, "\" height=\"", high - 1,
-              "\" fill=\"", colour_text(cosine_colour(found.cosine, report.gate)), "\"><title>layer ", layer,
-              ", token ", t, " (id ", report.tokens[static_cast<std::size_t>(t)], "): cosine ",
-              fixed(found.cosine, 6), ", max-abs ", short_number(found.max_abs), ", ",
-              escaped(report.schedules[found.schedule].name), "</title></rect>");
+      out += cat("<rect x=\"", kLeft + t * cell, "\" y=\"", y, "\" width=\"", cell - 1, "\" height=\"",
+                 high - 1, "\" fill=\"", cosine_colour(found.cosine, report.gate), "\"><title>layer ", layer,
+                 ", token ", t, " (id ", report.tokens[static_cast<std::size_t>(t)], "): cosine ",
+                 fixed(found.cosine, 6), ", max-abs ", short_number(found.max_abs), ", ",
+                 escaped(report.schedules[found.schedule].name), "</title></rect>");
     }
     out += cat("<text x=\"", kLeft + tokens * cell + 6, "\" y=\"", y + high - 5, "\">", fixed(worst, 6),
                "</text>");
@@ -140,7 +141,7 @@ std::string report_html(const ValidationReport& report) {
             report.schedules.size(), " ways to cut the text",
             table.isolated ? ", every layer fed with the reference's input" : ", layers in a chain",
             ". Green reaches the gate, yellow to red does not. At the right the worst of the layer.</p>\n",
-            heat_map(report, table, table.layers_worst_first()));
+            heat_map(report, table, table.layers_worst_first()), colour_scale(report.gate));
     std::vector<int> natural;
     for (int layer = 0; layer < table.layers; ++layer) natural.push_back(layer);
     if (natural != table.layers_worst_first())

@@ -1,13 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
+#include <string>
 
-#include "kvtide/error.h"
 #include "kvtide/validate.h"
 #include "validate/heat_map.h"
 #include "validate/measure.h"
-#include "validate/picture.h"
 #include "validate/worst.h"
 
 namespace kvtide {
@@ -78,63 +76,39 @@ TEST(Report, ThePageStandsAloneAndEscapesNames) {
   EXPECT_EQ(cells, 2u * 6u);
 }
 
-TEST(Report, WithoutLayersThereIsNoPictureAndAMessageSaysWhy) {
+TEST(Report, WithoutLayersThereIsNoMap) {
   ValidationReport report = sample();
   report.schedules.clear();
-  EXPECT_THROW(report_png(report), Error);
-  EXPECT_NE(report_html(report).find("Checks"), std::string::npos);
+  const std::string page = report_html(report);
+  EXPECT_EQ(page.find("<svg"), std::string::npos);
+  EXPECT_NE(page.find("Checks"), std::string::npos);
+}
+
+struct Parts {
+  int red, green;
+};
+
+Parts parts_of(const std::string& colour) {
+  return {std::stoi(colour.substr(1, 2), nullptr, 16), std::stoi(colour.substr(3, 2), nullptr, 16)};
 }
 
 TEST(HeatMap, TheGateSeparatesGreenFromRed) {
   for (const double gate : {0.97, 0.9999}) {
-    const Colour right = cosine_colour(1.0 - 0.99 * (1.0 - gate), gate),
-                 wrong = cosine_colour(1.0 - 1.01 * (1.0 - gate), gate);
+    const Parts right = parts_of(cosine_colour(1.0 - 0.99 * (1.0 - gate), gate)),
+                wrong = parts_of(cosine_colour(1.0 - 1.01 * (1.0 - gate), gate));
     EXPECT_GT(right.green, right.red) << gate;
     EXPECT_GT(wrong.red, wrong.green) << gate;
-    EXPECT_GT(cosine_colour(0.5, gate).green, cosine_colour(-1.0, gate).green);
+    EXPECT_GT(parts_of(cosine_colour(0.5, gate)).green, parts_of(cosine_colour(-1.0, gate)).green);
   }
-  EXPECT_EQ(colour_text({1, 171, 255}), "#01abff");
+  EXPECT_EQ(cosine_colour(1.0, 0.97), "#005c42");
 }
 
-std::uint32_t number(const std::vector<std::byte>& bytes, std::size_t at) {
-  std::uint32_t out = 0;
-  for (std::size_t i = 0; i < 4; ++i) out = out << 8 | static_cast<std::uint32_t>(bytes[at + i]);
-  return out;
-}
-
-TEST(Picture, ThePixelsOfAPngAreTheOnesThatWereDrawn) {
-  Picture picture(200, 150, {10, 20, 30});  // more than one stored block
-  picture.fill(190, 149, 50, 50, {200, 100, 50});
-  const std::vector<std::byte> png = picture.png();
-  ASSERT_EQ(std::memcmp(png.data(), "\x89PNG\r\n\x1a\n", 8), 0);
-  EXPECT_EQ(number(png, 8), 13u);
-  EXPECT_EQ(number(png, 16), 200u);
-  EXPECT_EQ(number(png, 20), 150u);
-  // IDAT follows IHDR and its checksum; two bytes of zlib, then blocks of a head of five bytes.
-  const std::size_t data = 8 + 12 + 13;
-  ASSERT_EQ(std::memcmp(png.data() + data + 4, "IDAT", 4), 0);
-  std::vector<std::byte> raw;
-  std::size_t at = data + 8 + 2;
-  for (bool last = false; !last;) {
-    last = png[at] == std::byte{1};
-    const std::size_t size = static_cast<std::size_t>(png[at + 1]) | static_cast<std::size_t>(png[at + 2])
-                                                                         << 8;
-    raw.insert(raw.end(), png.begin() + static_cast<std::ptrdiff_t>(at + 5),
-               png.begin() + static_cast<std::ptrdiff_t>(at + 5 + size));
-    at += 5 + size;
-  }
-  ASSERT_EQ(raw.size(), 150u * (1 + 200 * 3));
-  EXPECT_EQ(raw[1], std::byte{10});
-  EXPECT_EQ(raw[3], std::byte{30});
-  EXPECT_EQ(raw[149 * 601 + 1 + 189 * 3], std::byte{10});
-  EXPECT_EQ(raw[149 * 601 + 1 + 190 * 3], std::byte{200});
-  EXPECT_EQ(raw.back(), std::byte{50});
-}
-
-// The checksum of an empty IEND chunk is the same in every PNG file: AE 42 60 82.
-TEST(Picture, EndsWithTheWellKnownBytes) {
-  const std::vector<std::byte> png = Picture(1, 1, {}).png();
-  EXPECT_EQ(number(png, png.size() - 4), 0xAE426082u);
+TEST(HeatMap, TheScaleTurnsFromGreenToYellowAtTheGate) {
+  const std::string scale = colour_scale(0.999);  // a third of the way from 1 to 1 - 1e-9, in factors
+  EXPECT_NE(scale.find("#d4eed9 66.7%"), std::string::npos) << scale;
+  EXPECT_NE(scale.find("#ffe066 66.7%"), std::string::npos) << scale;
+  EXPECT_NE(scale.find("left:66.7%"), std::string::npos) << scale;
+  EXPECT_NE(scale.find("gate 0.999<"), std::string::npos) << scale;
 }
 
 TEST(Measure, ACosineIsTakenOffWhatF32CannotHold) {

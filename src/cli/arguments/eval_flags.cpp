@@ -109,8 +109,6 @@ constexpr Flag kFlags[] = {
      [](A& a, const G&) { a.validate.everyday = true; }},
     {"", "--html", "FILE", "write the report as a page with pictures", kValidate,
      [](A& a, const G& g) { a.validate.html = g.value; }},
-    {"", "--png", "FILE", "write the picture of layers and tokens", kValidate,
-     [](A& a, const G& g) { a.validate.png = g.value; }},
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ struct ValidateRequest {
   std::int64_t free_tokens = 16;
   std::optional<double> gate;  // nullopt: as the arithmetic is
   bool everyday = false;       // the arithmetic of every day, also where all weights are floats
-  std::string html, png;       // files to write; empty: none
+  std::string html;            // a file to write; empty: none
 };
 
 }  // namespace kvtide

@@ -120,10 +120,6 @@ int judge(const Arguments& arguments, TestedModel& tested, Reference& reference,
   };
   const ValidationReport report = validate(tested, reference, tokens, options);
   if (!request.html.empty()) OutputFile::write_whole(request.html, report_html(report));
-  if (!request.png.empty()) {
-    const std::vector<std::byte> png = report_png(report);
-    OutputFile::write_whole(request.png, {reinterpret_cast<const char*>(png.data()), png.size()});
-  }
   write_result(arguments.json ? report_json(report).text() + "\n" : report_text(report));
   return report.passed ? kExitFine : kExitInvalid;
 }
@@ -167,8 +163,7 @@ int judge_model(const Arguments& arguments) {
 
 int validate_command(const Arguments& arguments) {
   const ValidateRequest& request = arguments.validate;
-  for (const std::string* path : {&request.html, &request.png})
-    if (!path->empty()) OutputFile::check(*path);
+  if (!request.html.empty()) OutputFile::check(request.html);
   if (arguments.session.exact && request.everyday)
     throw Error(ErrorCode::invalid_argument, "--exact and --no-exact: one of the two");
   return is_shard_folder(arguments.model) ? judge_shards(arguments) : judge_model(arguments);
