@@ -9,12 +9,12 @@ namespace kvtide {
 
 namespace fs = std::filesystem;
 
-NewFolder::NewFolder(const std::string& path) : path_(path) {
+NewFolder::NewFolder(const std::string& path, std::string_view what) : path_(path) {
   while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
   std::error_code failure;
   if (fs::exists(path_, failure) && !(fs::is_directory(path_, failure) && fs::is_empty(path_, failure)))
     throw Error(ErrorCode::invalid_argument,
-                cat(path_, ": is there already; shards go into a new or empty folder"));
+                cat(path_, ": is there already; ", what, " go into a new or empty folder"));
   temporary_ = path_ + ".incomplete";
   if (!fs::create_directories(temporary_, failure))
     throw Error(ErrorCode::io, cat(temporary_, ": ",

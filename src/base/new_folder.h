@@ -5,13 +5,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace kvtide {
 
 class NewFolder {
  public:
-  // Throws Error: invalid_argument (`path` is there and holds something), io.
-  explicit NewFolder(const std::string& path);
+  // what: goes into it, for messages: "shards". Throws Error: invalid_argument (`path` is there and holds
+  // something), io.
+  NewFolder(const std::string& path, std::string_view what);
   ~NewFolder();
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;

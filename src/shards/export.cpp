@@ -313,7 +313,7 @@ void export_shards(const std::string& model, const std::string& folder, const Sh
         ErrorCode::unsupported,
         cat(model, ": models of the family ", family,
             " are not split into shards; the families that are: llama, qwen2, qwen3, gemma3, gpt2, zaya"));
-  NewFolder target(folder);
+  NewFolder target(folder, "shards");
   Exporter(*checkpoint, target.path(), options).run(model);
   target.put_in_place();
 }
