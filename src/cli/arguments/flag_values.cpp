@@ -77,4 +77,10 @@ KvType kv_type(const Given& given) {
   refuse(given, "the type of the KV memory", "f32, f16 or q8_0");
 }
 
+std::string path_of(const Given& given) {
+  if (given.value.empty())
+    throw Error(ErrorCode::invalid_argument, cat(given.flag, ": the name of a file must not be empty"));
+  return given.value;
+}
+
 }  // namespace kvtide

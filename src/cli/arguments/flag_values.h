@@ -25,5 +25,6 @@ std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, 
                                      std::int64_t high);
 std::int64_t bytes(const Given& given, std::string_view what, std::int64_t low);  // "64M", "1.5G", "65536"
 KvType kv_type(const Given& given);
+std::string path_of(const Given& given);  // not empty
 
 }  // namespace kvtide

@@ -32,8 +32,7 @@ std::string command_help(Command command) {
   const CommandInfo& info = command_info(command);
   std::string text = cat("kvtide ", info.name, ": ", info.what, "\n\n  kvtide ", info.name, " ", info.usage,
                          "\n  Example: kvtide ", info.name, " ", info.example, "\n\n");
-  for (const Flag& flag : all_flags()) {
-    if ((flag.commands & in(command)) == 0) continue;
+  for (const Flag& flag : flags_of(command)) {
     std::string spelling = cat(flag.short_name, flag.short_name.empty() ? "    " : ", ", flag.name);
     if (!flag.value.empty()) spelling += cat(" ", flag.value);
     if (spelling.size() < 28) spelling.resize(28, ' ');

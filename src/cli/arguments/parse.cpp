@@ -31,15 +31,14 @@ const CommandInfo& find_command(std::string_view word) {
   refuse(cat("there is no command ", quoted(word), meant.empty() ? cat("; there are ", list) : hint(meant)));
 }
 
-bool takes(const Flag& flag, Command command) { return (flag.commands & in(command)) != 0; }
-
 bool is_spelling(const Flag& flag, std::string_view word) {
   return word == flag.name || (!flag.short_name.empty() && word == flag.short_name);
 }
 
 class Parser {
  public:
-  Parser(const std::vector<std::string>& words, Arguments& arguments) : words_(words), out_(arguments) {}
+  Parser(const std::vector<std::string>& words, Arguments& arguments)
+      : words_(words), out_(arguments), flags_(flags_of(arguments.command)) {}
 
   void parse() {
     while (at_ < words_.size()) {
@@ -92,8 +91,8 @@ class Parser {
   }
 
   const Flag* find(std::string_view name) const {
-    for (const Flag& candidate : all_flags())
-      if (takes(candidate, out_.command) && is_spelling(candidate, name)) return &candidate;
+    for (const Flag& candidate : flags_)
+      if (is_spelling(candidate, name)) return &candidate;
     return nullptr;
   }
 
@@ -109,15 +108,13 @@ class Parser {
     const std::string_view command = command_info(out_.command).name;
     std::vector<std::string_view> own;
     std::string others;
-    for (const Flag& candidate : all_flags()) {
-      if (takes(candidate, out_.command)) {
-        own.push_back(candidate.name);
-        if (!candidate.short_name.empty()) own.push_back(candidate.short_name);
-      } else if (is_spelling(candidate, name)) {
-        for (const CommandInfo& info : kCommands)
-          if (takes(candidate, info.command)) others += cat(others.empty() ? "" : ", ", info.name);
-      }
+    for (const Flag& flag : flags_) {
+      own.push_back(flag.name);
+      if (!flag.short_name.empty()) own.push_back(flag.short_name);
     }
+    for (const CommandInfo& info : kCommands)
+      for (const Flag& flag : flags_of(info.command))
+        if (is_spelling(flag, name)) others += cat(others.empty() ? "" : ", ", info.name);
     const std::string_view meant = nearest(name, own);
     std::string why = cat("kvtide ", command, " has no flag ", quoted(name));
     if (!others.empty()) why += cat(" (it belongs to ", others, ")");
@@ -126,7 +123,8 @@ class Parser {
 
   const std::vector<std::string>& words_;
   Arguments& out_;
-  std::size_t at_ = 1;  // behind the command
+  const std::vector<Flag> flags_;  // of the command
+  std::size_t at_ = 1;             // behind the command
   bool only_names_ = false;
 };
 

@@ -1,7 +1,9 @@
 // shard_flags.cpp: the flags of kvtide shard, and which of its two actions takes them.
+#include <algorithm>
+
 #include "base/text.h"
+#include "cli/arguments/flag_groups.h"
 #include "cli/arguments/flag_values.h"
-#include "cli/arguments/flags.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
@@ -9,8 +11,6 @@ namespace {
 
 using A = Arguments;
 using G = Given;
-
-constexpr unsigned kShard = in(Command::shard);
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
@@ -21,26 +21,26 @@ bool first_of(const G& g, std::string_view first, std::string_view second) {
   return g.value == first;
 }
 
-constexpr Flag kFlags[] = {
-    {"-o", "--out", "FOLDER", "export: where the shards go; new or empty", kShard,
+constexpr Flag kShard[] = {
+    {"-o", "--out", "FOLDER", "export: where the shards go; new or empty",
      [](A& a, const G& g) { a.out = g.value; }},
-    {"", "--type", "TYPE", "export: weights as f16 or int8 [f16]", kShard,
+    {"", "--type", "TYPE", "export: weights as f16 or int8 [f16]",
      [](A& a, const G& g) {
        a.shard.how.type = first_of(g, "f16", "int8") ? ShardExport::Type::f16 : ShardExport::Type::int8;
        a.shard.changes_export = true;
      }},
-    {"", "--scales", "KIND", "export: a scale for each tensor or channel of int8 [channel]", kShard,
+    {"", "--scales", "KIND", "export: a scale for each tensor or channel of int8 [channel]",
      [](A& a, const G& g) {
        a.shard.how.scales =
            first_of(g, "tensor", "channel") ? ShardExport::Scales::tensor : ShardExport::Scales::channel;
        a.shard.scales_given = a.shard.changes_export = true;
      }},
-    {"", "--min-elements", "N", "export: smaller matrices stay f16 [2048]", kShard,
+    {"", "--min-elements", "N", "export: smaller matrices stay f16 [2048]",
      [](A& a, const G& g) {
        a.shard.how.min_elements = whole(g, "the number of elements", 0, INT64_MAX);
        a.shard.scales_given = a.shard.changes_export = true;
      }},
-    {"", "--keep-f16", "NAMES", "export: matrices that stay f16: query,key or attention.3/output", kShard,
+    {"", "--keep-f16", "NAMES", "export: matrices that stay f16: query,key or attention.3/output",
      [](A& a, const G& g) {
        for (std::size_t at = 0; at <= g.value.size();) {
          const std::size_t comma = std::min(g.value.find(',', at), g.value.size());
@@ -50,21 +50,21 @@ constexpr Flag kFlags[] = {
        }
        a.shard.scales_given = a.shard.changes_export = true;
      }},
-    {"", "--slots", "S", "export: positions that a state holds [2048, or what the model has learned]", kShard,
+    {"", "--slots", "S", "export: positions that a state holds [2048, or what the model has learned]",
      [](A& a, const G& g) {
        a.shard.how.slots = whole(g, "the number of slots", 1, std::int64_t{1} << 20);
        a.shard.changes_export = true;
      }},
-    {"", "--head-shards", "N", "export: files that share the vocabulary [1]", kShard,
+    {"", "--head-shards", "N", "export: files that share the vocabulary [1]",
      [](A& a, const G& g) {
        a.shard.how.head_shards = static_cast<int>(whole(g, "the number of head shards", 1, 4096));
        a.shard.changes_export = true;
      }},
-    {"-n", "--predict", "N", "run: tokens to write at most [256]", kShard,
+    {"-n", "--predict", "N", "run: tokens to write at most [256]",
      [](A& a, const G& g) {
        a.max_tokens = whole(g, "the number of tokens to write", 1, std::int64_t{1} << 20);
      }},
-    {"", "--draft", "ngram", "run: guess tokens from what the text said before; changes speed only", kShard,
+    {"", "--draft", "ngram", "run: guess tokens from what the text said before; changes speed only",
      [](A& a, const G& g) {
        if (g.value != "ngram") refuse(cat(g.flag, ": there is ngram, not ", quoted(g.value)));
        a.shard.draft = true;
@@ -73,7 +73,7 @@ constexpr Flag kFlags[] = {
 
 }  // namespace
 
-std::span<const Flag> shard_flags() { return kFlags; }
+FlagGroup shard_flags() { return kShard; }
 
 void check_shard_request(const Arguments& a) {
   constexpr std::string_view kUsage =
