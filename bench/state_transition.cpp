@@ -17,7 +17,7 @@
 #include "base/thread_pool.h"
 #include "bench/report.h"
 #include "kvtide/state_transition.h"
-#include "state/dense.h"
+#include "state/arrays/dense.h"
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include "state/snapshot.h"
 #include "tests/base/memory_files.h"
 #include "tests/state/filled_state.h"
-#include "tests/state/procedural_state.h"
+#include "tests/state/procedural/procedural_state.h"
 #include "tests/state/snapshot_bytes.h"
 #include "tests/state/snapshot_walk.h"
 

@@ -3,8 +3,8 @@
 
     tools/check_floors.py [--root DIR] [--commands compile_commands.json] [--graph FILE.svg|FILE.dot] [--self-test]
 
-Fails on: an include that points upwards or between formats and kernels or state and text; a cycle of includes; an
-include without its folder; a public header that is one too many, uses a third-party type or does not compile alone; a
+Fails on: an include that points upwards or between formats and kernels or state and text; a room (a folder inside a
+floor) that sees what BLIND keeps from it; a cycle of includes, or of folders; an include without its folder; a public header that is one too many, uses a third-party type or does not compile alone; a
 file above 500 lines; printing, exiting, reading the environment, thread_local or std::regex outside src/cli; a compile
 command without -ffp-contract=off or with fast maths; a home path or a package index address in any file.
 Python standard library only.
@@ -31,22 +31,30 @@ BELOW = {
     "text": {"base"},
     "model": {"state", "text", "formats", "kernels", "tensor", "base"},
     "engine": {"model", "state", "text", "formats", "kernels", "tensor", "base"},
+    "shards": {"engine", "model", "state", "text", "formats", "kernels", "tensor", "base"},
     "eval": {"engine", "model", "state", "text", "formats", "kernels", "tensor", "base"},
+    "validate": {"shards", "eval", "engine", "model", "state", "text", "formats", "kernels", "tensor", "base"},
     "capi": {"engine", "model", "state", "text", "formats", "kernels", "tensor", "base"},
-    "cli": {"eval", "engine", "model", "state", "text", "formats", "kernels", "tensor", "base"},
+    "cli": {"validate", "shards", "eval", "engine", "model", "state", "text", "formats", "kernels", "tensor", "base"},
+}
+# What rooms of a floor may not see although it is no higher: floors, or other rooms. Parsing a command line must not
+# measure, and what is shown does not depend on what was asked.
+BLIND = {
+    "cli/arguments": {"cli/commands", "cli/output", "eval", "validate"},
+    "cli/output": {"cli/commands", "cli/arguments"},
 }
 # Floors of public headers that no src/<floor>/<name>.cpp or .h gives away, or that one would give away wrongly.
 PUBLIC_FLOORS = {
     "types.h": "base",
     "transition.h": "state",
     "state.h": "state",
-    "shard.h": "model",
+    "shard.h": "shards",
     "named_state.h": "state",
     "procedural.h": "state",
     "tokenizer.h": "text",
     "chat.h": "text",
     "session.h": "engine",
-    "validate.h": "eval",
+    "validate.h": "validate",
     "kvtide.h": "capi",
 }
 MOST_PUBLIC_HEADERS = 16  # for C++; the one for C is an interface of its own
@@ -130,7 +138,8 @@ class House:
             if parts[-1] in PUBLIC_FLOORS:
                 return PUBLIC_FLOORS[parts[-1]]
             stem = Path(parts[-1]).stem
-            owners = {p.parent.name for s in (".cpp", ".h") for p in (self.root / "src").glob(f"*/{stem}{s}")}
+            owned = [p for s in (".cpp", ".h") for p in (self.root / "src").glob(f"*/**/{stem}{s}")]
+            owners = {p.relative_to(self.root).parts[1] for p in owned}
             return owners.pop() if len(owners) == 1 else None
         return None
 
@@ -154,6 +163,7 @@ class House:
                 elif THIRD_PARTY.match(match.group(2)):
                     self.check_third_party(path, match.group(2), line)
         self.check_cycles(graph)
+        self.check_folder_cycles(graph)
 
     def check_own_include(self, path: Path, floor: str, target: str, line: int, graph: dict) -> None:
         place = self.root / ("include" if target.startswith("kvtide/") else "src") / target
@@ -162,12 +172,19 @@ class House:
             return
         graph[path].append(place)
         other = self.floor_of(place)
+        self.check_rooms(path, target, line, other)
         if other is None or other == floor:
             return
         self.report.edges[floor, other] += 1
         if other not in self.below[floor]:
             may = ", ".join(f for f in self.below if f in self.below[floor]) or "no other floor"
             self.problem(path, line, f'#include "{target}": {floor} may not see {other}; it may see {may}')
+
+    def check_rooms(self, path: Path, target: str, line: int, other: str | None) -> None:
+        room = "/".join(path.relative_to(self.root).parts[1:3])
+        for hidden in BLIND.get(room, ()):
+            if other == hidden or target.startswith(hidden + "/"):
+                self.problem(path, line, f'#include "{target}": {room} may not see {hidden}')
 
     def check_third_party(self, path: Path, target: str, line: int) -> None:
         if path.suffix != ".cpp":
@@ -202,6 +219,30 @@ class House:
                 elif following not in done:
                     trail.append(following)
                     pending.append((following, iter(graph.get(following, ()))))
+
+    def check_folder_cycles(self, graph: dict[Path, list[Path]]) -> None:
+        """Folders of src/: who includes whom must have a bottom. One include of each step of a cycle is named."""
+        sees: dict[str, dict[str, str]] = {}
+        for path, targets in graph.items():
+            for target in targets:
+                user, used = self.name(path.parent), self.name(target.parent)
+                if user != used and user.startswith("src/") and used.startswith("src/"):
+                    sees.setdefault(user, {}).setdefault(used, f"{self.name(path)} includes {self.name(target)}")
+        while True:  # What sees nothing that is left is a bottom.
+            bottoms = [folder for folder, below in sees.items() if not any(used in sees for used in below)]
+            if not bottoms:
+                break
+            for folder in bottoms:
+                del sees[folder]
+        trail: list[str] = []
+        folder = next(iter(sees), None)
+        while folder is not None and folder not in trail:  # Everybody left sees somebody left.
+            trail.append(folder)
+            folder = next(used for used in sees[folder] if used in sees)
+        if folder is not None:
+            steps = [*trail[trail.index(folder):], folder]
+            why = "; ".join(sees[user][used] for user, used in zip(steps, steps[1:]))
+            self.report.problems.append(f"cycle of folders: {' -> '.join(steps)} ({why})")
 
     def check_words(self) -> None:
         for path in self.code:

@@ -84,6 +84,44 @@ class Rules(unittest.TestCase):
         (problem,) = self.problems("includes")
         self.assertEqual(problem, "cycle of includes: src/base/a.h -> src/base/b.h -> src/base/a.h")
 
+    def test_folders_that_include_each_other_are_named_with_their_includes(self):
+        self.write("src/state/state.h", '// state.h: x\n#include "state/past/memory.h"\n')
+        self.write("src/state/spec.h", "// spec.h: x\n")
+        self.write("src/state/past/memory.h", '// memory.h: x\n#include "state/spec.h"\n')
+        self.write("src/model/a.h", '// a.h: x\n#include "state/state.h"\n')
+        (problem,) = self.problems("includes")
+        self.assertIn("cycle of folders: ", problem)
+        self.assertIn("src/state -> src/state/past", problem)
+        self.assertIn("src/state/past/memory.h includes src/state/spec.h", problem)
+
+    def test_folders_that_see_one_another_downwards_only_are_fine(self):
+        self.write("src/state/state.h", '// state.h: x\n#include "state/past/memory.h"\n')
+        self.write("src/state/spec/spec.h", "// spec.h: x\n")
+        self.write("src/state/past/memory.h", '// memory.h: x\n#include "state/spec/spec.h"\n')
+        self.write("src/state/arrays/a.cpp", '#include "state/state.h"\n#include "state/spec/spec.h"\n')
+        self.assertEqual(self.problems("includes"), [])
+
+    def test_rooms_of_the_program_see_neither_commands_nor_one_another(self):
+        for name in ("commands/run", "output/json", "arguments/flags"):
+            self.write(f"src/cli/{name}.h", f"// {name.split('/')[1]}.h: x\n")
+        for user, used in (("arguments", "commands/run"), ("output", "commands/run"), ("arguments", "output/json"),
+                           ("output", "arguments/flags")):
+            with self.subTest(user=user, used=used):
+                source = self.write(f"src/cli/{user}/here.cpp", f'#include "cli/{used}.h"\n')
+                (problem,) = self.problems("includes")
+                self.assertIn(f"cli/{user} may not see cli/{used.split('/')[0]}", problem)
+                source.unlink()
+        self.write("src/cli/commands/run.cpp", '#include "cli/arguments/flags.h"\n#include "cli/output/json.h"\n')
+        self.write("src/cli/main.cpp", '#include "cli/commands/run.h"\n')
+        self.assertEqual(self.problems("includes"), [])
+
+    def test_parsing_a_command_line_measures_nothing(self):
+        self.write("src/eval/speed.h", "// speed.h: x\n")
+        self.write("include/kvtide/validate.h", "// validate.h: x\n")
+        self.write("src/cli/commands/a.cpp", '#include "eval/speed.h"\n')
+        self.write("src/cli/arguments/a.cpp", '#include "eval/speed.h"\n#include "kvtide/validate.h"\n')
+        self.assertEqual(len(self.problems("includes")), 2)
+
     def test_third_party_includes_stay_out_of_headers(self):
         self.write("src/base/a.h", "// a.h: x\n#include <nlohmann/json.hpp>\n")
         self.write("src/cli/b.cpp", "#include <nlohmann/json.hpp>\n")

@@ -277,7 +277,5 @@ ValidateOptions usual_shard_gates(const std::string& folder, bool against_origin
 std::string report_text(const ValidationReport& report);
 // A page that needs nothing from elsewhere.
 std::string report_html(const ValidationReport& report);
-// Layers and tokens as a picture, a PNG file. Throws Error(unsupported) when no layers were compared.
-std::vector<std::byte> report_png(const ValidationReport& report);
 
 }  // namespace kvtide

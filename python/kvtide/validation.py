@@ -81,7 +81,6 @@ class Report:
         ]
         self.apart: list[dict[str, Any]] = said["apart"]
         self.html: str = said["html"]
-        self.png: bytes | None = said["png"]
         self._text: str = said["text"]
 
     def __bool__(self) -> bool:
@@ -95,16 +94,10 @@ class Report:
         return f"<kvtide.Report: {self.model} {'passed' if self.passed else 'failed: ' + causes}>"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """As a page (.html), a picture (.png) or text (anything else)."""
+        """As a page (.html) or text (anything else)."""
         name = os.fspath(path)
-        if name.endswith(".png"):
-            if self.png is None:
-                raise InvalidArgumentError("there is no picture: no layers were compared")
-            data = self.png
-        else:
-            data = (self.html if name.endswith((".html", ".htm")) else self._text).encode()
         with open(name, "wb") as file:
-            file.write(data)
+            file.write((self.html if name.endswith((".html", ".htm")) else self._text).encode())
 
 
 def _table(said: dict[str, Any]) -> Table | None:

@@ -92,16 +92,6 @@ nb::dict report_of(const ValidationReport& report) {
   out["apart"] = apart;
   out["text"] = report_text(report);
   out["html"] = report_html(report);
-  const bool drawn =
-      std::any_of(report.schedules.begin(), report.schedules.end(), [](const ScheduleResult& s) {
-        return !s.isolated.change_cosine.empty() || !s.chained.change_cosine.empty();
-      });
-  if (drawn) {
-    const std::vector<std::byte> png = report_png(report);
-    out["png"] = bytes_of(png.data(), png.size());
-  } else {
-    out["png"] = nb::none();
-  }
   return out;
 }
 

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "base/text.h"
-#include "cli/arguments.h"
-#include "cli/commands.h"
-#include "cli/exit_status.h"
-#include "cli/help.h"
-#include "cli/interrupt.h"
-#include "cli/terminal.h"
+#include "cli/arguments/help.h"
+#include "cli/arguments/parse.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/exit_status.h"
+#include "cli/commands/interrupt.h"
+#include "cli/output/terminal.h"
 #include "kvtide/error.h"
 
 namespace kvtide {

@@ -15,7 +15,7 @@
 #include "model/pass_timer.h"
 #include "model/procedural.h"
 #include "state/procedural/budget.h"
-#include "state/procedural/shadow.h"
+#include "state/shadow.h"
 #include "state/snapshot.h"
 #include "state/state_object.h"
 

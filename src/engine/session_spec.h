@@ -5,8 +5,8 @@
 #pragma once
 
 #include "kvtide/session.h"
-#include "model/config.h"
-#include "state/spec.h"
+#include "model/config/config.h"
+#include "state/spec/spec.h"
 
 namespace kvtide {
 

@@ -10,7 +10,7 @@
 
 #include "eval/limits.h"
 #include "kvtide/session.h"
-#include "model/config.h"
+#include "model/config/config.h"
 
 namespace kvtide {
 

@@ -22,7 +22,7 @@
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
 #include "model/cca_weights.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "state/state.h"
 
 namespace kvtide {

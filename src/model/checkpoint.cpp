@@ -1,9 +1,10 @@
 #include "model/checkpoint.h"
 
 #include "formats/gguf.h"
+#include "formats/json_fields.h"
 #include "formats/text_file.h"
-#include "model/config_json.h"
 #include "model/folder_vocab.h"
+#include "model/read_config.h"
 #include "model/vocab_reader.h"
 
 namespace kvtide {
@@ -37,7 +38,7 @@ Tokenizer open_tokenizer(const std::string& path, MappedFile::Mode mode) {
   }
   const std::string config_path = path + "/config.json";
   const JsonValue json = JsonValue::parse(read_whole_text(config_path), config_path);
-  const ConfigJson config(json, config_path);
+  const JsonFields config(json, config_path);
   return Tokenizer(FolderVocab(path, config, read_config(config).vocab).spec());
 }
 

@@ -16,8 +16,8 @@
 
 #include "base/mapped_file.h"
 #include "kvtide/tokenizer.h"
-#include "model/config.h"
-#include "model/tensor_rules.h"
+#include "model/config/config.h"
+#include "model/config/tensor_rules.h"
 #include "tensor/dtype.h"
 #include "text/vocab.h"
 

@@ -9,7 +9,7 @@
 #include "kvtide/error.h"
 #include "model/far_share_samples.h"
 #include "model/pass_timer.h"
-#include "state/procedural/shadow.h"
+#include "state/shadow.h"
 
 namespace kvtide {
 namespace {

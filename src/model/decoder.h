@@ -14,7 +14,7 @@
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
 #include "model/cca.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "model/rope_table.h"
 #include "model/weights.h"
 #include "state/state.h"

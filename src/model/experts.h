@@ -20,7 +20,7 @@
 #include "base/thread_pool.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
-#include "model/config.h"
+#include "model/config/config.h"
 #include "model/weight_source.h"
 
 namespace kvtide {

@@ -12,6 +12,7 @@
 #include "model/arch/architectures.h"
 #include "model/checkpoint.h"
 #include "model/folder_vocab.h"
+#include "model/read_config.h"
 
 namespace kvtide {
 namespace {
@@ -35,7 +36,7 @@ class FolderCheckpoint final : public Checkpoint {
     path_ = path;
     const std::string config_path = folder_ + "/config.json";
     const JsonValue json = JsonValue::parse(read_whole_text(config_path), config_path);
-    const ConfigJson config(json, config_path);
+    const JsonFields config(json, config_path);
     config_ = read_config(config);
     name_ = folder_.substr(folder_.rfind('/') + 1);
     for (const Architecture* architecture : kArchitectures)

@@ -17,7 +17,7 @@ constexpr std::string_view kBegins[] = {"<s>", "<bos>", "<|begin_of_text|>", "<|
 constexpr std::string_view kEnds[] = {"</s>", "<eos>", "<|end_of_text|>", "<|endoftext|>", "<|im_end|>"};
 
 // A token is named by its text, or by an object that has it as its content.
-std::optional<std::string> token_text(const ConfigJson& json, const char* key) {
+std::optional<std::string> token_text(const JsonFields& json, const char* key) {
   const JsonValue* value = json.find(key);
   if (value == nullptr) return std::nullopt;
   if (value->text() != nullptr) return *value->text();
@@ -27,7 +27,7 @@ std::optional<std::string> token_text(const ConfigJson& json, const char* key) {
   return *content->text();
 }
 
-std::vector<std::int64_t> ids_of(const ConfigJson& config, const char* key) {
+std::vector<std::int64_t> ids_of(const JsonFields& config, const char* key) {
   std::vector<std::int64_t> out;
   const JsonValue* value = config.find(key);
   if (value == nullptr) return out;
@@ -48,7 +48,7 @@ std::string list_text(const std::vector<std::int64_t>& ids) {
 
 }  // namespace
 
-FolderVocab::FolderVocab(const std::string& folder, const ConfigJson& config, std::int64_t size) {
+FolderVocab::FolderVocab(const std::string& folder, const JsonFields& config, std::int64_t size) {
   const std::string path = folder + "/tokenizer.json";
   json_ = JsonValue::parse(read_whole_text(path), path);
   spec_ = read_tokenizer_json(json_, path, size, notes_);
@@ -66,7 +66,7 @@ void FolderVocab::read_side_files(const std::string& folder) {
   if (file_exists(chat)) chat_template_ = read_whole_text(chat);
   if (!file_exists(side)) return;
   const JsonValue json = JsonValue::parse(read_whole_text(side), side);
-  const ConfigJson config(json, side);
+  const JsonFields config(json, side);
   bos_text_ = token_text(config, "bos_token");
   eos_text_ = token_text(config, "eos_token");
   const JsonValue* chat_template = config.find("chat_template");
@@ -90,7 +90,7 @@ std::optional<TokenId> FolderVocab::find(std::string_view token) const {
   return std::nullopt;
 }
 
-void FolderVocab::choose_ends(const ConfigJson& config) {
+void FolderVocab::choose_ends(const JsonFields& config) {
   const auto choose = [&](std::optional<TokenId>& id, const std::optional<std::string>& named,
                           std::span<const std::string_view> usual, const char* key) {
     if (!id && named) id = find(*named);

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "formats/json_fields.h"
 #include "formats/json_value.h"
-#include "model/config_json.h"
 #include "text/vocab.h"
 
 namespace kvtide {
@@ -21,7 +21,7 @@ class FolderVocab {
  public:
   // `size`: rows of the embedding; an added token beyond is left out, with a note. Throws Error: not_found,
   // bad_format, unsupported (a component that is not known, by name).
-  FolderVocab(const std::string& folder, const ConfigJson& config, std::int64_t size);
+  FolderVocab(const std::string& folder, const JsonFields& config, std::int64_t size);
 
   // Unused tokens for the rows of the embedding that have none.
   void fill_up(std::int64_t size);
@@ -32,7 +32,7 @@ class FolderVocab {
 
  private:
   void read_side_files(const std::string& folder);
-  void choose_ends(const ConfigJson& config);
+  void choose_ends(const JsonFields& config);
   std::optional<TokenId> find(std::string_view token) const;
 
   JsonValue json_;

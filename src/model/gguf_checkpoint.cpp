@@ -2,6 +2,7 @@
 #include "formats/gguf.h"
 #include "model/arch/architectures.h"
 #include "model/checkpoint.h"
+#include "model/read_config.h"
 #include "model/vocab_reader.h"
 
 namespace kvtide {

@@ -1,8 +1,8 @@
 // procedural.h: what a procedural memory needs to know of a model.
 #pragma once
 
-#include "model/config.h"
-#include "state/spec.h"
+#include "model/config/config.h"
+#include "state/spec/spec.h"
 
 namespace kvtide {
 

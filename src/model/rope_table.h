@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kvtide/types.h"
-#include "model/config.h"
+#include "model/config/config.h"
 
 namespace kvtide {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "formats/json_fields.h"
 #include "kvtide/error.h"
-#include "model/config_json.h"
 #include "model/tokenizer_steps.h"
 
 namespace kvtide {
@@ -44,7 +44,7 @@ class Reader {
  private:
   [[noreturn]] void refuse(const std::string& why) const { json_.refuse(ErrorCode::bad_format, why); }
 
-  void read_vocabulary(const ConfigJson& model) {
+  void read_vocabulary(const JsonFields& model) {
     const JsonValue* vocab = model.find("vocab");
     if (vocab == nullptr || vocab->object() == nullptr || vocab->object()->empty())
       refuse("'model.vocab' must be an object from tokens to ids");
@@ -89,7 +89,7 @@ class Reader {
     std::sort(ids.begin(), ids.end());
     std::size_t beyond = 0;
     for (const JsonValue& item : *added->list()) {
-      const ConfigJson token(item, json_.file(), "added_tokens.");
+      const JsonFields token(item, json_.file(), "added_tokens.");
       const JsonValue* content = token.find("content");
       if (content == nullptr || content->text() == nullptr || content->text()->empty())
         refuse("an added token lacks its 'content'");
@@ -125,7 +125,7 @@ class Reader {
                            " rows of the model's embedding; they are left out"));
   }
 
-  void find_roles(const ConfigJson& model) {
+  void find_roles(const JsonFields& model) {
     const auto unknown = model.text("unk_token");
     bool found = false;
     for (std::size_t i = 0; i < spec_.tokens.size(); ++i) {
@@ -147,7 +147,7 @@ class Reader {
   }
 
   // "left right", or ["left", "right"].
-  void read_merges(const ConfigJson& model) {
+  void read_merges(const JsonFields& model) {
     const JsonValue* merges = model.find("merges");
     if (merges == nullptr || merges->list() == nullptr) refuse("'model.merges' must be a list");
     auto& out = spec_.pipeline.merges;
@@ -176,7 +176,7 @@ class Reader {
     if (post) read_post_processor(*post, 0);
   }
 
-  void read_post_processor(const ConfigJson& post, int depth) {
+  void read_post_processor(const JsonFields& post, int depth) {
     const std::string type = post.text("type").value_or("");
     if (type == "ByteLevel") return;  // changes offsets only
     if (type == "Sequence" && depth < 3) {
@@ -184,7 +184,7 @@ class Reader {
       if (list == nullptr || list->list() == nullptr)
         refuse("a Sequence of post_processors must hold a list");
       for (const JsonValue& item : *list->list())
-        read_post_processor(ConfigJson(item, json_.file(), "post_processor."), depth + 1);
+        read_post_processor(JsonFields(item, json_.file(), "post_processor."), depth + 1);
       return;
     }
     if (type != "TemplateProcessing")
@@ -210,7 +210,7 @@ class Reader {
     }
   }
 
-  TokenId template_token(const ConfigJson& post, const JsonValue& item) const {
+  TokenId template_token(const JsonFields& post, const JsonValue& item) const {
     const JsonValue* special = item.find("SpecialToken");
     const JsonValue* name = special != nullptr ? special->find("id") : nullptr;
     if (name == nullptr || name->text() == nullptr)
@@ -228,7 +228,7 @@ class Reader {
     return static_cast<TokenId>(id);
   }
 
-  ConfigJson json_;
+  JsonFields json_;
   std::int64_t size_;
   std::vector<std::string>& notes_;
   VocabSpec spec_;

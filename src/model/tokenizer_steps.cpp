@@ -7,13 +7,13 @@ namespace {
 
 constexpr std::size_t kMostSteps = 32;
 
-[[noreturn]] void refuse_type(const ConfigJson& json, std::string_view part, const std::string& type,
+[[noreturn]] void refuse_type(const JsonFields& json, std::string_view part, const std::string& type,
                               std::string_view known) {
   json.refuse(ErrorCode::unsupported,
               cat("the ", part, " ", quoted(type), " is not supported; kvtide knows ", known));
 }
 
-std::string type_of(const ConfigJson& json, std::string_view part) {
+std::string type_of(const JsonFields& json, std::string_view part) {
   const auto type = json.text("type");
   if (!type) json.refuse(ErrorCode::bad_format, cat("a ", part, " lacks its 'type'"));
   return *type;
@@ -21,7 +21,7 @@ std::string type_of(const ConfigJson& json, std::string_view part) {
 
 // Calls each(step) for one component or the members of a Sequence, whose list is under `key`.
 template <class Each>
-void for_each_step(const ConfigJson& json, std::string_view part, const char* key, const Each& each,
+void for_each_step(const JsonFields& json, std::string_view part, const char* key, const Each& each,
                    int depth = 0) {
   if (type_of(json, part) != "Sequence") return each(json);
   const JsonValue* list = json.find(key);
@@ -29,10 +29,10 @@ void for_each_step(const ConfigJson& json, std::string_view part, const char* ke
     json.refuse(ErrorCode::bad_format,
                 cat("a Sequence of ", part, "s must hold a list '", key, "', three deep at most"));
   for (const JsonValue& item : *list->list())
-    for_each_step(ConfigJson(item, json.file(), cat(part, ".")), part, key, each, depth + 1);
+    for_each_step(JsonFields(item, json.file(), cat(part, ".")), part, key, each, depth + 1);
 }
 
-std::string required(const ConfigJson& json, std::string_view part, const char* key) {
+std::string required(const JsonFields& json, std::string_view part, const char* key) {
   const auto text = json.text(key);
   if (!text) json.refuse(ErrorCode::bad_format, cat("a ", part, " lacks '", key, "'"));
   return *text;
@@ -43,14 +43,14 @@ struct PatternText {
   std::string text;
   bool is_regex;
 };
-PatternText pattern_of(const ConfigJson& json, std::string_view part) {
+PatternText pattern_of(const JsonFields& json, std::string_view part) {
   const auto pattern = json.child("pattern");
   if (!pattern) json.refuse(ErrorCode::bad_format, cat("a ", part, " lacks 'pattern'"));
   if (const auto text = pattern->text("String")) return {*text, false};
   return {required(*pattern, part, "Regex"), true};
 }
 
-SplitStep::Behavior behavior_of(const ConfigJson& json) {
+SplitStep::Behavior behavior_of(const JsonFields& json) {
   const std::string name = required(json, "pre_tokenizer", "behavior");
   if (name == "Removed") return SplitStep::Behavior::removed;
   if (name == "Isolated") return SplitStep::Behavior::isolated;
@@ -75,7 +75,7 @@ std::optional<PreTokenizer> known_rule(std::string_view expression) {
   return std::nullopt;
 }
 
-void read_normalizer(const ConfigJson& json, PipelineSpec& pipeline) {
+void read_normalizer(const JsonFields& json, PipelineSpec& pipeline) {
   using Kind = NormalizerStep::Kind;
   const std::string type = type_of(json, "normalizer");
   NormalizerStep step;
@@ -102,7 +102,7 @@ void read_normalizer(const ConfigJson& json, PipelineSpec& pipeline) {
   pipeline.normalizers.push_back(std::move(step));
 }
 
-void read_metaspace(const ConfigJson& json, PipelineSpec& pipeline) {
+void read_metaspace(const JsonFields& json, PipelineSpec& pipeline) {
   SplitStep step;
   step.kind = SplitStep::Kind::metaspace;
   step.pattern = json.text("replacement").value_or("\xe2\x96\x81");
@@ -117,7 +117,7 @@ void read_metaspace(const ConfigJson& json, PipelineSpec& pipeline) {
   pipeline.splits.push_back(std::move(step));
 }
 
-void read_pre_tokenizer(const ConfigJson& json, PipelineSpec& pipeline) {
+void read_pre_tokenizer(const JsonFields& json, PipelineSpec& pipeline) {
   const std::string type = type_of(json, "pre_tokenizer");
   if (pipeline.byte_level)
     json.refuse(ErrorCode::unsupported,
@@ -159,23 +159,23 @@ void read_pre_tokenizer(const ConfigJson& json, PipelineSpec& pipeline) {
 
 }  // namespace
 
-void read_steps(const ConfigJson& json, PipelineSpec& pipeline) {
+void read_steps(const JsonFields& json, PipelineSpec& pipeline) {
   if (const auto normalizer = json.child("normalizer"))
     for_each_step(*normalizer, "normalizer", "normalizers",
-                  [&](const ConfigJson& step) { read_normalizer(step, pipeline); });
+                  [&](const JsonFields& step) { read_normalizer(step, pipeline); });
   if (const auto pre = json.child("pre_tokenizer"))
     for_each_step(*pre, "pre_tokenizer", "pretokenizers",
-                  [&](const ConfigJson& step) { read_pre_tokenizer(step, pipeline); });
+                  [&](const JsonFields& step) { read_pre_tokenizer(step, pipeline); });
   if (pipeline.normalizers.size() + pipeline.splits.size() > kMostSteps)
     json.refuse(ErrorCode::unsupported,
                 cat("more than ", kMostSteps, " steps before the model are not supported"));
 }
 
-bool decoder_strips(const ConfigJson& json) {
+bool decoder_strips(const JsonFields& json) {
   bool strips = false;
   const auto decoder = json.child("decoder");
   if (!decoder) return false;
-  for_each_step(*decoder, "decoder", "decoders", [&](const ConfigJson& step) {
+  for_each_step(*decoder, "decoder", "decoders", [&](const JsonFields& step) {
     const std::string type = type_of(step, "decoder");
     if (type == "Strip" || type == "Metaspace")
       strips = type == "Strip" ? step.count("start", 0, 1000, 0) > 0

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/matmul.h"
-#include "model/tensor_rules.h"
+#include "model/config/tensor_rules.h"
 
 namespace kvtide {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kvtide/types.h"
-#include "state/spec.h"
+#include "state/spec/spec.h"
 
 namespace kvtide {
 

@@ -17,7 +17,7 @@
 
 #include "kvtide/error.h"
 #include "kvtide/types.h"
-#include "state/spec.h"
+#include "state/spec/spec.h"
 
 namespace kvtide {
 

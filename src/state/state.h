@@ -26,10 +26,10 @@
 #include "kvtide/transition.h"
 #include "state/arrange.h"
 #include "state/auto_attention.h"
-#include "state/layer_rows.h"
 #include "state/procedural/memory.h"
 #include "state/recurrent.h"
-#include "state/spec.h"
+#include "state/rows/layer_rows.h"
+#include "state/spec/spec.h"
 
 namespace kvtide {
 

@@ -10,7 +10,7 @@
 #include "base/checksum.h"
 #include "formats/safetensors_writer.h"
 #include "tests/model/expect_refused.h"
-#include "tests/model/shard_samples.h"
+#include "tests/shards/shard_samples.h"
 
 namespace kvtide {
 namespace {

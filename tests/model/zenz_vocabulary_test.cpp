@@ -6,9 +6,9 @@
 #include <fstream>
 #include <set>
 
+#include "formats/json_fields.h"
 #include "formats/json_value.h"
 #include "kvtide/tokenizer.h"
-#include "model/config_json.h"
 #include "model/folder_vocab.h"
 #include "tests/formats/temporary_folder.h"
 #include "text/utf8.h"
@@ -108,7 +108,7 @@ class Zenz : public ::testing::Test {
             "config.json")) {
     const std::string json = made_.json();
     folder_.write("tokenizer.json", std::as_bytes(std::span(json)));
-    vocab_.emplace(folder_.path(""), ConfigJson(settings_, "config.json"), 6000);
+    vocab_.emplace(folder_.path(""), JsonFields(settings_, "config.json"), 6000);
     tokenizer_.emplace(vocab_->spec());
   }
   Made made_;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kvtide/transition.h"
-#include "state/spec.h"
+#include "state/spec/spec.h"
 
 namespace kvtide::testing {
 

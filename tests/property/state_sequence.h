@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "state/spec.h"
+#include "state/spec/spec.h"
 
 namespace kvtide::testing {
 

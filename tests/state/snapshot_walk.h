@@ -8,7 +8,7 @@
 #include "kvtide/error.h"
 #include "state/snapshot.h"
 #include "tests/base/memory_files.h"
-#include "tests/state/procedural_state.h"
+#include "tests/state/procedural/procedural_state.h"
 
 namespace kvtide::testing {
 

@@ -8,9 +8,10 @@
 #include <span>
 #include <string_view>
 
-#include "model/config.h"
-#include "model/config_json.h"
-#include "model/tensor_rules.h"
+#include "formats/gguf.h"
+#include "formats/json_fields.h"
+#include "model/config/config.h"
+#include "model/config/tensor_rules.h"
 
 namespace kvtide {
 
@@ -20,7 +21,7 @@ struct Architecture {
   std::span<const TensorRule> gguf_tensors;
 
   std::span<const std::string_view> model_types;  // model_type in config.json
-  void (*read)(const ConfigJson& json, ModelConfig& config);
+  void (*read)(const JsonFields& json, ModelConfig& config);
   std::span<const TensorRule> folder_tensors;
   // With which the names of a folder begin: as in the table, then what may stand instead. Empty: as they are.
   std::span<const std::string_view> folder_prefixes = {};

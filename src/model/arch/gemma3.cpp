@@ -7,7 +7,8 @@
 #include "base/text.h"
 #include "model/arch/architectures.h"
 #include "model/arch/tensor_names.h"
-#include "model/folder_config.h"
+#include "model/config/folder_config.h"
+#include "model/config/gguf_config.h"
 
 namespace kvtide {
 namespace {
@@ -40,7 +41,7 @@ void adjust(const GgufFile& file, ModelConfig& config) {
     }
 }
 
-void read_text_model(const ConfigJson& json, ModelConfig& config) {
+void read_text_model(const JsonFields& json, ModelConfig& config) {
   read_llama_like(json, config);
   set_common(config);
   config.tied_head = json.flag("tie_word_embeddings", true);
@@ -72,7 +73,7 @@ void read_text_model(const ConfigJson& json, ModelConfig& config) {
 }
 
 // A model of text and images keeps what concerns the text apart.
-void read(const ConfigJson& json, ModelConfig& config) {
+void read(const JsonFields& json, ModelConfig& config) {
   const auto text = json.child("text_config");
   read_text_model(text ? *text : json, config);
 }

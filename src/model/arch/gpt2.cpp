@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "kernels/attend_kernel.h"
 #include "model/arch/architectures.h"
-#include "model/folder_config.h"
+#include "model/config/folder_config.h"
 
 namespace kvtide {
 namespace {
@@ -23,7 +23,7 @@ void set_common(ModelConfig& config) {
 
 void adjust(const GgufFile&, ModelConfig& config) { set_common(config); }
 
-void read(const ConfigJson& json, ModelConfig& config) {
+void read(const JsonFields& json, ModelConfig& config) {
   constexpr std::int64_t kWide = std::int64_t{1} << 20;
   set_common(config);
   config.context_length = json.count("n_positions", 1, kWide * 16);

@@ -3,7 +3,8 @@
 // rope_freqs.weight, in GGUF and as a formula's constants in folders.
 #include "model/arch/architectures.h"
 #include "model/arch/tensor_names.h"
-#include "model/folder_config.h"
+#include "model/config/folder_config.h"
+#include "model/config/gguf_config.h"
 
 namespace kvtide {
 namespace {
@@ -16,7 +17,7 @@ void adjust(const GgufFile& file, ModelConfig& config) {
     for (auto& layer : config.layers) layer.window = window;
 }
 
-void read(const ConfigJson& json, ModelConfig& config) {
+void read(const JsonFields& json, ModelConfig& config) {
   read_llama_like(json, config);
   if (json.text("hidden_act").value_or("silu") != "silu")
     json.refuse(ErrorCode::unsupported, "'hidden_act' must be silu");

@@ -2,11 +2,11 @@
 // says otherwise, and then begins behind max_window_layers.
 #pragma once
 
-#include "model/folder_config.h"
+#include "model/config/folder_config.h"
 
 namespace kvtide {
 
-inline void read_qwen(const ConfigJson& json, ModelConfig& config) {
+inline void read_qwen(const JsonFields& json, ModelConfig& config) {
   read_llama_like(json, config);
   if (json.text("hidden_act").value_or("silu") != "silu")
     json.refuse(ErrorCode::unsupported, "'hidden_act' must be silu");

@@ -6,7 +6,7 @@
 namespace kvtide {
 namespace {
 
-void read(const ConfigJson& json, ModelConfig& config) {
+void read(const JsonFields& json, ModelConfig& config) {
   read_qwen(json, config);
   config.head_norms = true;
 }

@@ -1,7 +1,7 @@
 // tensor_names.h: the names that most architectures share: those of GGUF files, and those of Llama's folders.
 #pragma once
 
-#include "model/tensor_rules.h"
+#include "model/config/tensor_rules.h"
 
 namespace kvtide {
 

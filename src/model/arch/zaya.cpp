@@ -9,7 +9,7 @@
 #include "kernels/attend_kernel.h"
 #include "model/arch/architectures.h"
 #include "model/arch/zaya_tensors.h"
-#include "model/folder_config.h"
+#include "model/config/folder_config.h"
 
 namespace kvtide {
 namespace {
@@ -22,14 +22,14 @@ void adjust(const GgufFile& file, ModelConfig&) {
   throw Error(ErrorCode::unsupported, cat(file.path(), ": zaya is read from Hugging Face folders only"));
 }
 
-void require(const ConfigJson& json, const char* key, std::int64_t value) {
+void require(const JsonFields& json, const char* key, std::int64_t value) {
   const std::int64_t found = json.count(key, 0, kLong, value);
   if (found != value)
     json.refuse(ErrorCode::unsupported, cat("'", key, "' is ", found, "; only ", value, " is supported"));
 }
 
 // Of zaya, in any age, `key` gives this share of a head to rotation.
-int rotated_dims(const ConfigJson& json, const ModelConfig& config, double fallback) {
+int rotated_dims(const JsonFields& json, const ModelConfig& config, double fallback) {
   const double share = json.real("partial_rotary_factor", 0.0, 1.0, fallback);
   const int dims = static_cast<int>(config.head_dim * share);
   if (dims < 2 || dims % 2 != 0)
@@ -39,7 +39,7 @@ int rotated_dims(const ConfigJson& json, const ModelConfig& config, double fallb
 }
 
 // What belongs to one type of layers: an object of its own, or the one that all share.
-void read_rotation(const ConfigJson& json, const char* type, double base, ModelConfig& config) {
+void read_rotation(const JsonFields& json, const char* type, double base, ModelConfig& config) {
   auto rope = json.child("rope_parameters");
   if (rope && rope->has(type)) rope = rope->child(type);
   const double rotated = json.real("partial_rotary_factor", 0.0, 1.0, kRotated);
@@ -54,7 +54,7 @@ void read_rotation(const ConfigJson& json, const char* type, double base, ModelC
   config.ropes.push_back(rope ? read_rope_object(*rope, config, base) : plain);
 }
 
-void read_layer_types(const ConfigJson& json, ModelConfig& config) {
+void read_layer_types(const JsonFields& json, ModelConfig& config) {
   const auto types = json.texts("layer_types");
   if (json.has("layer_types") && types.size() != config.layers.size())
     json.refuse(ErrorCode::bad_format,
@@ -82,7 +82,7 @@ void read_layer_types(const ConfigJson& json, ModelConfig& config) {
 }
 
 // What both ages say under the same key, and what follows from the heads.
-void read_common(const ConfigJson& json, ModelConfig& config) {
+void read_common(const JsonFields& json, ModelConfig& config) {
   config.context_length = json.count("max_position_embeddings", 1, kLong, 131072);
   config.width = json.count("hidden_size", 1, kWide);
   config.vocab = json.count("vocab_size", 1, std::int64_t{1} << 24);
@@ -106,7 +106,7 @@ void read_common(const ConfigJson& json, ModelConfig& config) {
   }
 }
 
-void read_of_today(const ConfigJson& json, ModelConfig& config) {
+void read_of_today(const JsonFields& json, ModelConfig& config) {
   config.heads = static_cast<int>(json.count("num_attention_heads", 1, 4096));
   config.kv_heads = static_cast<int>(json.count("num_key_value_heads", 1, 4096));
   config.head_dim = static_cast<int>(json.count("head_dim", 1, kMaxHeadDim, 128));
@@ -126,7 +126,7 @@ void read_of_today(const ConfigJson& json, ModelConfig& config) {
 }
 
 // A number, or a list with one for every half: of attention halves `key` holds the heads, of the others 0.
-std::int64_t heads_of_halves(const ConfigJson& json, const char* key, std::size_t halves,
+std::int64_t heads_of_halves(const JsonFields& json, const char* key, std::size_t halves,
                              std::int64_t fallback) {
   const JsonValue* value = json.find(key);
   if (value == nullptr || value->list() == nullptr) return json.count(key, 1, 4096, fallback);
@@ -141,7 +141,7 @@ std::int64_t heads_of_halves(const ConfigJson& json, const char* key, std::size_
   return *first;
 }
 
-void read_of_halves(const ConfigJson& json, ModelConfig& config) {
+void read_of_halves(const JsonFields& json, ModelConfig& config) {
   const std::int64_t halves = json.count("num_hidden_layers", 2, 2048);
   if (halves % 2 != 0)
     json.refuse(ErrorCode::bad_format, cat("'num_hidden_layers' is ", halves,
@@ -179,7 +179,7 @@ void read_of_halves(const ConfigJson& json, ModelConfig& config) {
   read_layer_types(json, config);
 }
 
-void read(const ConfigJson& json, ModelConfig& config) {
+void read(const JsonFields& json, ModelConfig& config) {
   if (json.has("moe_intermediate_size"))
     read_of_today(json, config);
   else

@@ -6,7 +6,7 @@
 // apart. The two cannot be mixed: both know a layers.2.self_attn.o_proj.weight, of different blocks.
 #pragma once
 
-#include "model/tensor_rules.h"
+#include "model/config/tensor_rules.h"
 
 namespace kvtide {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "state/procedural/head_rows.h"
-#include "state/spec.h"
+#include "state/spec/spec.h"
 
 namespace kvtide {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "state/procedural/spec.h"
+#include "state/spec/procedural_spec.h"
 
 namespace kvtide {
 

@@ -21,12 +21,12 @@
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
 #include "kernels/span.h"
-#include "state/layer_rows.h"
 #include "state/procedural/head_rows.h"
 #include "state/procedural/image.h"
 #include "state/procedural/references.h"
-#include "state/procedural/spec.h"
 #include "state/procedural/spill.h"
+#include "state/rows/layer_rows.h"
+#include "state/spec/procedural_spec.h"
 
 namespace kvtide {
 

@@ -5,8 +5,8 @@
 
 #include "kernels/kernels.h"
 #include "state/procedural/references.h"
-#include "state/procedural/spec.h"
 #include "state/procedural/summarise.h"
+#include "state/spec/procedural_spec.h"
 
 namespace kvtide {
 

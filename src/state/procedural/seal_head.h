@@ -10,11 +10,11 @@
 
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
-#include "state/layer_rows.h"
 #include "state/procedural/head_rows.h"
 #include "state/procedural/reference_rows.h"
 #include "state/procedural/references.h"
-#include "state/procedural/spec.h"
+#include "state/rows/layer_rows.h"
+#include "state/spec/procedural_spec.h"
 
 namespace kvtide {
 

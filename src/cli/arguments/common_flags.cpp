@@ -1,0 +1,84 @@
+// common_flags.cpp: the flags that many commands take: the model, the text, speed, what is printed.
+#include "cli/arguments/flag_groups.h"
+#include "cli/arguments/flag_values.h"
+
+namespace kvtide {
+namespace {
+
+using A = Arguments;
+using G = Given;
+
+constexpr std::int64_t kMany = std::int64_t{1} << 31;
+
+constexpr Flag kModel[] = {
+    {"-m", "--model", "FILE", "the model: a GGUF file (of a split one the first part) or a folder",
+     [](A& a, const G& g) {
+       a.model = g.value;
+       a.models.push_back(g.value);
+     }},
+};
+constexpr Flag kMapping[] = {
+    {"", "--no-mmap", "", "copy the file into memory instead of mapping it",
+     [](A& a, const G&) { a.loading.map_file = false; }},
+};
+constexpr Flag kPrompt[] = {
+    {"-p", "--prompt", "TEXT", "the prompt; with -f the question about that document",
+     [](A& a, const G& g) { a.prompt = g.value; }},
+    {"", "--no-bos", "", "do not begin with the vocabulary's start token",
+     [](A& a, const G&) { a.no_bos = true; }},
+    {"", "--no-special", "", "markers such as <|im_end|> in the text are plain text",
+     [](A& a, const G&) { a.no_special = true; }},
+};
+constexpr Flag kFile[] = {
+    {"-f", "--file", "FILE", "read the text from a file; - is stdin, also used without -p and -f",
+     [](A& a, const G& g) { a.file = g.value; }},
+};
+constexpr Flag kContext[] = {
+    {"-c", "--ctx-size", "N", "tokens of context [as the model was trained]; for ppl: of a chunk [512]",
+     [](A& a, const G& g) { a.session.context = whole(g, "the context", 1, kMany); }},
+};
+constexpr Flag kExact[] = {
+    {"", "--exact", "", "f32 activations instead of 8-bit ones: slower, nearer to the ideal",
+     [](A& a, const G&) { a.session.exact = true; }},
+};
+constexpr Flag kThreads[] = {
+    {"-t", "--threads", "N", "changes speed only [as many as the machine has]",
+     [](A& a, const G& g) {
+       a.session.threads = a.loading.threads = static_cast<int>(whole(g, "the number of threads", 1, 256));
+     }},
+};
+constexpr Flag kChunk[] = {
+    {"", "--prefill-chunk", "N", "tokens per forward pass while reading, changes speed only [512]",
+     [](A& a, const G& g) { a.session.prefill_chunk = whole(g, "the prefill chunk", 1, 65536); }},
+};
+constexpr Flag kKernels[] = {
+    {"", "--kernels", "NAME", "avx512_bf16, avx512, avx2 or scalar [the best], changes speed only",
+     [](A& a, const G& g) { a.session.kernels = g.value; }},
+};
+constexpr Flag kOut[] = {
+    {"-o", "--out", "FILE", "the file to write [state: the snapshot itself]",
+     [](A& a, const G& g) { a.out = g.value; }},
+};
+constexpr Flag kJson[] = {
+    {"", "--json", "", "print JSON", [](A& a, const G&) { a.json = true; }},
+};
+constexpr Flag kHelp[] = {
+    {"-h", "--help", "", "show this", [](A& a, const G&) { a.help = true; }},
+};
+
+}  // namespace
+
+FlagGroup model_flags() { return kModel; }
+FlagGroup mapping_flags() { return kMapping; }
+FlagGroup prompt_flags() { return kPrompt; }
+FlagGroup file_flags() { return kFile; }
+FlagGroup context_flags() { return kContext; }
+FlagGroup exact_flags() { return kExact; }
+FlagGroup thread_flags() { return kThreads; }
+FlagGroup chunk_flags() { return kChunk; }
+FlagGroup kernel_flags() { return kKernels; }
+FlagGroup out_flags() { return kOut; }
+FlagGroup json_flags() { return kJson; }
+FlagGroup help_flags() { return kHelp; }
+
+}  // namespace kvtide

@@ -1,0 +1,62 @@
+// flag_groups.h: the flags of the program in groups, each described once. Which commands take which groups is
+// said in command_flags.cpp.
+#pragma once
+
+#include "cli/arguments/flags.h"
+
+namespace kvtide {
+
+// common_flags.cpp
+FlagGroup model_flags();
+FlagGroup mapping_flags();
+FlagGroup prompt_flags();
+FlagGroup file_flags();
+FlagGroup context_flags();
+FlagGroup exact_flags();
+FlagGroup thread_flags();
+FlagGroup chunk_flags();
+FlagGroup kernel_flags();
+FlagGroup out_flags();
+FlagGroup json_flags();
+FlagGroup help_flags();
+
+// answer_flags.cpp
+FlagGroup answer_flags();
+FlagGroup run_flags();
+FlagGroup chat_flags();
+
+// measure_flags.cpp
+FlagGroup ppl_flags();
+FlagGroup bench_flags();
+FlagGroup logits_flags();
+
+// judge_flags.cpp
+FlagGroup copytest_flags();
+FlagGroup lengths_flags();
+FlagGroup recall_flags();
+FlagGroup table_flags();
+
+// plan_flags.cpp
+FlagGroup plan_flags();
+
+// validate_flags.cpp
+FlagGroup validate_flags();
+
+// memory_flags.cpp
+FlagGroup cache_type_flags();
+FlagGroup attention_flags();
+FlagGroup snapshot_flags();
+
+// state_flags.cpp
+FlagGroup state_flags();
+
+// procedural_flags.cpp
+FlagGroup procedural_flags();
+FlagGroup head_table_flags();
+FlagGroup shadow_flags();
+FlagGroup seal_log_flags();
+
+// shard_flags.cpp
+FlagGroup shard_flags();
+
+}  // namespace kvtide

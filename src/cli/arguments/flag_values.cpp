@@ -1,0 +1,86 @@
+#include "cli/arguments/flag_values.h"
+
+#include <charconv>
+#include <system_error>
+
+#include "base/text.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+// True when the whole text is a number in [low, high]; NaN never is.
+template <class T>
+bool read_number(std::string_view text, T low, T high, T& value) {
+  const char* end = text.data() + text.size();
+  const auto [stopped, failure] = std::from_chars(text.data(), end, value);
+  return failure == std::errc() && stopped == end && value >= low && value <= high;
+}
+
+[[noreturn]] void refuse(const Given& given, std::string_view what, std::string_view wanted) {
+  throw Error(ErrorCode::invalid_argument,
+              cat(given.flag, ": ", what, " must be ", wanted, ", not ", quoted(given.value)));
+}
+
+}  // namespace
+
+std::int64_t whole(const Given& given, std::string_view what, std::int64_t low, std::int64_t high,
+                   std::string_view others) {
+  std::int64_t value = 0;
+  if (!read_number(given.value, low, high, value))
+    refuse(given, what, cat("a whole number from ", low, " to ", high, others));
+  return value;
+}
+
+float real(const Given& given, std::string_view what, float low, float high) {
+  float value = 0.0f;
+  if (!read_number(given.value, low, high, value))
+    refuse(given, what, cat("a number from ", low, " to ", high));
+  return value;
+}
+
+std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, std::int64_t low,
+                                     std::int64_t high) {
+  std::vector<std::int64_t> values;
+  std::string_view rest = given.value;
+  for (;;) {
+    const std::size_t comma = rest.find(',');
+    std::int64_t value = 0;
+    if (!read_number(rest.substr(0, comma), low, high, value))
+      refuse(given, what, cat("whole numbers from ", low, " to ", high, " with commas between them"));
+    values.push_back(value);
+    if (comma == rest.npos) return values;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+std::int64_t bytes(const Given& given, std::string_view what, std::int64_t low) {
+  std::string_view digits = given.value;
+  double unit = 1.0;
+  if (!digits.empty()) {
+    const std::size_t which = std::string_view("KMG").find(static_cast<char>(digits.back() & ~0x20));
+    if (which != std::string_view::npos) {
+      unit = static_cast<double>(std::int64_t{1} << (10 * (which + 1)));
+      digits.remove_suffix(1);
+    }
+  }
+  double value = 0.0;
+  if (!read_number(digits, static_cast<double>(low) / unit, 0x1p50 / unit, value))
+    refuse(given, what, cat("a number of bytes from ", low, " on, such as 64M or 1.5G"));
+  return static_cast<std::int64_t>(value * unit);
+}
+
+KvType kv_type(const Given& given) {
+  if (given.value == "f16") return KvType::f16;
+  if (given.value == "f32") return KvType::f32;
+  if (given.value == "q8_0") return KvType::q8_0;
+  refuse(given, "the type of the KV memory", "f32, f16 or q8_0");
+}
+
+std::string path_of(const Given& given) {
+  if (given.value.empty())
+    throw Error(ErrorCode::invalid_argument, cat(given.flag, ": the name of a file must not be empty"));
+  return given.value;
+}
+
+}  // namespace kvtide

@@ -1,0 +1,30 @@
+// flag_values.h: values of flags as numbers, with a message that says what would be right.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvtide/types.h"
+
+namespace kvtide {
+
+// What a flag's setter is told: how the user wrote the flag, and its value ("" for a switch).
+struct Given {
+  std::string_view flag;
+  const std::string& value;
+};
+
+// Throw Error(invalid_argument): "-t: the number of threads must be a whole number from 1 to 256, not '0'".
+// others: what would be right beside a number, as it is to stand behind the range.
+std::int64_t whole(const Given& given, std::string_view what, std::int64_t low, std::int64_t high,
+                   std::string_view others = "");
+float real(const Given& given, std::string_view what, float low, float high);
+std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, std::int64_t low,
+                                     std::int64_t high);
+std::int64_t bytes(const Given& given, std::string_view what, std::int64_t low);  // "64M", "1.5G", "65536"
+KvType kv_type(const Given& given);
+std::string path_of(const Given& given);  // not empty
+
+}  // namespace kvtide

@@ -1,0 +1,50 @@
+#include "cli/arguments/help.h"
+
+#include <vector>
+
+#include "base/text.h"
+#include "cli/arguments/flags.h"
+#include "kernels/kernels.h"
+
+namespace kvtide {
+
+std::string program_help() {
+  std::string text =
+      "kvtide: a language model on this machine's processor, with a KV memory that is an object of its "
+      "own\n\n";
+  for (const CommandInfo& info : kCommands) {
+    std::string name(info.name);
+    name.resize(10, ' ');
+    text += cat("  ", name, info.what, "\n");
+  }
+  return text +
+         "\n"
+         "Examples:\n"
+         "  kvtide run -m model.gguf -p \"The sea is\" -n 64\n"
+         "  kvtide run -m model.gguf -f book.txt -p \"Who is Pierre?\" --kv-budget 64M\n"
+         "\n"
+         "`kvtide COMMAND --help` shows its flags and an example. - as a file is stdin. Results go to "
+         "stdout,\n"
+         "everything else to stderr; Ctrl-C stops and says what was kept. Exit statuses: docs/cli.md\n";
+}
+
+std::string command_help(Command command) {
+  const CommandInfo& info = command_info(command);
+  std::string text = cat("kvtide ", info.name, ": ", info.what, "\n\n  kvtide ", info.name, " ", info.usage,
+                         "\n  Example: kvtide ", info.name, " ", info.example, "\n\n");
+  for (const Flag& flag : flags_of(command)) {
+    std::string spelling = cat(flag.short_name, flag.short_name.empty() ? "    " : ", ", flag.name);
+    if (!flag.value.empty()) spelling += cat(" ", flag.value);
+    if (spelling.size() < 28) spelling.resize(28, ' ');
+    text += cat("  ", spelling, "  ", flag.help, "\n");
+  }
+  return text;
+}
+
+std::string version_text() {
+  std::string kernels;
+  for (const Kernels* table : available_kernels()) kernels += cat(kernels.empty() ? "" : ", ", table->isa);
+  return cat("kvtide ", KVTIDE_VERSION, "\nkernels for this processor: ", kernels, "\n");
+}
+
+}  // namespace kvtide

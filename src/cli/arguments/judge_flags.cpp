@@ -1,0 +1,71 @@
+// judge_flags.cpp: the flags of the commands that judge memories: copytest, recall, table.
+#include <algorithm>
+
+#include "base/text.h"
+#include "cli/arguments/flag_groups.h"
+#include "cli/arguments/flag_values.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+using A = Arguments;
+using G = Given;
+
+constexpr std::int64_t kMany = std::int64_t{1} << 31;
+
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t comma = std::min(list.find(',', at), list.size());
+    words.push_back(list.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return words;
+}
+
+constexpr Flag kCopytest[] = {
+    {"-c", "--ctx", "N", "tokens of the whole text [4096]",
+     [](A& a, const G& g) { a.lengths = {whole(g, "the length", 64, kMany)}; }},
+    {"", "--at", "LIST", "where random strings stand, percent of the text [7,35,63]",
+     [](A& a, const G& g) { a.depth_list = whole_list(g, "places", 0, 100); }},
+};
+constexpr Flag kLengths[] = {
+    {"-c", "--ctx", "LIST", "tokens of whole texts, for instance 4096,8192 [4096]",
+     [](A& a, const G& g) { a.lengths = whole_list(g, "lengths", 64, kMany); }},
+};
+constexpr Flag kRecall[] = {
+    {"", "--depth", "LIST", "where things stand, percent of the text [10,50,90]",
+     [](A& a, const G& g) { a.depth_list = whole_list(g, "depths", 0, 100); }},
+    {"", "--needles", "N", "pairs of random words in a list [8]",
+     [](A& a, const G& g) { a.needles = whole(g, "the number of pairs", 1, 1000); }},
+};
+constexpr Flag kTable[] = {
+    {"", "--presets", "LIST", "procedural memories: minimal, balanced, faithful [balanced]",
+     [](A& a, const G& g) {
+       a.presets = words_of(g.value);
+       for (const std::string& name : a.presets) {
+         const auto known = [&](const ProceduralPreset& preset) { return name == preset.name; };
+         if (std::none_of(std::begin(kProceduralPresets), std::end(kProceduralPresets), known))
+           throw Error(ErrorCode::invalid_argument,
+                       cat(g.flag, ": there are minimal, balanced and faithful, not ", quoted(name)));
+       }
+     }},
+    {"", "--budgets", "LIST", "procedural memories of so many bytes, for instance 48M,128M",
+     [](A& a, const G& g) {
+       a.budgets.clear();
+       for (const std::string& word : words_of(g.value))
+         a.budgets.push_back(bytes({g.flag, word}, "the budget", 1 << 20));
+     }},
+    {"-o", "--out", "FOLDER", "for cells, table.md and table.json; cells that are there are kept",
+     [](A& a, const G& g) { a.out = g.value; }},
+};
+
+}  // namespace
+
+FlagGroup copytest_flags() { return kCopytest; }
+FlagGroup lengths_flags() { return kLengths; }
+FlagGroup recall_flags() { return kRecall; }
+FlagGroup table_flags() { return kTable; }
+
+}  // namespace kvtide

@@ -1,0 +1,14 @@
+// cache_folder.h: where the program keeps what it could compute again: hashes of model files.
+#pragma once
+
+#include <string>
+
+#include "cli/arguments/arguments.h"
+
+namespace kvtide {
+
+// $XDG_CACHE_HOME/kvtide, or ~/.cache/kvtide; made when it is missing. Empty with --no-cache, and where no
+// such folder can be made: a cache only saves time.
+std::string cache_folder(const Arguments& arguments);
+
+}  // namespace kvtide

@@ -1,0 +1,74 @@
+#include "cli/commands/choose_heads.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "cli/commands/cache_folder.h"
+#include "cli/commands/heads_file.h"
+#include "cli/commands/interrupt.h"
+#include "cli/output/progress.h"
+#include "cli/output/terminal.h"
+#include "eval/head_table.h"
+#include "kvtide/error.h"
+#include "model/identity.h"
+#include "model/loaded_model.h"
+
+namespace kvtide {
+namespace {
+
+// Where nearly all heads copy, keeping every row of all of them would compress nothing: at most two thirds of
+// the heads without a window of their own do, those that copy most.
+HeadTable within_two_thirds(HeadTable table, const Model& model) {
+  const auto& layers = model.internals().config.layers;
+  const float full_from = ProceduralOptions{}.full_from;
+  std::vector<float*> copying;
+  std::size_t heads = 0;
+  for (std::size_t i = 0; i < table.needs.size(); ++i) {
+    if (layers[i / static_cast<std::size_t>(table.kv_heads)].window) continue;
+    ++heads;
+    if (table.needs[i].induction >= full_from) copying.push_back(&table.needs[i].induction);
+  }
+  std::stable_sort(copying.begin(), copying.end(), [](const float* a, const float* b) { return *a > *b; });
+  for (std::size_t i = heads * 2 / 3; heads > 1 && i < copying.size(); ++i)
+    *copying[i] = std::nextafter(full_from, 0.0f);
+  return table;
+}
+
+}  // namespace
+
+HeadTable choose_heads(const Arguments& a, const Model& model) {
+  const std::string& wanted = a.memory.procedural.heads;
+  if (wanted == "even") return {};
+  if (wanted != "auto") return read_heads(wanted);
+  const std::string cache = cache_folder(a);
+  const std::string hash = model_identity(model, cache).at("model");
+  if (const HeadTable* known = shipped_heads(hash)) return within_two_thirds(*known, model);
+  const std::string remembered = cache.empty() ? "" : cat(cache, "/heads-", hash, ".tsv");
+  try {
+    if (!remembered.empty()) return within_two_thirds(read_heads(remembered), model);
+  } catch (const Error&) {
+    // Not there, or not what it should be: it is measured again.
+  }
+  say("measuring which heads copy from the past (once per model; --kv-heads even does without)");
+  HeadTable table;
+  try {
+    Progress progress("measuring heads");
+    table = measure_heads(model, {.threads = a.session.threads, .progress = [&](double share) {
+                                    progress.update(share);
+                                    return !interrupted();
+                                  }});
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    say(cat("all heads are treated alike: ", error.what()));
+    return {};
+  }
+  try {
+    if (!remembered.empty()) write_heads(remembered, table);
+  } catch (const Error&) {
+    // A cache only saves time.
+  }
+  return within_two_thirds(std::move(table), model);
+}
+
+}  // namespace kvtide

@@ -1,0 +1,12 @@
+// choose_heads.h: the head table of a procedural memory, as --kv-heads asks for it.
+#pragma once
+
+#include "cli/arguments/arguments.h"
+#include "kvtide/model.h"
+
+namespace kvtide {
+
+// The head table of --kv-heads: shipped, remembered, measured now (and remembered), or read from a file.
+HeadTable choose_heads(const Arguments& arguments, const Model& model);
+
+}  // namespace kvtide

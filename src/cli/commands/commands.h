@@ -1,0 +1,25 @@
+// commands.h: one function per command, one file per function. Each returns the exit status; failures throw
+// Error.
+#pragma once
+
+#include "cli/arguments/arguments.h"
+
+namespace kvtide {
+
+int run_command(const Arguments& arguments);
+int chat_command(const Arguments& arguments);
+int ppl_command(const Arguments& arguments);
+int bench_command(const Arguments& arguments);
+int inspect_command(const Arguments& arguments);
+int tokenize_command(const Arguments& arguments);
+int logits_command(const Arguments& arguments);
+int state_command(const Arguments& arguments);
+int heads_command(const Arguments& arguments);
+int copytest_command(const Arguments& arguments);
+int recall_command(const Arguments& arguments);
+int table_command(const Arguments& arguments);
+int plan_command(const Arguments& arguments);
+int shard_command(const Arguments& arguments);
+int validate_command(const Arguments& arguments);
+
+}  // namespace kvtide

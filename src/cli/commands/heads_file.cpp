@@ -1,0 +1,90 @@
+#include "cli/commands/heads_file.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "base/mapped_file.h"
+#include "base/text.h"
+#include "cli/commands/shipped_heads.h"
+#include "cli/output/output_file.h"
+#include "cli/output/terminal.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+constexpr std::string_view kTitle = "layer\thead\tinduction\tshare\toutput_norm\n";
+
+}  // namespace
+
+std::string heads_text(const HeadTable& table) {
+  std::string text(kTitle);
+  for (std::size_t i = 0; i < table.needs.size(); ++i) {
+    const HeadNeed& need = table.needs[i];
+    const auto heads = static_cast<std::size_t>(table.kv_heads);
+    text += cat(i / heads, "\t", i % heads, "\t", number_text(need.induction, 4), "\t",
+                number_text(need.share, 3), "\t", number_text(need.output_norm, 6), "\n");
+  }
+  return text;
+}
+
+HeadTable parse_heads(std::string_view text, const std::string& name) {
+  std::int64_t line_number = 1;
+  const auto refuse = [&](std::string_view why) {
+    throw Error(ErrorCode::bad_format, cat(name, ": line ", line_number, ": ", why));
+  };
+  if (!text.starts_with(kTitle)) refuse("is not the title of a head table (kvtide heads writes them)");
+  text.remove_prefix(kTitle.size());
+  HeadTable table;
+  while (!text.empty()) {
+    ++line_number;
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(text.size(), end + 1));
+    double fields[5];
+    for (int f = 0; f < 5; ++f) {
+      const std::size_t tab = std::min(line.find('\t'), line.size());
+      const std::string_view field = line.substr(0, tab);
+      const auto [stop, error] = std::from_chars(field.data(), field.data() + field.size(), fields[f]);
+      if (error != std::errc() || stop != field.data() + field.size() || !(fields[f] >= 0.0) ||
+          fields[f] > 1e9)
+        refuse("must hold five numbers of at least 0, separated by tabs");
+      line.remove_prefix(std::min(line.size(), tab + 1));
+    }
+    if (!line.empty()) refuse("holds more than five numbers");
+    if (fields[0] == 0.0) table.kv_heads = static_cast<int>(fields[1]) + 1;
+    const auto expected = static_cast<double>(table.needs.size());
+    if (table.kv_heads == 0 || fields[0] * table.kv_heads + fields[1] != expected) refuse("is out of order");
+    table.needs.push_back(
+        {static_cast<float>(fields[2]), static_cast<float>(fields[3]), static_cast<float>(fields[4])});
+  }
+  if (table.needs.empty()) refuse("there are no heads");
+  return table;
+}
+
+HeadTable read_heads(const std::string& path) {
+  const MappedFile file(path, MappedFile::Mode::copy);
+  const auto bytes = file.bytes();
+  if (bytes.size() > (std::size_t{16} << 20))
+    throw Error(ErrorCode::bad_format, cat(path, ": too large for a head table"));
+  return parse_heads({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+}
+
+void write_heads(const std::string& path, const HeadTable& table) {
+  OutputFile::write_whole(path, heads_text(table));
+}
+
+const HeadTable* shipped_heads(std::string_view model_hash) {
+  static const std::map<std::string, HeadTable, std::less<>> kTables = [] {
+    std::map<std::string, HeadTable, std::less<>> tables;
+    for (const ShippedHeads& shipped : shipped_head_texts())
+      tables.emplace(shipped.model, parse_heads(shipped.table, "the shipped head table"));
+    return tables;
+  }();
+  const auto found = kTables.find(model_hash);
+  return found == kTables.end() ? nullptr : &found->second;
+}
+
+}  // namespace kvtide

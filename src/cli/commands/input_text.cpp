@@ -1,0 +1,88 @@
+#include "cli/commands/input_text.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/text.h"
+#include "cli/commands/interrupt.h"
+#include "cli/output/terminal.h"
+#include "kvtide/error.h"
+#include "text/utf8.h"
+
+namespace kvtide {
+namespace {
+
+constexpr std::size_t kPiece = 1 << 16;
+
+struct Descriptor {
+  int fd;
+  bool ours;
+  ~Descriptor() {
+    if (ours && fd >= 0) ::close(fd);
+  }
+};
+
+}  // namespace
+
+InputText read_text_file(const std::string& path) {
+  const bool is_stdin = path == "-";
+  InputText input{is_stdin ? "stdin" : path, {}};
+  const auto refuse = [&](ErrorCode code, const std::string& why) {
+    throw Error(code, cat(input.name, ": ", why));
+  };
+  const Descriptor file{is_stdin ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC), !is_stdin};
+  if (file.fd < 0) refuse(ErrorCode::not_found, cat("cannot open: ", std::strerror(errno)));
+  struct stat info {};
+  if (::fstat(file.fd, &info) == 0 && S_ISDIR(info.st_mode))
+    refuse(ErrorCode::bad_format, "is a directory, not a text file");
+  if (is_stdin && stdin_is_terminal()) say("reading the text from the keyboard; end it with Ctrl-D");
+
+  for (;;) {
+    const std::size_t size = input.text.size();
+    input.text.resize(size + kPiece);
+    const ssize_t got = ::read(file.fd, input.text.data() + size, kPiece);
+    input.text.resize(size + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    if (got == 0) break;
+    if (got < 0 && errno != EINTR) refuse(ErrorCode::io, cat("read failed: ", std::strerror(errno)));
+    stop_if_interrupted("stopped before the text was complete; nothing was read by the model");
+  }
+  if (input.text.empty()) refuse(ErrorCode::bad_format, "the text is empty");
+  require_utf8(input.text, input.name);
+  return input;
+}
+
+InputText prompt_text(const std::string& text) {
+  InputText input{"the prompt (-p)", text};
+  require_utf8(text, input.name);
+  return input;
+}
+
+InputText given_text(const Arguments& arguments) {
+  if (arguments.prompt) return prompt_text(*arguments.prompt);
+  return read_text_file(arguments.file.value_or("-"));
+}
+
+std::vector<TokenId> encode_text(const Tokenizer& tokenizer, const InputText& input,
+                                 const Arguments& arguments, EncodeOptions options) {
+  if (arguments.no_bos) options.add_bos = false;
+  options.parse_special = !arguments.no_special;
+  std::vector<TokenId> ids = tokenizer.encode(input.text, options);
+  const std::string missing = tokenizer.missing_bytes();
+  const auto lost = missing.empty() ? 0 : std::count_if(input.text.begin(), input.text.end(), [&](char byte) {
+    return missing.find(byte) != missing.npos;
+  });
+  if (lost > 0)
+    say(cat("note: ", input.name, ": the model's vocabulary has no token for ", lost, " of ",
+            input.text.size(), " bytes; they are left out"));
+  if (ids.empty())
+    throw Error(ErrorCode::invalid_argument,
+                cat(input.name, ": holds no tokens; the model needs at least one"));
+  return ids;
+}
+
+}  // namespace kvtide

@@ -1,0 +1,108 @@
+#include "cli/commands/opening.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/text.h"
+#include "cli/arguments/memory_options.h"
+#include "cli/commands/choose_heads.h"
+#include "cli/commands/interrupt.h"
+#include "cli/output/session_words.h"
+#include "cli/output/terminal.h"
+#include "kernels/kernels.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// The positions that --kv-pin names; of `system` those that the chat template puts before the first message
+// of the user. Throws Error(invalid_argument) when there is no template.
+std::vector<PosRange> pinned_positions(const Arguments& a, const Model& model) {
+  const ProceduralFlags& p = a.memory.procedural;
+  if (!p.pin_system) return p.pins;
+  if (a.command != Command::chat && !(a.command == Command::run && a.chat))
+    throw Error(
+        ErrorCode::invalid_argument,
+        "--kv-pin system: there is a system message only in chat and with run --chat; use --kv-pin A-B");
+  // A token that both renderings begin with was not changed by what the user says.
+  const ChatTemplate chat = choose_template(model, a);
+  const auto tokens_of = [&](const char* text) {
+    std::vector<ChatMessage> messages;
+    if (a.system) messages.push_back({"system", *a.system});
+    messages.push_back({"user", text});
+    EncodeOptions options;
+    if (a.no_bos) options.add_bos = false;
+    return model.tokenizer().encode(chat.render(messages, {}), options);
+  };
+  const auto one = tokens_of("a"), other = tokens_of("1");
+  const auto same = std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first - one.begin();
+  if (same == 0)
+    throw Error(ErrorCode::invalid_argument,
+                "--kv-pin system: this template puts nothing before the first message");
+  return {{0, same}};
+}
+
+SessionOptions options_for(const Arguments& arguments, const Model& model, std::int64_t context) {
+  SessionOptions options = memory_options(arguments, context, model.context_length());
+  if (options.procedural) {
+    options.procedural->heads = choose_heads(arguments, model);
+    options.procedural->pins = pinned_positions(arguments, model);
+  }
+  return options;
+}
+
+}  // namespace
+
+OpenModel::OpenModel(const Arguments& arguments, std::int64_t context)
+    : load_seconds(now()),
+      model(arguments.model, arguments.loading),
+      session(model, options_for(arguments, model, context)) {
+  load_seconds = now() - load_seconds;
+  for (const std::string& note : model.notes()) say(cat("note: ", note));
+  stop_if_interrupted("stopped while loading; nothing was read or written");
+}
+
+std::string OpenModel::headline() const {
+  const SessionOptions& o = session.options();
+  const std::string words = memory_words(session);
+  const char* kernels = o.kernels.empty() ? best_kernels().isa : o.kernels.c_str();
+  return cat(
+      quoted(model.name()), ": ", model.architecture(), ", ", count_text(model.parameters()), " parameters, ",
+      bytes_text(model.weights_bytes()), " of weights, loaded in ", time_text(load_seconds), "; ", kernels,
+      ", ", o.threads, o.threads == 1 ? " thread, " : " threads, ", o.exact ? "exact, " : "", "context ",
+      o.procedural ? "of any length" : count_text(most_held(session)), words.empty() ? "" : "; ", words);
+}
+
+void ContextGuard::before_reading(std::int64_t tokens) {
+  const std::int64_t trained = session_.model().context_length();
+  std::int64_t end = session_.rows() + tokens;
+  if (tokens > session_.room() && !makes_room_)
+    throw Error(ErrorCode::context_full,
+                cat("the text does not fit: ", count_text(tokens), " tokens, where the context of ",
+                    count_text(session_.context()), " has room for ", count_text(session_.room()),
+                    "; use a larger context (-c ", end, " or more) or a shorter text"));
+  // How far a token looks back is what the model was or was not trained for.
+  if (makes_room_) end = std::min(end, session_.context());
+  if (session_.options().procedural) return;  // distances stay within what the model knows
+  if (session_.options().rolling) end = std::min(end, most_held(session_));
+  if (const auto size = session_.attention_size()) end = std::min(end, *size);
+  if (end <= trained || warned_) return;
+  warned_ = true;
+  say(cat("warning: this goes beyond the ", count_text(trained),
+          " tokens that the model was trained for; its answers may get worse"));
+}
+
+ChatTemplate choose_template(const Model& model, const Arguments& arguments) {
+  if (!arguments.chat_template.empty()) return ChatTemplate::named(arguments.chat_template);
+  try {
+    return ChatTemplate::recognise(model.chat_template());
+  } catch (const Error& error) {
+    throw Error(error.code(), cat(model.path(), ": ", error.message()));
+  }
+}
+
+}  // namespace kvtide

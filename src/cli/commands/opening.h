@@ -1,0 +1,48 @@
+// opening.h: a model and a session on it, opened as the flags ask.
+//
+// Ownership: owns both; stays where it is, because the session refers to the model. Thread rules: those of
+// Session.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cli/arguments/arguments.h"
+#include "kvtide/chat.h"
+#include "kvtide/session.h"
+
+namespace kvtide {
+
+struct OpenModel {
+  double load_seconds;  // first, so that it starts before the model; filled in when the model is there
+  Model model;
+  Session session;
+
+  // `context`: 0 for the model's own.
+  OpenModel(const Arguments& arguments, std::int64_t context);
+  OpenModel(const OpenModel&) = delete;
+  OpenModel& operator=(const OpenModel&) = delete;
+
+  // "SmolLM2 135M: llama, 134.5 M parameters, ...": what runs, and how.
+  std::string headline() const;
+};
+
+// Throws Error(context_full) unless `tokens` more fit, and says once, when the model was not trained to look
+// back that far.
+class ContextGuard {
+ public:
+  explicit ContextGuard(const Session& session) : session_(session) {}
+  void let_overflow() {
+    makes_room_ = true;
+  }                                          // a text that does not fit is not refused: something makes room
+  void before_reading(std::int64_t tokens);  // tokens that are about to be added
+
+ private:
+  const Session& session_;
+  bool makes_room_ = false, warned_ = false;
+};
+
+// The template of --chat-template, or the model's own. Throws Error(unsupported) naming the known ones.
+ChatTemplate choose_template(const Model& model, const Arguments& arguments);
+
+}  // namespace kvtide

@@ -1,0 +1,180 @@
+// kvtide plan: what a procedural memory would take for a model and a length, and how fast it could be.
+#include <algorithm>
+
+#include "base/text.h"
+#include "cli/arguments/procedural_options.h"
+#include "cli/commands/choose_heads.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/exit_status.h"
+#include "cli/commands/heads_file.h"
+#include "cli/output/columns.h"
+#include "cli/output/json.h"
+#include "cli/output/procedural_report.h"
+#include "cli/output/terminal.h"
+#include "eval/plan.h"
+#include "kvtide/error.h"
+#include "model/loaded_model.h"
+
+namespace kvtide {
+namespace {
+
+// The share of SmolLM2's heads that copy from the past: 8 of 90.
+constexpr double kFullShare = 8.0 / 90.0;
+
+struct Subject {
+  std::string name;
+  ModelConfig config;
+  HeadTable heads;
+  double weights_bytes = 0.0;
+  std::string heads_words;
+};
+
+ModelShape shape_of(const PlanRequest& request, std::int64_t tokens) {
+  ModelShape shape;
+  if (!request.like.empty()) {
+    const auto known = std::find_if(known_shapes().begin(), known_shapes().end(),
+                                    [&](const ModelShape& s) { return s.name == request.like; });
+    std::string list;
+    for (const ModelShape& s : known_shapes()) list += cat(list.empty() ? "" : ", ", s.name);
+    if (known == known_shapes().end())
+      throw Error(ErrorCode::invalid_argument,
+                  cat("--like: there is no ", quoted(request.like), "; there are ", list));
+    shape = *known;
+  } else {
+    shape.name = request.heads ? "a model of this shape"
+                               : "a model of this shape with as many query heads as KV heads (--heads N)";
+    shape.vocab = 32768;
+    shape.trained = tokens;
+  }
+  const auto take = [](auto& target, const std::optional<std::int64_t>& given) {
+    if (given) target = static_cast<std::remove_reference_t<decltype(target)>>(*given);
+  };
+  take(shape.layers, request.layers);
+  take(shape.kv_heads, request.kv_heads);
+  take(shape.head_dim, request.head_dim);
+  take(shape.trained, request.trained);
+  take(shape.vocab, request.vocab);
+  if (request.heads) {
+    shape.heads = static_cast<int>(*request.heads);
+  } else if (request.like.empty()) {
+    shape.heads = shape.kv_heads;
+  }
+  if (request.like.empty()) {
+    shape.width = static_cast<std::int64_t>(shape.heads) * shape.head_dim;
+    shape.hidden = shape.width * 7 / 2;
+  }
+  take(shape.width, request.width);
+  take(shape.hidden, request.hidden);
+  return shape;
+}
+
+Subject subject_of(const Arguments& arguments, std::int64_t tokens) {
+  const std::string& table = arguments.memory.procedural.heads;
+  if (!arguments.model.empty()) {
+    const Model model(arguments.model, arguments.loading);
+    Subject subject{model.name(), model.internals().config, choose_heads(arguments, model),
+                    static_cast<double>(model.weights_bytes()), ""};
+    subject.heads_words =
+        subject.heads.needs.empty() ? "all alike (--kv-heads even)" : "as in the model's head table";
+    return subject;
+  }
+  const ModelShape shape = shape_of(arguments.plan, tokens);
+  Subject subject{std::string(shape.name), config_of(shape), {}, 0.0, ""};
+  subject.weights_bytes = matrix_elements(subject.config) * arguments.plan.bits / 8.0;
+  if (table == "even") {
+    subject.heads_words = "all alike (--kv-heads even)";
+  } else if (table != "auto") {
+    subject.heads = read_heads(table);
+    subject.heads_words = "as in " + table;
+  } else {
+    const auto global = std::count_if(subject.config.layers.begin(), subject.config.layers.end(),
+                                      [](const LayerConfig& layer) { return !layer.window; });
+    const double all = static_cast<double>(global * subject.config.kv_heads);
+    const std::int64_t full = arguments.plan.full_heads.value_or(
+        std::max<std::int64_t>(1, static_cast<std::int64_t>(kFullShare * all + 0.5)));
+    subject.heads = assumed_heads(subject.config, full);
+    subject.heads_words = arguments.plan.full_heads ? "as given, spread evenly"
+                                                    : "assumed: the share of SmolLM2's, spread evenly";
+  }
+  return subject;
+}
+
+}  // namespace
+
+int plan_command(const Arguments& arguments) {
+  const std::int64_t tokens = arguments.lengths.front();
+  const Subject subject = subject_of(arguments, tokens);
+  SessionOptions options = arguments.session;
+  options.procedural = procedural_options(arguments);
+  options.procedural->heads = subject.heads;
+  const MemoryPlan plan = plan_memory(subject.config, options, tokens);
+  const MachineLimits limits = measure_limits(plan.options);
+  const PredictedRates rates = predict(subject.config, plan, limits, subject.weights_bytes);
+  const ProceduralOptions& p = *plan.options.procedural;
+  const ProceduralBytes& b = plan.bytes;
+
+  if (arguments.json) {
+    Json tiers = Json::object(), picked = Json::object(), machine = Json::object(), json = Json::object();
+    tiers.set("window", b.window)
+        .set("rings", b.rings)
+        .set("references", b.references)
+        .set("compact", b.compact)
+        .set("full_heads", b.full);
+    picked.set("sinks", p.sinks)
+        .set("window", p.window)
+        .set("block", p.block)
+        .set("rows", p.rows)
+        .set("summaries", p.summaries)
+        .set("levels", p.levels)
+        .set("full_rows", p.full_rows)
+        .set("full_type", full_type_text(p.full_type));
+    machine.set("read_gb_s", limits.read_gb_s)
+        .set("f32_gflop_s", limits.f32_gflop_s)
+        .set("int8_gop_s", limits.int8_gop_s);
+    json.set("model", subject.name)
+        .set("ctx", tokens)
+        .set("budget", p.budget > 0 ? Json(p.budget) : Json())
+        .set("bytes", std::move(tiers))
+        .set("total_bytes", b.total())
+        .set("full_cache_bytes", plan.full_cache)
+        .set("picked", std::move(picked))
+        .set("full_heads", plan.full_heads)
+        .set("plain_heads", plan.plain_heads)
+        .set("heads", subject.heads_words)
+        .set("weights_bytes", subject.weights_bytes)
+        .set("limits", std::move(machine))
+        .set("read_tok_s", rates.read_tok_s)
+        .set("write_tok_s", rates.write_tok_s)
+        .set("full_cache_write_tok_s", rates.full_write_tok_s);
+    write_result(json.text() + "\n");
+    return kExitFine;
+  }
+  const auto share = [&](std::int64_t bytes) {
+    return cat(number_text(100.0 * static_cast<double>(bytes) / static_cast<double>(b.total()), 1), "%");
+  };
+  std::vector<std::vector<std::string>> table = {
+      {cat("KV at ", count_text(tokens), " tokens"), "at most", "share"},
+      {"window and sinks, exact", bytes_text(b.window), share(b.window)},
+      {"layers with a window of their own", bytes_text(b.rings), share(b.rings)},
+      {"queries kept as references", bytes_text(b.references), share(b.references)},
+      {"summaries and outliers", bytes_text(b.compact), share(b.compact)},
+      {"heads that keep every row", bytes_text(b.full), share(b.full)},
+      {"in all", bytes_text(b.total()), p.budget > 0 ? cat("of ", bytes_text(p.budget)) : ""},
+      {"full f16 cache", bytes_text(plan.full_cache),
+       cat(number_text(static_cast<double>(plan.full_cache) / static_cast<double>(b.total()), 1), "x")}};
+  write_result(cat(
+      columns_text(table), "picked: ", p.sinks, " sinks, window ", count_text(p.window), ", blocks of ",
+      p.block, " keep ", p.rows, " rows (", p.summaries, " summaries), ", p.levels, " levels; ",
+      plan.full_heads, " of ", plan.full_heads + plan.plain_heads, " heads keep ",
+      p.full_rows == 0 ? "all" : count_text(p.full_rows), " rows in ", full_type_text(p.full_type), " (",
+      subject.heads_words, ")\n", "weights: ", bytes_text(static_cast<std::int64_t>(subject.weights_bytes)),
+      arguments.model.empty() ? cat(" (", number_text(arguments.plan.bits, 2), " bits each)") : "", "\n",
+      "at most, at the end: write ", number_text(rates.write_tok_s, 1), " tok/s (full cache ",
+      number_text(rates.full_write_tok_s, 1), "), read ", number_text(rates.read_tok_s, 1), " tok/s\n",
+      "  write = ", number_text(limits.read_gb_s, 1),
+      " GB/s / (weights + KV); read = 1 / (2 x matrix elements / ", number_text(limits.int8_gop_s, 0),
+      " GOP/s + 4 x head size x query heads x rows / ", number_text(limits.f32_gflop_s, 0), " GFLOP/s)\n"));
+  return kExitFine;
+}
+
+}  // namespace kvtide

@@ -1,0 +1,89 @@
+#include "formats/json_fields.h"
+
+#include "base/text.h"
+
+namespace kvtide {
+
+JsonFields::JsonFields(const JsonValue& json, std::string file, std::string inside)
+    : json_(&json), file_(std::move(file)), inside_(std::move(inside)) {
+  if (json.object() == nullptr)
+    refuse(ErrorCode::bad_format, cat(inside_.empty() ? "the file" : cat("'", inside_, "'"), " is ",
+                                      json.kind(), "; it must be an object"));
+}
+
+void JsonFields::refuse(ErrorCode code, const std::string& why) const {
+  throw Error(code, cat(file_, ": ", why));
+}
+
+void JsonFields::wrong(std::string_view key, const JsonValue& value, std::string_view wanted) const {
+  const auto number = value.number();
+  refuse(ErrorCode::bad_format, cat("'", inside_, key, "' is ",
+                                    number         ? cat(*number)
+                                    : value.text() ? quoted(*value.text())
+                                                   : std::string(value.kind()),
+                                    "; it must be ", wanted));
+}
+
+const JsonValue* JsonFields::find(std::string_view key) const {
+  const JsonValue* value = json_->find(key);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+const JsonValue& JsonFields::require(std::string_view key) const {
+  const JsonValue* value = find(key);
+  if (value == nullptr) refuse(ErrorCode::bad_format, cat("the key '", inside_, key, "' is missing"));
+  return *value;
+}
+
+std::int64_t JsonFields::count(std::string_view key, std::int64_t low, std::int64_t high,
+                               std::optional<std::int64_t> fallback) const {
+  if (!has(key) && fallback) return *fallback;
+  const JsonValue& value = require(key);
+  const std::int64_t* whole = value.integer();
+  if (whole == nullptr || *whole < low || *whole > high)
+    wrong(key, value, cat("a whole number between ", low, " and ", high));
+  return *whole;
+}
+
+double JsonFields::real(std::string_view key, double low, double high, std::optional<double> fallback) const {
+  if (!has(key) && fallback) return *fallback;
+  const JsonValue& value = require(key);
+  const auto number = value.number();
+  if (!number || !(*number >= low && *number <= high))
+    wrong(key, value, cat("a number between ", low, " and ", high));
+  return *number;
+}
+
+bool JsonFields::flag(std::string_view key, bool fallback) const {
+  const JsonValue* value = find(key);
+  if (value == nullptr) return fallback;
+  if (value->boolean() == nullptr) wrong(key, *value, "true or false");
+  return *value->boolean();
+}
+
+std::optional<std::string> JsonFields::text(std::string_view key) const {
+  const JsonValue* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (value->text() == nullptr) wrong(key, *value, "a string");
+  return *value->text();
+}
+
+std::vector<std::string> JsonFields::texts(std::string_view key) const {
+  std::vector<std::string> out;
+  const JsonValue* value = find(key);
+  if (value == nullptr) return out;
+  if (value->list() == nullptr) wrong(key, *value, "a list of strings");
+  for (const JsonValue& item : *value->list()) {
+    if (item.text() == nullptr) wrong(key, item, "a list of strings");
+    out.push_back(*item.text());
+  }
+  return out;
+}
+
+std::optional<JsonFields> JsonFields::child(std::string_view key) const {
+  const JsonValue* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  return JsonFields(*value, file_, cat(inside_, key, "."));
+}
+
+}  // namespace kvtide

@@ -1,0 +1,49 @@
+// json_fields.h: the members of a JSON object, typed and range-checked: of a config.json, of a manifest.
+//
+// A key that is null counts as absent, as it does for the programs that write such files. Ownership: refers
+// to the JsonValue, which must outlive it. Thread rules: const from any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/json_value.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+
+class JsonFields {
+ public:
+  // Throws Error(bad_format) unless `json` is an object. `inside`: where it stands in the file, as "rope.".
+  JsonFields(const JsonValue& json, std::string file, std::string inside = "");
+
+  const std::string& file() const { return file_; }
+  bool has(std::string_view key) const { return find(key) != nullptr; }
+  const JsonValue* find(std::string_view key) const;  // nullptr: absent or null
+
+  // Each throws Error(bad_format) for another type, a value outside [low, high], and for a key that is absent
+  // when there is no fallback.
+  std::int64_t count(std::string_view key, std::int64_t low, std::int64_t high,
+                     std::optional<std::int64_t> fallback = std::nullopt) const;
+  double real(std::string_view key, double low, double high,
+              std::optional<double> fallback = std::nullopt) const;
+  bool flag(std::string_view key, bool fallback) const;
+  std::optional<std::string> text(std::string_view key) const;
+  std::vector<std::string> texts(std::string_view key) const;  // a list of strings; empty: absent
+  std::optional<JsonFields> child(std::string_view key) const;
+
+  // "FILE: why".
+  [[noreturn]] void refuse(ErrorCode code, const std::string& why) const;
+
+ private:
+  const JsonValue& require(std::string_view key) const;
+  [[noreturn]] void wrong(std::string_view key, const JsonValue& value, std::string_view wanted) const;
+
+  const JsonValue* json_;
+  std::string file_, inside_;
+};
+
+}  // namespace kvtide

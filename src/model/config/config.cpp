@@ -1,0 +1,20 @@
+#include "model/config/config.h"
+
+#include "base/text.h"
+#include "kernels/attend_kernel.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+
+void check_heads(const std::string& file, const ModelConfig& config) {
+  if (config.heads % config.kv_heads != 0)
+    throw Error(ErrorCode::bad_format,
+                cat(file, ": ", config.heads, " query heads cannot share ", config.kv_heads,
+                    " KV heads: the second number must divide the first"));
+  if (config.heads / config.kv_heads > kQueryBlock)
+    throw Error(ErrorCode::unsupported,
+                cat(file, ": ", config.heads / config.kv_heads, " query heads per KV head; at most ",
+                    kQueryBlock, " are supported"));
+}
+
+}  // namespace kvtide

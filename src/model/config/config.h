@@ -1,0 +1,76 @@
+// config.h: the shape of a model, range-checked once (read_config.h). Nothing above reads raw metadata.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvtide {
+
+enum class RopeScaling { none, linear, yarn };
+
+// How one group of layers rotates its queries and keys.
+struct RopeConfig {
+  double base = 10000.0;
+  RopeScaling scaling = RopeScaling::none;
+  double factor = 1.0;            // of linear and yarn scaling
+  double original_context = 0.0;  // yarn: the context the model was first trained for
+  std::vector<float> divisors;    // one per pair, or empty: frequencies are divided by these (llama 3)
+};
+
+enum class Activation { silu, gelu };  // gelu: the tanh form
+enum class NormKind { rms, layer };    // layer: with the mean taken off, and a bias
+
+struct LayerConfig {
+  std::optional<std::int64_t> window;  // sliding window, own position included; nullopt: sees everything
+  int rope = 0;                        // index into ModelConfig::ropes
+};
+
+// What comes out for a token whose router chooses the slot behind the last expert.
+enum class SkipSlot {
+  identity,  // the slot's probability times the expert's input, as ZAYA1 was trained
+  zero       // nothing, as transformers computes it
+};
+
+// A feed-forward of several experts of which a router chooses one per token (experts.h). Each is gated and as
+// wide inside as ModelConfig::hidden says.
+struct ExpertsConfig {
+  int count = 0;
+  std::int64_t router_width = 0;
+  SkipSlot skip = SkipSlot::identity;
+};
+
+struct ModelConfig {
+  std::string architecture;
+  std::int64_t context_length = 0;  // trained for
+  std::int64_t vocab = 0;
+  std::int64_t width = 0;   // of the residual stream
+  std::int64_t hidden = 0;  // of the feed-forward
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  int rope_dims = 0;  // leading dimensions of a head that are rotated
+  bool rope_interleaved =
+      false;  // pairs are (2 i, 2 i + 1) in the file; rows are regrouped to halves when loaded
+  float norm_epsilon = 0.0f;
+  float attention_scale = 0.0f;
+  float embedding_scale = 1.0f;
+  Activation activation = Activation::silu;
+  bool head_norms = false;  // RMS norm of every query and key head
+  bool post_norms = false;  // RMS norm after attention and after the feed-forward
+  NormKind norm = NormKind::rms;
+  bool gated = true;  // the feed-forward multiplies activation(gate) with up; else activation(up)
+  bool learned_positions = false;  // added to the embedding: positions end at context_length
+  // Whether the output matrix is the embedding; nullopt: when the checkpoint has no other.
+  std::optional<bool> tied_head;
+  bool convolved = false;                // queries, keys and values as in cca.h; the next too then
+  bool temperature_is_log = false;       // of keys: clamped and exponentiated before use
+  bool scaled_residual = false;          // outputs and the stream are scaled where they meet (residual.h)
+  std::optional<ExpertsConfig> experts;  // instead of one feed-forward
+  std::vector<RopeConfig> ropes;
+  std::vector<LayerConfig> layers;
+};
+
+// The rules that numbers of heads follow in any format; messages begin with `file`.
+void check_heads(const std::string& file, const ModelConfig& config);
+
+}  // namespace kvtide

@@ -1,0 +1,28 @@
+// folder_config.h: what the config.json of several architectures have in common. For the files of arch/.
+#pragma once
+
+#include <cstdint>
+
+#include "formats/json_fields.h"
+#include "model/config/config.h"
+
+namespace kvtide {
+
+// Sizes, heads, norms, rotation and the head of Llama and its relatives. Throws Error: bad_format,
+// unsupported (an option that changes the arithmetic and is not known here).
+void read_llama_like(const JsonFields& json, ModelConfig& config);
+
+// One description of a rotation: rope_parameters of today, rope_theta and rope_scaling of before.
+// head_dim and the trained context are taken from `config`; `base` is the fallback of rope_theta.
+RopeConfig read_folder_rope(const JsonFields& json, const ModelConfig& config, double base);
+// The same from one object that has it all.
+RopeConfig read_rope_object(const JsonFields& rope, const ModelConfig& config, double base);
+
+// Gives the layers that `layer_types` calls sliding_attention their window; all of them where the list is
+// absent and `window_from` layers have passed.
+void read_windows(const JsonFields& json, ModelConfig& config, std::int64_t window_from);
+
+// Refuses a key that is present and has another value than the arithmetic here stands for.
+void require_absent_or(const JsonFields& json, const char* key, bool value);
+
+}  // namespace kvtide

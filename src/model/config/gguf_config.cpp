@@ -1,0 +1,118 @@
+#include "model/config/gguf_config.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "base/text.h"
+#include "kernels/attend_kernel.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+[[noreturn]] void refuse(const GgufFile& file, ErrorCode code, const std::string& why) {
+  throw Error(code, cat(file.path(), ": ", why));
+}
+
+std::string full_key(const GgufFile& file, std::string_view key) {
+  return cat(file.get_string("general.architecture").value_or(""), ".", key);
+}
+
+RopeConfig read_rope(const GgufFile& file, int rope_dims) {
+  RopeConfig rope;
+  rope.base = read_real(file, "rope.freq_base", 1.0, 1e12, 10000.0);
+  const auto scaling = file.get_string(full_key(file, "rope.scaling.type")).value_or("none");
+  if (scaling == "linear" || scaling == "yarn") {
+    rope.scaling = scaling == "linear" ? RopeScaling::linear : RopeScaling::yarn;
+    rope.factor = read_real(file, "rope.scaling.factor", 1e-3, 1e6);
+    if (scaling == "yarn")
+      rope.original_context = read_real(file, "rope.scaling.original_context_length", 1.0, 1e9);
+  } else if (scaling != "none" && scaling != "llama3") {
+    refuse(file, ErrorCode::unsupported,
+           cat("rope scaling ", quoted(scaling),
+               " is not supported; kvtide knows none, linear, yarn and llama3"));
+  }
+  if (const GgufTensor* divisors = file.find_tensor("rope_freqs.weight")) {
+    if (divisors->dtype != DType::f32 || divisors->shape.size() != 1 || divisors->shape[0] != rope_dims / 2)
+      refuse(file, ErrorCode::bad_format,
+             cat("tensor 'rope_freqs.weight' must be f32 [", rope_dims / 2, "], one value per rotated pair"));
+    rope.divisors.resize(static_cast<std::size_t>(rope_dims / 2));
+    std::memcpy(rope.divisors.data(), divisors->data.data(), rope.divisors.size() * sizeof(float));
+    for (const float divisor : rope.divisors)
+      if (!(divisor >= 1e-6f && divisor <= 1e6f))
+        refuse(
+            file, ErrorCode::bad_format,
+            cat("tensor 'rope_freqs.weight' holds ", divisor, "; its values must lie between 1e-6 and 1e6"));
+  }
+  return rope;
+}
+
+}  // namespace
+
+std::int64_t read_count(const GgufFile& file, std::string_view key, std::int64_t low, std::int64_t high,
+                        std::optional<std::int64_t> fallback) {
+  const std::string name = full_key(file, key);
+  const auto value = file.get_uint(name);
+  if (!value && fallback) return *fallback;
+  if (!value) refuse(file, ErrorCode::bad_format, cat("the key '", name, "' is missing"));
+  if (*value < static_cast<std::uint64_t>(low) || *value > static_cast<std::uint64_t>(high))
+    refuse(file, ErrorCode::bad_format,
+           cat("'", name, "' is ", *value, "; it must be between ", low, " and ", high));
+  return static_cast<std::int64_t>(*value);
+}
+
+double read_real(const GgufFile& file, std::string_view key, double low, double high,
+                 std::optional<double> fallback) {
+  const std::string name = full_key(file, key);
+  const auto value = file.get_number(name);
+  if (!value && fallback) return *fallback;
+  if (!value) refuse(file, ErrorCode::bad_format, cat("the key '", name, "' is missing"));
+  if (!(*value >= low && *value <= high))
+    refuse(file, ErrorCode::bad_format,
+           cat("'", name, "' is ", *value, "; it must be between ", low, " and ", high));
+  return *value;
+}
+
+void read_common(const GgufFile& file, ModelConfig& config) {
+  constexpr std::int64_t kWide = std::int64_t{1} << 20;
+  config.context_length = read_count(file, "context_length", 1, std::int64_t{1} << 31);
+  config.width = read_count(file, "embedding_length", 1, kWide);
+  config.hidden = read_count(file, "feed_forward_length", 1, kWide);
+  config.heads = static_cast<int>(read_count(file, "attention.head_count", 1, 4096));
+  config.kv_heads = static_cast<int>(read_count(file, "attention.head_count_kv", 1, 4096, config.heads));
+  check_heads(file.path(), config);
+  std::optional<std::int64_t> divided;
+  if (config.width % config.heads == 0) divided = config.width / config.heads;
+  config.head_dim = static_cast<int>(read_count(file, "attention.key_length", 1, kMaxHeadDim, divided));
+  if (config.head_dim > kMaxHeadDim)
+    refuse(file, ErrorCode::unsupported, cat("heads of ", config.head_dim, " are wider than ", kMaxHeadDim));
+  const auto value_length = read_count(file, "attention.value_length", 1, kMaxHeadDim, config.head_dim);
+  if (value_length != config.head_dim)
+    refuse(file, ErrorCode::unsupported,
+           cat("keys of ", config.head_dim, " and values of ", value_length,
+               " elements: kvtide needs both the same"));
+  config.rope_dims =
+      static_cast<int>(read_count(file, "rope.dimension_count", 2, kMaxHeadDim, config.head_dim));
+  if (config.rope_dims > config.head_dim || config.rope_dims % 2 != 0)
+    refuse(file, ErrorCode::bad_format,
+           cat("rope.dimension_count is ", config.rope_dims, "; it must be even and at most the head's ",
+               config.head_dim));
+  // Models whose norms take the mean off have the number under the shorter name.
+  const char* epsilon = "attention.layer_norm_rms_epsilon";
+  if (file.find(full_key(file, "attention.layer_norm_epsilon")) != nullptr)
+    epsilon = "attention.layer_norm_epsilon";
+  config.norm_epsilon = static_cast<float>(read_real(file, epsilon, 1e-12, 1e-1));
+  config.attention_scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
+  config.layers.resize(static_cast<std::size_t>(read_count(file, "block_count", 1, 1024)));
+  config.ropes.push_back(read_rope(file, config.rope_dims));
+
+  const GgufTensor* embedding = file.find_tensor("token_embd.weight");
+  if (embedding == nullptr) refuse(file, ErrorCode::bad_format, "the tensor 'token_embd.weight' is missing");
+  if (embedding->shape.size() != 2 || embedding->shape[1] < 1 ||
+      embedding->shape[1] > (std::int64_t{1} << 24))
+    refuse(file, ErrorCode::bad_format,
+           "the tensor 'token_embd.weight' must have the shape [embedding, vocabulary]");
+  config.vocab = embedding->shape[1];
+}
+
+}  // namespace kvtide

@@ -1,0 +1,22 @@
+// gguf_config.h: what the metadata of all architectures in GGUF files have in common. For the files of arch/.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "formats/gguf.h"
+#include "model/config/config.h"
+
+namespace kvtide {
+
+// Sizes, heads, norms, rotation and vocabulary. Throws Error: bad_format, unsupported.
+void read_common(const GgufFile& file, ModelConfig& config);
+
+// A numeric key of the model's architecture: "<architecture>.<key>" as an integer in [low, high].
+std::int64_t read_count(const GgufFile& file, std::string_view key, std::int64_t low, std::int64_t high,
+                        std::optional<std::int64_t> fallback = std::nullopt);
+double read_real(const GgufFile& file, std::string_view key, double low, double high,
+                 std::optional<double> fallback = std::nullopt);
+
+}  // namespace kvtide

@@ -1,0 +1,51 @@
+#include "model/read_config.h"
+
+#include "base/text.h"
+#include "kvtide/error.h"
+#include "model/arch/architectures.h"
+#include "model/config/gguf_config.h"
+
+namespace kvtide {
+namespace {
+
+const Architecture& find_architecture(const GgufFile& file) {
+  const auto name = file.get_string("general.architecture");
+  if (!name) throw Error(ErrorCode::bad_format, cat(file.path(), ": the key 'general.architecture' is missing"));
+  std::string known;
+  for (const Architecture* candidate : kArchitectures) {
+    if (candidate->name == *name) return *candidate;
+    known += cat(known.empty() ? "" : ", ", candidate->name);
+  }
+  throw Error(ErrorCode::unsupported,
+         cat(file.path(), ": architecture ", quoted(*name), " is not supported; kvtide runs: ", known));
+}
+
+}  // namespace
+
+ModelConfig read_config(const GgufFile& file) {
+  const Architecture& architecture = find_architecture(file);
+  ModelConfig config;
+  config.architecture = architecture.name;
+  read_common(file, config);
+  architecture.adjust(file, config);
+  return config;
+}
+
+ModelConfig read_config(const JsonFields& json) {
+  const auto type = json.text("model_type");
+  if (!type) json.refuse(ErrorCode::bad_format, "the key 'model_type' is missing");
+  std::string known;
+  for (const Architecture* architecture : kArchitectures)
+    for (const std::string_view name : architecture->model_types) {
+      known += cat(known.empty() ? "" : ", ", name);
+      if (name != *type) continue;
+      ModelConfig config;
+      config.architecture = architecture->name;
+      architecture->read(json, config);
+      return config;
+    }
+  json.refuse(ErrorCode::unsupported,
+              cat("model_type ", quoted(*type), " is not supported; kvtide runs: ", known));
+}
+
+}  // namespace kvtide

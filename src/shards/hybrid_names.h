@@ -1,0 +1,22 @@
+// hybrid_names.h: how shards call the tensors of compressed convolutional attention (cca.h), routed experts
+// (experts.h) and scaled residual streams (residual.h).
+//
+// Pure functions. Invariant: matrices of products end in ".weight" and may be 8-bit integers beside
+// "<name>_scale"; convolutions do not, since they are taken element by element.
+#pragma once
+
+#include <string>
+
+#include "model/config/tensor_rules.h"
+
+namespace kvtide {
+
+// Throws std::logic_error for a role that is not one of these.
+std::string hybrid_name(Role role);
+// `part`: "gate", "up", "down".
+std::string expert_name(int expert, const char* part);
+
+inline constexpr const char* kResidualNames[] = {"output_scale", "output_offset", "residual_scale",
+                                                 "residual_offset"};
+
+}  // namespace kvtide

@@ -1,0 +1,196 @@
+#include "state/rows/layer_rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace kvtide {
+namespace {
+
+constexpr std::int64_t kTile = 64;  // of attention (attend_kernel.h)
+
+std::int64_t tile_floor(std::int64_t row) { return row / kTile * kTile; }
+
+}  // namespace
+
+LayerRows::LayerRows(const RowFormat& format, std::int64_t reserve)
+    : format_(format), reserve_((reserve + kTile - 1) / kTile * kTile) {}
+
+LayerRows::LayerRows(const LayerRows& other)
+    : format_(other.format_),
+      reserve_(other.reserve_),
+      extents_(other.extents_),
+      ours_(other.extents_.size(), false),
+      pieces_(other.pieces_) {
+  for (const Piece& piece : pieces_) {
+    auto& frozen = extents_[piece.extent]->frozen;
+    std::int64_t before = frozen.load();
+    while (before < piece.last && !frozen.compare_exchange_weak(before, piece.last)) {
+    }
+  }
+}
+
+std::shared_ptr<const Extent> LayerRows::pin(std::int64_t row) const {
+  for (const Piece& piece : pieces_)
+    if (row >= piece.first && row < piece.last) return extents_[piece.extent];
+  return nullptr;
+}
+
+// Whoever shared an extent may be gone by now: what only they held, or what could not be given back while
+// they read it, is wiped, and the extent is ours.
+void LayerRows::take_over() {
+  for (std::size_t i = 0; i < extents_.size(); ++i) {
+    if (extents_[i].use_count() != 1 || (ours_[i] && extents_[i]->frozen == 0 && !extents_[i]->owes))
+      continue;
+    // Letting go of a second reference waits for what the others did before they let go of theirs.
+    std::shared_ptr<Extent>(extents_[i]).reset();
+    Extent& extent = *extents_[i];
+    std::int64_t next = extent.first();
+    for (const Piece& piece : pieces_) {
+      if (piece.extent != i) continue;
+      extent.release(next, piece.first);
+      next = piece.last;
+    }
+    extent.zero(next, extent.used);
+    extent.used = next;
+    extent.frozen = 0;
+    extent.owes = false;
+    ours_[i] = true;
+  }
+}
+
+bool LayerRows::can_write(const Piece& piece, std::int64_t row) const {
+  return ours_[piece.extent] && row >= extents_[piece.extent]->frozen;
+}
+
+void LayerRows::open(std::int64_t first, std::int64_t last) {
+  take_over();
+  if (!pieces_.empty()) {
+    Piece& tail = pieces_.back();
+    if (first >= tail.first && first <= tail.last && last <= extents_[tail.extent]->last() &&
+        can_write(tail, first)) {
+      tail.last = std::max(tail.last, last);
+      extents_[tail.extent]->used = tail.last;
+      return;
+    }
+  }
+  // A new extent, from the start of the tile on: the tile's earlier rows move along as a copy.
+  const std::int64_t start = tile_floor(first);
+  auto extent =
+      std::make_shared<Extent>(format_, start, std::max(reserve_, tile_floor(last - start + kTile - 1)));
+  std::int64_t held_from = first;
+  for (const Run& run : runs(start, first)) {
+    if (run.last != first) continue;  // rows before a gap are seen apart anyway
+    held_from = run.first;
+    for (int head = 0; head < format_.kv_heads; ++head) {
+      const std::int64_t rows = run.last - run.first;
+      std::memcpy(extent->key(head, run.first), run.extent->key(head, run.first),
+                  static_cast<std::size_t>(rows * format_.key_bytes));
+      std::memcpy(extent->value(head, run.first), run.extent->value(head, run.first),
+                  static_cast<std::size_t>(rows * format_.value_bytes));
+    }
+  }
+  extent->used = last;
+  extents_.push_back(std::move(extent));
+  ours_.push_back(true);
+  for (Piece& piece : pieces_) piece.last = std::min(piece.last, held_from);
+  std::erase_if(pieces_, [](const Piece& piece) { return piece.first >= piece.last; });
+  pieces_.push_back({extents_.size() - 1, held_from, last});
+  forget_unused_extents();
+}
+
+std::byte* LayerRows::key(int head, std::int64_t row) {
+  return extents_[pieces_.back().extent]->key(head, row);
+}
+
+std::byte* LayerRows::value(int head, std::int64_t row) {
+  return extents_[pieces_.back().extent]->value(head, row);
+}
+
+std::vector<LayerRows::Run> LayerRows::runs(std::int64_t first, std::int64_t last) const {
+  std::vector<Run> found;
+  for (const Piece& piece : pieces_) {
+    const std::int64_t from = std::max(first, piece.first), to = std::min(last, piece.last);
+    if (from < to) found.push_back({extents_[piece.extent].get(), from, to});
+  }
+  return found;
+}
+
+void LayerRows::drop(std::int64_t first, std::int64_t last) {
+  take_over();
+  std::vector<Piece> kept;
+  for (const Piece& piece : pieces_) {
+    const std::int64_t from = std::max(first, piece.first), to = std::min(last, piece.last);
+    if (from >= to) {
+      kept.push_back(piece);
+      continue;
+    }
+    if (piece.first < from) kept.push_back({piece.extent, piece.first, from});
+    if (to < piece.last) kept.push_back({piece.extent, to, piece.last});
+    if (extents_[piece.extent].use_count() > 1) {
+      extents_[piece.extent]->owes = true;
+      continue;
+    }
+    // A hole that grows row by row must give back the page that its new rows complete: look back one page of
+    // rows, but not into rows that are still held.
+    std::int64_t back = std::max(piece.first == from ? extents_[piece.extent]->first() : from,
+                                 from - 4096 / std::min(format_.key_bytes, format_.value_bytes) - 1);
+    for (const Piece& other : kept)
+      if (other.extent == piece.extent && other.first < from) back = std::max(back, other.last);
+    extents_[piece.extent]->release(back, to);
+  }
+  pieces_ = std::move(kept);
+  forget_unused_extents();
+}
+
+void LayerRows::truncate(std::int64_t end) {
+  take_over();
+  for (Piece& piece : pieces_) piece.last = std::min(piece.last, end);
+  std::erase_if(pieces_, [](const Piece& piece) { return piece.first >= piece.last; });
+  for (std::size_t i = 0; i < extents_.size(); ++i) {
+    Extent& extent = *extents_[i];
+    std::int64_t from = std::max(extent.first(), extent.frozen.load());
+    for (const Piece& piece : pieces_)
+      if (piece.extent == i) from = std::max(from, piece.last);
+    // Also what was dropped behind the rows that remain: its pages may still hold the edges.
+    if (!ours_[i] || from >= extent.used) continue;
+    extent.zero(from, extent.used);
+    extent.used = from;
+  }
+  forget_unused_extents();
+}
+
+std::int64_t LayerRows::held_bytes() const {
+  std::int64_t bytes = 0;
+  for (const Piece& piece : pieces_) bytes += page_bytes(format_, piece.first, piece.last);
+  return bytes;
+}
+
+std::int64_t LayerRows::shared_bytes() const {
+  std::int64_t bytes = 0;
+  for (const Piece& piece : pieces_) {
+    const auto& extent = extents_[piece.extent];
+    if (extent.use_count() == 1) continue;
+    bytes += page_bytes(format_, piece.first,
+                        ours_[piece.extent] ? std::min(piece.last, extent->frozen.load()) : piece.last);
+  }
+  return bytes;
+}
+
+void LayerRows::forget_unused_extents() {
+  std::vector<std::size_t> moved(extents_.size(), 0);
+  std::vector<std::shared_ptr<Extent>> used;
+  std::vector<bool> ours;
+  for (std::size_t i = 0; i < extents_.size(); ++i) {
+    const bool wanted =
+        std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& p) { return p.extent == i; });
+    if (!wanted) continue;
+    moved[i] = used.size();
+    used.push_back(extents_[i]);
+    ours.push_back(ours_[i]);
+  }
+  for (Piece& piece : pieces_) piece.extent = moved[piece.extent];
+  extents_ = std::move(used);
+  ours_ = std::move(ours);
+}
+
+}  // namespace kvtide

@@ -1,0 +1,100 @@
+#include "state/spec/procedural_spec.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvtide {
+namespace {
+
+constexpr double kLeast = 0.2, kMost = 3.0;  // of the mean
+
+// Numbers proportional to `need` within [least, most] that add up to `total`, as far as the bounds allow.
+std::vector<double> share_out(const std::vector<double>& need, double total, double least, double most) {
+  double low = 0.0, high = 1.0;
+  const auto sum_at = [&](double factor) {
+    double sum = 0.0;
+    for (const double n : need) sum += std::clamp(factor * n, least, most);
+    return sum;
+  };
+  while (sum_at(high) < total && high < 1e30) high *= 2.0;
+  for (int step = 0; step < 100; ++step) {
+    const double middle = 0.5 * (low + high);
+    (sum_at(middle) < total ? low : high) = middle;
+  }
+  std::vector<double> shares;
+  for (const double n : need) shares.push_back(std::clamp(high * n, least, most));
+  return shares;
+}
+
+}  // namespace
+
+std::size_t turns_like(const ProceduralSpec& spec, std::size_t layer) {
+  for (std::size_t other = 0; other < layer; ++other)
+    if (!spec.heads[other].empty() && spec.frequencies[other] == spec.frequencies[layer]) return other;
+  return layer;
+}
+
+std::int64_t pinned_within(const ProceduralSpec& spec, Pos first, Pos last) {
+  std::int64_t count = 0;
+  for (const PosRange& pin : spec.pins)
+    count += std::max<Pos>(0, std::min(pin.last, last) - std::max(pin.first, first));
+  return count;
+}
+
+std::vector<PosRange> with_pin(std::vector<PosRange> pins, const PosRange& range) {
+  pins.push_back(range);
+  std::sort(pins.begin(), pins.end(), [](const PosRange& a, const PosRange& b) { return a.first < b.first; });
+  std::vector<PosRange> apart;
+  for (const PosRange& pin : pins)
+    if (!apart.empty() && pin.first <= apart.back().last)
+      apart.back().last = std::max(apart.back().last, pin.last);
+    else
+      apart.push_back(pin);
+  return apart;
+}
+
+std::vector<std::vector<HeadPlan>> plan_heads(const ProceduralOptions& o,
+                                              const std::vector<bool>& compressed_layers, int kv_heads) {
+  std::vector<std::vector<HeadPlan>> plans(compressed_layers.size());
+  std::vector<HeadPlan*> sharing;
+  std::vector<double> need;
+  std::int64_t heads = 0, full = 0;
+  for (std::size_t layer = 0; layer < plans.size(); ++layer) {
+    if (!compressed_layers[layer]) continue;
+    plans[layer].resize(static_cast<std::size_t>(kv_heads));
+    for (std::size_t h = 0; h < plans[layer].size(); ++h) {
+      HeadPlan& plan = plans[layer][h];
+      const HeadNeed known =
+          o.heads.needs.empty() ? HeadNeed{} : o.heads.needs[layer * static_cast<std::size_t>(kv_heads) + h];
+      plan.weight = known.output_norm;
+      const int last = o.last_layer < 0 ? static_cast<int>(plans.size()) - 1 : o.last_layer;
+      if (static_cast<int>(layer) < o.first_layer || static_cast<int>(layer) > last) {
+        plan.full = plan.whole = true;
+        continue;
+      }
+      plan.full = known.induction >= o.full_from;
+      plan.whole = plan.full && !o.spill.empty();
+      ++heads;
+      full += plan.full;
+      if (plan.full) continue;
+      sharing.push_back(&plan);
+      need.push_back(std::max(1e-6, static_cast<double>(known.share)));
+    }
+  }
+  if (sharing.empty()) return plans;
+  // What the full heads take beyond their share is missing elsewhere. Where they are most of the heads there
+  // is no such share: the others keep `rows` each.
+  const double count = static_cast<double>(sharing.size());
+  const std::int64_t left = 2 * full > heads
+                                ? (o.rows - o.summaries) * static_cast<std::int64_t>(sharing.size())
+                                : (o.rows - o.summaries) * heads - full * (o.block - o.summaries);
+  const double outliers = std::max(count, static_cast<double>(left));
+  const double mean = outliers / count;
+  const auto shares = share_out(need, outliers, kLeast * mean, kMost * mean);
+  for (std::size_t i = 0; i < sharing.size(); ++i)
+    sharing[i]->rows =
+        std::min(o.block - 1, o.summaries + std::max<std::int64_t>(1, std::llround(shares[i])));
+  return plans;
+}
+
+}  // namespace kvtide

@@ -1,0 +1,83 @@
+// procedural_spec.h: what a procedural memory is made from, as plain data: the options with every choice
+// made.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "kvtide/procedural.h"
+#include "tensor/dtype.h"
+
+namespace kvtide {
+
+// How one (layer, KV head) keeps its past.
+struct HeadPlan {
+  bool full = false;      // keeps every row
+  bool whole = false;     // and never thins out, whatever full_rows says
+  std::int64_t rows = 0;  // of a block, summaries included; at most the block
+  float weight = 1.0f;    // makes the scores of rows comparable between heads
+  friend bool operator==(const HeadPlan&, const HeadPlan&) = default;
+};
+
+struct ProceduralSpec {
+  std::int64_t sinks = 4, window = 512, block = 256;
+  std::int64_t summaries = 4;
+  Summary summary = Summary::fit;
+  RowScore score = RowScore::mixed;
+  DType row_type = DType::q8_0;   // of everything outside the window but
+  DType full_type = DType::q8_0;  // of heads that keep every row; q4_0: as Hadamard transforms
+  std::int64_t full_rows = 0;     // newest rows that full heads keep; 0: all
+  FarRule far = FarRule::log;
+  Pos far_from = 0;  // no row is seen from further away; 0: true distances
+  int levels = 0;
+  std::vector<PosRange> pins;  // as in ProceduralOptions, likewise:
+  std::int64_t level_rows = 0;
+  float shed_below = 0.0f, decay = 0.0f, retention = 0.0f;
+  Adapt adapt = Adapt::off;
+  std::string spill;
+  int query_heads = 0;
+  std::int64_t reference_stride = 0;  // positions from one reference to the next; 0: so that a block has 32
+  float scale = 0.0f;                 // of q.k
+  std::vector<std::vector<HeadPlan>> heads;  // [layer][kv_head]; empty for layers with a window of their own
+  std::vector<std::vector<double>> frequencies;  // [layer][pairs], radians per position
+  friend bool operator==(const ProceduralSpec&, const ProceduralSpec&) = default;
+};
+
+// Tokens of a block and of the window whose queries are kept as references.
+inline constexpr std::int64_t kBlockReferences = 32, kWindowReferences = 64;
+inline std::int64_t reference_stride(const ProceduralSpec& spec) {
+  if (spec.reference_stride > 0) return spec.reference_stride;
+  return spec.block < kBlockReferences ? 1 : spec.block / kBlockReferences;
+}
+
+// Where the block that was sealed up to `last` began.
+inline Pos first_sealed_before(const ProceduralSpec& spec, Pos last) {
+  return std::max<Pos>(last - spec.block, spec.sinks);
+}
+
+// The type of the rows of a head, and whether they are stored as Hadamard transforms.
+inline DType type_of_rows(const ProceduralSpec& spec, const HeadPlan& plan) {
+  return plan.full ? spec.full_type : spec.row_type;
+}
+inline bool is_spread(const ProceduralSpec& spec, const HeadPlan& plan) {
+  return type_of_rows(spec, plan) == DType::q4_0;
+}
+
+// The first layer that turns rows as this one does: they share the numbers.
+std::size_t turns_like(const ProceduralSpec& spec, std::size_t layer);
+
+// Positions of [first, last) that are pinned.
+std::int64_t pinned_within(const ProceduralSpec& spec, Pos first, Pos last);
+// Ranges that ascend and lie apart.
+std::vector<PosRange> with_pin(std::vector<PosRange> pins, const PosRange& range);
+inline bool is_pinned(const ProceduralSpec& spec, Pos position) {
+  return pinned_within(spec, position, position + 1) > 0;
+}
+
+// The plan of every head: full from `full_from` on, the rest of `rows` x heads shared out by need, each head
+// between 0.2 and 3 times the mean; where most heads are full, the others keep `rows` each.
+std::vector<std::vector<HeadPlan>> plan_heads(const ProceduralOptions& options,
+                                              const std::vector<bool>& compressed_layers, int kv_heads);
+
+}  // namespace kvtide

@@ -1,0 +1,78 @@
+// plain_decoder.h: the forward pass as the papers write it: the whole text at once, f32 weights, sums in
+// double.
+//
+// The reference for models that come without one. It shares the reading of checkpoints with the engine and
+// nothing else: no state, no cache, no kernel, no packed weights, angles and norms of its own. Slow: one
+// decoded weight row after another. Knows every architecture that the engine knows; what zaya has of its own
+// is in plain_hybrid.cpp. Ownership: owns the weights, refers to the pool. Thread rules: one caller at a
+// time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "kvtide/validate.h"
+#include "validate/plain_weights.h"
+
+namespace kvtide {
+
+class PlainDecoder final : public Reference {
+ public:
+  PlainDecoder(std::unique_ptr<PlainWeights> weights, ThreadPool& pool);
+  // Throws what plain_weights throws.
+  PlainDecoder(const std::string& path, ThreadPool& pool);
+
+  std::string name() const override { return "a plain f32 forward pass of the same weights"; }
+  Golden run(std::span<const TokenId> tokens) override;
+  std::optional<std::vector<float>> twisted(int layer, std::span<const float> input,
+                                            const Twist& twist) override;
+  std::vector<double> frequencies(int layer) const override;
+
+ private:
+  using Rows = std::vector<float>;  // [tokens][columns]
+  // A layer's input in a text that was read, and what the router of the layer before had of it.
+  struct Pass {
+    int layer;
+    Rows input, router;
+  };
+
+  PlainMatrix matrix(Role role, int layer, std::int64_t rows, std::int64_t columns) const;
+  std::vector<float> vector(Role role, int layer, std::int64_t n) const;
+  Rows product(const Rows& x, const PlainMatrix& m);
+  Rows normed(const Rows& x, Role weight, Role bias, int layer) const;
+  void add_bias(Rows& y, Role role, int layer, std::int64_t n) const;
+  void attention(Rows& x, int layer, const Twist& twist, HeldRows* rows);
+  void feed_forward(Rows& x, int layer);
+  void norm_heads(Rows& y, Role role, int layer) const;
+  void rotate(Rows& y, int layer, std::int64_t heads, std::int64_t shift) const;
+
+  // Output and stream with their scales and offsets, where the model has these.
+  static constexpr Role kAttentionScales[] = {Role::attention_output_scale, Role::attention_output_offset,
+                                              Role::attention_residual_scale,
+                                              Role::attention_residual_offset};
+  static constexpr Role kFeedForwardScales[] = {
+      Role::feed_forward_output_scale, Role::feed_forward_output_offset, Role::feed_forward_residual_scale,
+      Role::feed_forward_residual_offset};
+  void join(Rows& x, const Rows& y, int layer, const Role (&scales)[4]) const;
+  void scale_embedding(float* row) const;
+  Rows values_of_two_tokens(const Rows& input, int layer);
+  void convolve(Rows& q, Rows& k, int layer) const;
+  void experts(Rows& x, int layer);
+  Rows router_scores(const Rows& input, int layer);
+  // rows[width] of one token: what an expert, or the slot behind the last, makes of its input.
+  Rows expert(const Rows& input, int layer, std::int64_t chosen, double share);
+
+  std::unique_ptr<PlainWeights> weights_;
+  const ModelConfig& config_;
+  ThreadPool& pool_;
+  Rows router_;               // [tokens][router width], of the layer before
+  std::vector<Pass> passes_;  // of models with experts, of every text so far
+  std::vector<NearTie> ties_;
+};
+
+// threads: 0: all.
+std::unique_ptr<Reference> plain_reference(std::unique_ptr<PlainWeights> weights, int threads);
+
+}  // namespace kvtide

@@ -1,0 +1,198 @@
+// plain_hybrid.cpp: what zaya has of its own, as its papers write it, token by token in double: convolved
+// queries and keys, values of two tokens, routed experts, a scaled residual stream. cca.h and experts.h have
+// the formulas and the sources; nothing here is theirs.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "validate/plain_decoder.h"
+
+namespace kvtide {
+namespace {
+
+constexpr double kNearTie = 0.05;  // of probabilities
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+double wide(float x) { return static_cast<double>(x); }
+double gelu_of(double x) { return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0))); }
+
+}  // namespace
+
+void PlainDecoder::join(Rows& x, const Rows& y, int layer, const Role (&scales)[4]) const {
+  if (!config_.scaled_residual) {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+    return;
+  }
+  std::vector<float> parts[4];
+  for (std::size_t i = 0; i < 4; ++i) parts[i] = vector(scales[i], layer, config_.width);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::size_t c = i % at(config_.width);
+    const double output = (wide(y[i]) + wide(parts[1][c])) * wide(parts[0][c]);
+    x[i] = static_cast<float>(output + (wide(x[i]) + wide(parts[3][c])) * wide(parts[2][c]));
+  }
+}
+
+void PlainDecoder::scale_embedding(float* row) const {
+  const auto scale = vector(Role::input_scale, 0, config_.width),
+             offset = vector(Role::input_bias, 0, config_.width);
+  for (std::size_t c = 0; c < scale.size(); ++c)
+    row[c] = static_cast<float>((wide(row[c]) + wide(offset[c])) * wide(scale[c]));
+}
+
+PlainDecoder::Rows PlainDecoder::values_of_two_tokens(const Rows& input, int layer) {
+  const std::int64_t half = std::int64_t{config_.kv_heads} * config_.head_dim / 2;
+  const Rows now = product(input, matrix(Role::value, layer, half, config_.width));
+  const Rows late = product(input, matrix(Role::value_delayed, layer, half, config_.width));
+  Rows v(2 * now.size(), 0.0f);
+  for (std::int64_t t = 0; t < static_cast<std::int64_t>(now.size()) / half; ++t) {
+    std::copy_n(now.begin() + t * half, half, v.begin() + 2 * t * half);
+    if (t > 0) std::copy_n(late.begin() + (t - 1) * half, half, v.begin() + (2 * t + 1) * half);
+  }
+  return v;
+}
+
+void PlainDecoder::convolve(Rows& q, Rows& k, int layer) const {
+  const std::int64_t dim = config_.head_dim, heads = config_.heads, groups = config_.kv_heads,
+                     share = heads / groups, channels = (heads + groups) * dim;
+  const std::int64_t tokens = static_cast<std::int64_t>(q.size()) / (heads * dim);
+  const auto taps = vector(Role::conv_depthwise, layer, channels * 2),
+             tap_bias = vector(Role::conv_depthwise_bias, layer, channels),
+             grouped = vector(Role::conv_grouped, layer, channels * dim * 2),
+             grouped_bias = vector(Role::conv_grouped_bias, layer, channels),
+             temperature = vector(Role::key_temperature, layer, groups);
+  const Rows old_q = q, old_k = k;
+  // Before the first token there is nothing.
+  const auto projected = [&](std::int64_t t, std::int64_t c) {
+    if (t < 0) return 0.0;
+    return wide(c < heads * dim ? old_q[at(t * heads * dim + c)]
+                                : old_k[at(t * groups * dim + c - heads * dim)]);
+  };
+  const auto smoothed = [&](std::int64_t t, std::int64_t c) {
+    return wide(taps[at(2 * c)]) * projected(t - 1, c) + wide(taps[at(2 * c + 1)]) * projected(t, c) +
+           wide(tap_bias[at(c)]);
+  };
+  pool_.run(tokens, [&](std::int64_t t) {
+    std::vector<double> before(at(channels)), now(at(channels)), y(at(channels));
+    for (std::int64_t c = 0; c < channels; ++c) {
+      before[at(c)] = smoothed(t - 1, c);
+      now[at(c)] = smoothed(t, c);
+    }
+    for (std::int64_t o = 0; o < channels; ++o) {
+      const std::int64_t head = o / dim * dim;
+      double sum = wide(grouped_bias[at(o)]);
+      for (std::int64_t i = 0; i < dim; ++i)
+        sum += wide(grouped[at((o * dim + i) * 2)]) * before[at(head + i)] +
+               wide(grouped[at((o * dim + i) * 2 + 1)]) * now[at(head + i)];
+      y[at(o)] = sum;
+    }
+    const auto write = [&](std::int64_t head, double gain, float* out) {
+      double square = 0.0;
+      for (std::int64_t i = 0; i < dim; ++i) square += y[at(head * dim + i)] * y[at(head * dim + i)];
+      const double scale =
+          square > 0.0 ? gain * std::sqrt(static_cast<double>(dim)) / std::sqrt(square) : 0.0;
+      for (std::int64_t i = 0; i < dim; ++i) out[i] = static_cast<float>(y[at(head * dim + i)] * scale);
+    };
+    for (std::int64_t g = 0; g < groups; ++g) {
+      for (std::int64_t i = 0; i < dim; ++i) {
+        const double key = projected(t, (heads + g) * dim + i);
+        double queries = 0.0;
+        for (std::int64_t j = g * share; j < (g + 1) * share; ++j) {
+          const double query = projected(t, j * dim + i);
+          y[at(j * dim + i)] += (query + key) / 2.0;
+          queries += query;
+        }
+        y[at((heads + g) * dim + i)] += (queries / static_cast<double>(share) + key) / 2.0;
+      }
+      double gain = wide(temperature[at(g)]);
+      if (config_.temperature_is_log) gain = std::exp(std::clamp(gain, 1e-7, 2.0));
+      write(heads + g, gain, k.data() + (t * groups + g) * dim);
+      for (std::int64_t j = g * share; j < (g + 1) * share; ++j)
+        write(j, 1.0, q.data() + (t * heads + j) * dim);
+    }
+  });
+}
+
+// Also leaves the router's states for the next layer.
+PlainDecoder::Rows PlainDecoder::router_scores(const Rows& input, int layer) {
+  const std::int64_t n = config_.experts->router_width, slots = config_.experts->count + 1;
+  Rows z = product(input, matrix(Role::router_down, layer, n, config_.width));
+  add_bias(z, Role::router_down_bias, layer, n);
+  if (layer > 0) {
+    const auto carry = vector(Role::router_carry, layer, n);
+    for (std::size_t i = 0; i < z.size(); ++i) z[i] += router_[i] * carry[i % at(n)];
+  }
+  router_ = z;
+  const auto weight = vector(Role::router_norm, layer, n);
+  for (std::size_t start = 0; start < z.size(); start += at(n)) {
+    double square = 0.0;
+    for (std::size_t i = 0; i < at(n); ++i) square += wide(z[start + i]) * wide(z[start + i]);
+    const double scale = 1.0 / std::sqrt(square / static_cast<double>(n) + wide(config_.norm_epsilon));
+    for (std::size_t i = 0; i < at(n); ++i)
+      z[start + i] = static_cast<float>(wide(z[start + i]) * scale * wide(weight[i]));
+  }
+  const auto layer_of = [&](Role matrix_role, Role bias) {
+    z = product(z, matrix(matrix_role, layer, n, n));
+    add_bias(z, bias, layer, n);
+    for (float& value : z) value = static_cast<float>(gelu_of(wide(value)));
+  };
+  layer_of(Role::router_first, Role::router_first_bias);
+  layer_of(Role::router_second, Role::router_second_bias);
+  return product(z, matrix(Role::router_out, layer, slots, n));
+}
+
+PlainDecoder::Rows PlainDecoder::expert(const Rows& input, int layer, std::int64_t chosen, double share) {
+  const std::int64_t width = config_.width, hidden = config_.hidden;
+  Rows out = input;
+  if (chosen == config_.experts->count) {
+    if (config_.experts->skip == SkipSlot::zero) share = 0.0;
+  } else {
+    const auto part = [&](Role role, std::int64_t rows, std::int64_t columns, std::int64_t first,
+                          std::int64_t of) {
+      return weights_->matrix(role, layer, rows, columns, {static_cast<int>(chosen), first, of});
+    };
+    const Rows gate = product(input, part(Role::expert_gate_up, hidden, width, 0, 2 * hidden));
+    Rows up = product(input, part(Role::expert_gate_up, hidden, width, hidden, 2 * hidden));
+    for (std::size_t i = 0; i < up.size(); ++i)
+      up[i] = static_cast<float>(wide(gate[i]) / (1.0 + std::exp(-wide(gate[i]))) * wide(up[i]));
+    out = product(up, part(Role::expert_down, width, hidden, 0, width));
+  }
+  for (float& value : out) value = static_cast<float>(wide(value) * share);
+  return out;
+}
+
+void PlainDecoder::experts(Rows& x, int layer) {
+  const std::int64_t width = config_.width, count = config_.experts->count;
+  const Rows input = normed(x, Role::feed_forward_norm, Role::feed_forward_norm_bias, layer);
+  const Rows scores = router_scores(input, layer);
+  const auto balance = vector(Role::router_balance, layer, count + 1);
+  Rows y;
+  for (std::int64_t t = 0; t < static_cast<std::int64_t>(x.size()) / width; ++t) {
+    std::vector<double> shares;
+    double sum = 0.0;
+    const auto row = std::span(scores).subspan(at(t * (count + 1)), at(count + 1));
+    const double top = wide(*std::max_element(row.begin(), row.end()));
+    for (const float score : row) sum += shares.emplace_back(std::exp(wide(score) - top));
+    for (double& share : shares) share /= sum;
+    // The best and the second, the balance counting for the choice only.
+    const auto wanted = [&](std::int64_t e) { return shares[at(e)] + wide(balance[at(e)]); };
+    std::int64_t best = 0, second = 1;
+    if (wanted(second) > wanted(best)) std::swap(best, second);
+    for (std::int64_t e = 2; e <= count; ++e) {
+      if (wanted(e) > wanted(best))
+        second = std::exchange(best, e);
+      else if (wanted(e) > wanted(second))
+        second = e;
+    }
+    const Rows one(input.begin() + t * width, input.begin() + (t + 1) * width);
+    const Rows out = expert(one, layer, best, shares[at(best)]);
+    y.insert(y.end(), out.begin(), out.end());
+    if (const double margin = wanted(best) - wanted(second); margin < kNearTie) {
+      NearTie tie{layer, t, margin, {x.begin() + t * width, x.begin() + (t + 1) * width}};
+      join(tie.stream, expert(one, layer, second, shares[at(second)]), layer, kFeedForwardScales);
+      ties_.push_back(std::move(tie));
+    }
+  }
+  join(x, y, layer, kFeedForwardScales);
+}
+
+}  // namespace kvtide

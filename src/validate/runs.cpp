@@ -1,0 +1,112 @@
+#include "validate/runs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/text.h"
+
+namespace kvtide {
+
+std::int64_t Schedule::tokens() const { return std::accumulate(calls.begin(), calls.end(), std::int64_t{0}); }
+
+std::vector<Pos> Schedule::starts() const {
+  std::vector<Pos> out = {0};
+  for (const std::int64_t call : calls) out.push_back(out.back() + call);
+  return out;
+}
+
+std::int64_t Schedule::longest() const { return *std::max_element(calls.begin(), calls.end()); }
+
+Schedule calls_of(std::int64_t chunk, std::int64_t tokens) {
+  Schedule out{cat("calls of ", chunk), {}};
+  // A tail of another length: what is right for whole chunks may not be for it.
+  if (chunk > 1 && tokens > chunk && tokens % chunk == 0) --tokens;
+  for (; tokens > 0; tokens -= out.calls.back()) out.calls.push_back(std::min(chunk, tokens));
+  return out;
+}
+
+Schedule prompt_and_steps(std::int64_t largest_chunk, std::int64_t tokens) {
+  Schedule out{cat("a prompt of ", tokens / 2, ", then calls of 1"), {}};
+  for (std::int64_t left = tokens / 2; left > 0; left -= out.calls.back())
+    out.calls.push_back(largest_chunk > 0 ? std::min(largest_chunk, left) : left);
+  for (std::int64_t left = tokens - tokens / 2; left > 0; --left) out.calls.push_back(1);
+  return out;
+}
+
+namespace {
+
+void require_shape(const TestedShape& shape, const Reading& reading, std::int64_t count) {
+  const auto hidden =
+      static_cast<std::size_t>((static_cast<std::int64_t>(shape.layers.size()) + 1) * count * shape.width);
+  if (shape.gives_hidden && reading.hidden.size() != hidden)
+    throw Error(ErrorCode::invalid_argument,
+                cat("the model gave ", reading.hidden.size(), " numbers of its residual stream for ", count,
+                    " tokens; [", shape.layers.size() + 1, ", ", count, ", ", shape.width, "] are expected"));
+  const auto vocab = static_cast<std::size_t>(shape.vocab);
+  if (reading.logits.size() != vocab && reading.logits.size() != vocab * static_cast<std::size_t>(count))
+    throw Error(ErrorCode::invalid_argument,
+                cat("the model gave ", reading.logits.size(), " logits for ", count, " tokens; [", count,
+                    ", ", vocab, "] are expected, or [", vocab, "] for the last"));
+}
+
+bool all_finite(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+}
+
+}  // namespace
+
+Run run_on(TestedModel& model, TestedState& state, std::span<const TokenId> tokens, const Schedule& schedule,
+           const RunOptions& options, Pos from) {
+  const TestedShape shape = model.shape();
+  const auto layers = static_cast<std::int64_t>(shape.layers.size());
+  const std::int64_t all = schedule.tokens(), width = shape.width;
+  Run out;
+  out.schedule = schedule;
+  std::vector<std::vector<float>> parts(static_cast<std::size_t>(layers) + 1);
+  for (const std::int64_t count : schedule.calls) {
+    std::vector<float> inputs;
+    if (options.feed != nullptr)
+      for (std::int64_t layer = 0; layer < layers; ++layer) {
+        const auto first = options.feed->stream(layer, from + out.tokens);
+        inputs.insert(inputs.end(), first.data(), first.data() + count * width);
+      }
+    Reading reading;
+    try {
+      reading = model.read(
+          state, tokens.subspan(static_cast<std::size_t>(out.tokens), static_cast<std::size_t>(count)),
+          inputs);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::cancelled) throw;
+      out.refusal = error.message();
+      break;
+    }
+    require_shape(shape, reading, count);
+    out.finite = out.finite && all_finite(reading.logits) && all_finite(reading.hidden);
+    if (shape.gives_hidden)
+      for (std::int64_t layer = 0; layer <= layers; ++layer) {
+        const auto first = reading.hidden.begin() + layer * count * width;
+        auto& part = parts[static_cast<std::size_t>(layer)];
+        part.insert(part.end(), first, first + count * width);
+      }
+    const bool last_only = static_cast<std::int64_t>(reading.logits.size()) == shape.vocab;
+    for (Pos t = last_only ? count - 1 : 0; t < count; ++t) out.known.push_back(from + out.tokens + t);
+    if (out.logits.empty()) out.logits.reserve(static_cast<std::size_t>(all * shape.vocab));
+    out.logits.insert(out.logits.end(), reading.logits.begin(), reading.logits.end());
+    out.tokens += count;
+  }
+  for (const auto& part : parts) out.hidden.insert(out.hidden.end(), part.begin(), part.end());
+  if (shape.gives_rows && options.want_rows && out.tokens > 0)
+    for (int layer = 0; layer < static_cast<int>(layers); ++layer)
+      out.rows.push_back(model.rows(state, layer));
+  return out;
+}
+
+Run run(TestedModel& model, std::span<const TokenId> tokens, const Schedule& schedule,
+        const RunOptions& options) {
+  const std::int64_t room = options.capacity > 0 ? options.capacity : schedule.tokens() + 8;
+  const auto state = model.make_state(room);
+  return run_on(model, *state, tokens, schedule, options, 0);
+}
+
+}  // namespace kvtide
