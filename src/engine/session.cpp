@@ -383,6 +383,7 @@ void Session::save(const std::string& path, const std::string& cache) const try 
   Impl& s = *impl_;
   if (s.failed)
     throw Error(ErrorCode::numeric, "this session met numbers that are not finite: it cannot be saved");
+  if (s.state.past() != nullptr && !s.state.past()->is_settled()) s.seal_if_due();
   PosixFiles files;
   save_snapshot(files, path, s.state, {s.model->identity(cache), s.options.exact, s.read_tokens, s.logits});
 } catch (const std::bad_alloc&) {

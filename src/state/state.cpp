@@ -81,7 +81,11 @@ KvState::Step KvState::begin(std::int64_t tokens) {
   if (tokens > room())
     throw Error(ErrorCode::context_full, cat("the context is full: ", rows(), " of ", spec_.capacity,
                                              " rows are used and ", tokens, " more do not fit"));
-  if (past_) past_->make_references_writable();
+  if (past_) {
+    if (!past_->is_settled())
+      throw Error(ErrorCode::invalid_argument, "KV state: a seal in which memory ended comes first");
+    past_->make_references_writable();
+  }
   Step step(this, tokens);  // takes back what was opened when a later layer finds no memory
   for (auto& layer : layers_) layer.open(position(), position() + tokens);
   return step;
@@ -191,8 +195,13 @@ void KvState::pin(const PosRange& range) {
 }
 
 void KvState::seal_if_due(ThreadPool& pool, const Kernels& kernels) {
-  if (!past_ || past_->next_seal() != position()) return;
-  past_->seal(pool, kernels, layers_, spec_.key_type, spec_.value_type, position());
+  if (!past_) return;
+  if (past_->is_settled()) {
+    if (past_->next_seal() != position()) return;
+    past_->seal(pool, kernels, layers_, spec_.key_type, spec_.value_type, position());
+    ++generation_;
+  }
+  past_->settle(pool, kernels);
   bytes_peak_ = std::max(bytes_peak_, held_bytes());  // the block is there twice
   ++generation_;
 }
