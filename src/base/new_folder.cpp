@@ -27,7 +27,7 @@ NewFolder::~NewFolder() {
   if (temporary_.empty()) return;
   try {
     fs::remove_all(temporary_);
-  } catch (...) {  // what cannot be removed stays, and the next export says so
+  } catch (const std::exception&) {  // no memory to list it in: it stays, and the next export says so
   }
 }
 

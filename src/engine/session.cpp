@@ -105,9 +105,11 @@ struct Session::Impl {
     if (keep_last) logits.reserve(static_cast<std::size_t>(vocab));
     if (read_tokens.size() + tokens.size() > read_tokens.capacity())
       read_tokens.reserve(std::max(read_tokens.size() + tokens.size(), 2 * read_tokens.size()));
+    if (shadow) shadow->begin_step();
     const std::span<const float> hidden = forward(c, workspace, state, tokens, wanted);
     read_tokens.insert(read_tokens.end(), tokens.begin(), tokens.end());
     logits.clear();
+    if (shadow) shadow->end_step();
     if (read.on_logits && end - from > 0) {
       for (std::int64_t first = 0; first < wanted; first += kLogitRows) {
         const std::int64_t count = std::min(kLogitRows, wanted - first);

@@ -161,9 +161,12 @@ void State::write_raw(int layer, KvPart part, const PosRange& positions, std::sp
     throw Error(ErrorCode::numeric, cat("layer ", layer,
                                         ": the rows hold NaN or infinity, or numbers beyond "
                                         "what the state's type can hold"));
-  for (int head = 0; head < shape.kv_heads; ++head) {
-    const std::span<std::byte> target = bytes_of(impl_->kv, layer, head, part, positions);
-    std::memcpy(target.data(), in.data() + head * bytes, target.size());
+  std::vector<std::span<std::byte>> targets;  // of all heads, before anything is written
+  for (int head = 0; head < shape.kv_heads; ++head)
+    targets.push_back(bytes_of(impl_->kv, layer, head, part, positions));
+  for (const std::span<std::byte> target : targets) {
+    std::memcpy(target.data(), in.data(), target.size());
+    in = in.subspan(target.size());
   }
   impl_->extras.logits.clear();
 } catch (const std::bad_alloc&) {

@@ -6,8 +6,6 @@
 #include <cstdlib>
 #include <new>
 
-#include <malloc.h>
-
 #include <atomic>
 
 #ifndef KVTIDE_ONLY_OPERATOR_NEW
@@ -21,7 +19,7 @@
 namespace {
 
 std::atomic<unsigned> armed{0};  // kinds
-std::atomic<std::int64_t> seen{0}, hit{0}, blocks{0}, bytes{0}, mapped{0};
+std::atomic<std::int64_t> seen{0}, hit{0}, blocks{0}, mapped{0};
 std::int64_t first = 0, last = 0;
 
 // What starting a thread allocates is not counted beside the thread.
@@ -39,14 +37,12 @@ bool fails(unsigned kind) {
 void* noted(void* memory) {
   if (memory == nullptr) return nullptr;
   blocks.fetch_add(1, std::memory_order_relaxed);
-  bytes.fetch_add(static_cast<std::int64_t>(malloc_usable_size(memory)), std::memory_order_relaxed);
   return memory;
 }
 
 void forget(void* memory) {
   if (memory == nullptr) return;
   blocks.fetch_sub(1, std::memory_order_relaxed);
-  bytes.fetch_sub(static_cast<std::int64_t>(malloc_usable_size(memory)), std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -68,7 +64,7 @@ std::int64_t kvtide_faults_disarm(void) {
 
 std::int64_t kvtide_faults_hit(void) { return hit; }
 
-allocation_totals kvtide_faults_alive(void) { return {blocks, bytes, mapped}; }
+allocation_totals kvtide_faults_alive(void) { return {blocks, mapped}; }
 }
 
 #ifdef KVTIDE_ONLY_OPERATOR_NEW

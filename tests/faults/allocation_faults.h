@@ -20,7 +20,7 @@ enum allocation_kind {
 };
 
 struct allocation_totals {  // of what is alive
-  std::int64_t blocks, bytes, mapped_bytes;
+  std::int64_t blocks, mapped_bytes;
 };
 
 // From now on allocations of these kinds are counted from 1, and number `at` fails; from_then_on: all later

@@ -23,6 +23,7 @@ struct Trial {
   std::function<std::string()> end = [] { return std::string(); };   // what every run must come to
   std::function<void()> destroy = [] {};
   std::int64_t trials = 40;  // of each mode, about, where not every number is run
+  bool once_only = false;    // what is left alone only by an operation that can clean up behind itself
 };
 
 void fail_every_allocation(const Trial& trial);

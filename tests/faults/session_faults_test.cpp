@@ -26,7 +26,7 @@ TEST(AllocationFaults, ASessionIsMadeOrMemoryEnded) {
     SessionWorld world(kind);
     Trial trial;
     trial.name = "a session, " + kind.name;
-    trial.run = [&] { world.session.emplace(world.model, kind.options); };
+    trial.run = [&] { world.session.emplace(world.model, world.options()); };
     trial.look = [&] { return std::string(world.session ? "there" : "not there"); };
     trial.end = [&] {
       world.read_to(kind.prefix);
@@ -193,7 +193,9 @@ TEST(AllocationFaults, AMemoryIsClearedAndPinnedOrMemoryEnded) {
 }
 
 TEST(AllocationFaults, AMemoryIsSavedAndLoadedOrMemoryEnded) {
-  for (const SessionKind& kind : kinds_of_sessions()) {
+  for (SessionKind kind : kinds_of_sessions()) {
+    kind.options.shadow.reset();  // it has to see a text from its start
+    if (kind.spills) continue;    // refused
     SessionWorld world(kind);
     const testing::TemporaryFolder folder;
     const std::string path = folder.path("memory.kv"), older = folder.path("older.kv");

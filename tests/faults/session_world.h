@@ -21,6 +21,7 @@ struct SessionKind {
   Pos prefix = 40, end = 90;  // read before, and by, the operation
   SampleModel model = {.gain = 2.0f};
   std::string folder = {};  // of the goldens, instead of the model
+  bool spills = false;      // into a file of the world's
 };
 
 inline std::vector<SessionKind> kinds_of_sessions() {
@@ -34,7 +35,8 @@ inline std::vector<SessionKind> kinds_of_sessions() {
                                     {"windows", plain},
                                     {"carried", plain},
                                     {"procedural", plain, 90, 200},
-                                    {"procedural, thinning", plain, 90, 200}};
+                                    {"procedural, thinning", plain, 90, 200},
+                                    {"procedural, spilling", plain, 90, 200}};
   kinds[1].options.rolling = Rolling{4, 48};
   kinds[1].options.exact = true;
   kinds[2].options.key_type = kinds[2].options.value_type = KvType::q8_0;
@@ -45,7 +47,7 @@ inline std::vector<SessionKind> kinds_of_sessions() {
   kinds[3].options.slack = 8;
   kinds[4].folder = "zaya-f16";
   kinds[4].options.slack = 6;
-  for (const std::size_t i : {5u, 6u}) {
+  for (const std::size_t i : {5u, 6u, 7u}) {
     ProceduralOptions memory;
     memory.window = 64;
     memory.block = 32;
@@ -63,6 +65,9 @@ inline std::vector<SessionKind> kinds_of_sessions() {
   thinning.heads.kv_heads = 2;
   thinning.heads.needs = {{.induction = 1.0f}, {}, {}, {.induction = 1.0f}};
   thinning.full_rows = 40;
+  kinds[7].options.procedural->heads = thinning.heads;
+  kinds[7].options.procedural->full_rows = 40;
+  kinds[7].spills = true;
   return kinds;
 }
 
@@ -74,6 +79,7 @@ class SessionWorld {
         model(kind.folder.empty() ? file_.path() : std::string(KVTIDE_GOLDENS) + "/folders/" + kind.folder,
               {.threads = 1}),
         text_(random_tokens(1000, model.vocabulary(), 5)) {
+    if (kind.spills) kind_.options.procedural->spill = file_.path() + ".spill";
     with_logits.logits_from = kind.end - 3;
     with_logits.on_logits = [this](Pos position, std::span<const float> row) {
       shown_ = hash_logits(row, shown_ + static_cast<std::uint64_t>(position));
@@ -82,10 +88,11 @@ class SessionWorld {
   SessionWorld(const SessionWorld&) = delete;
   SessionWorld& operator=(const SessionWorld&) = delete;
 
+  const SessionOptions& options() const { return kind_.options; }
   // A new session that has read `position` tokens.
   void make(Pos position) {
     shown_ = 0;
-    session.emplace(model, kind_.options);
+    session.emplace(model, options());
     read_to(position);
     seen_at_prefix = seen();
   }
