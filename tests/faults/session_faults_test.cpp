@@ -47,6 +47,16 @@ TEST(AllocationFaults, ATextIsReadOrStopsBehindAWholeChunk) {
     noting.progress = [&](std::int64_t done) { return chunks.insert(kind.prefix + done).second; };
     world.session->read(world.text_from(kind.prefix, kind.end), noting);
     chunks.insert(kind.prefix);
+    if (const auto counts = world.session->procedural_counts()) {
+      EXPECT_GT(counts->blocks_sealed, 2);
+      EXPECT_GT(counts->consolidations + counts->thinned + counts->spilled_rows, 0) << kind.name;
+      if (kind.name == "procedural, thinning") {
+        EXPECT_GT(counts->thinned, 0);
+      }
+      if (kind.spills) {
+        EXPECT_GT(counts->spilled_rows, 0);
+      }
+    }
 
     Trial trial;
     trial.name = "read, " + kind.name;
@@ -257,7 +267,8 @@ TEST(AllocationFaults, AQuestionIsAnsweredOrMemoryEnded) {
       s.rows(), s.room(), s.memory(), s.procedural_counts(), s.newest_seal(), s.drift(), s.procedural_plan();
       s.attention_changes(), s.plan(Truncate{1}), s.plan(Compact{1}), s.plan(SetAttention{3});
       const State& state = s.state();
-      state.shape(), state.rows(), state.runs(0), state.plain_rows(0), state.carried();
+      state.shape(), state.rows(), state.runs(0), state.carried();
+      if (!kind.spills) state.plain_rows(0);
       state.view(0, KvPart::keys, state.runs(0).back());
     };
     trial.look = [&] { return world.seen(); };

@@ -34,7 +34,7 @@ inline std::vector<SessionKind> kinds_of_sessions() {
                                     {"q8_0, adapting", plain, 250, 300},
                                     {"windows", plain},
                                     {"carried", plain},
-                                    {"procedural", plain, 90, 200},
+                                    {"procedural", plain, 270, 330},
                                     {"procedural, thinning", plain, 90, 200},
                                     {"procedural, spilling", plain, 90, 200}};
   kinds[1].options.rolling = Rolling{4, 48};
