@@ -248,16 +248,12 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
 std::span<const float> Session::logits() const { return impl_->logits; }
 Pos Session::position() const { return impl_->state.position(); }
 std::int64_t Session::context() const { return impl_->state.capacity(); }
-std::int64_t Session::rows() const {
-  return or_out_of_memory([&] { return impl_->state.rows(); });
-}
-std::int64_t Session::room() const {
-  return or_out_of_memory([&] { return impl_->state.room(); });
-}
+std::int64_t Session::rows() const { return impl_->state.rows(); }
+std::int64_t Session::room() const { return impl_->state.room(); }
 const Model& Session::model() const { return *impl_->model; }
 const SessionOptions& Session::options() const { return impl_->options; }
 
-MemoryUse Session::memory() const try {
+MemoryUse Session::memory() const {
   MemoryUse use;
   use.weights = impl_->model->weights_bytes();
   use.kv = impl_->state.held_bytes();
@@ -265,8 +261,6 @@ MemoryUse Session::memory() const try {
   use.scratch = impl_->workspace.bytes() + impl_->model->vocabulary_bytes() +
                 static_cast<std::int64_t>((impl_->rows.size() + impl_->logits.size()) * sizeof(float));
   return use;
-} catch (const std::bad_alloc&) {
-  throw_out_of_memory();
 }
 
 PassTimes Session::times() const { return impl_->times; }

@@ -123,9 +123,7 @@ StateShape State::shape() const try {
 }
 
 Pos State::position() const { return impl_->kv.position(); }
-std::int64_t State::rows() const {
-  return or_out_of_memory([&] { return impl_->kv.rows(); });
-}
+std::int64_t State::rows() const { return impl_->kv.rows(); }
 std::int64_t State::capacity() const { return impl_->kv.capacity(); }
 std::optional<std::int64_t> State::attention_size() const { return impl_->kv.attention_size(); }
 std::int64_t State::held_bytes() const { return impl_->kv.held_bytes(); }

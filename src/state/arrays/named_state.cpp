@@ -98,17 +98,13 @@ StateSpec NamedState::spec() const try {
 }
 
 Pos NamedState::position() const { return impl_->memory.position(); }
-std::int64_t NamedState::rows() const try {
+std::int64_t NamedState::rows() const {
   return impl_->memory.spec().layers.empty() ? 0 : impl_->memory.rows();
-} catch (const std::bad_alloc&) {
-  throw_out_of_memory();
 }
 std::int64_t NamedState::capacity() const {
   return impl_->memory.spec().layers.empty() ? 0 : impl_->memory.capacity();
 }
-std::int64_t NamedState::room() const {
-  return or_out_of_memory([&] { return impl_->memory.room(); });
-}
+std::int64_t NamedState::room() const { return impl_->memory.room(); }
 std::optional<std::int64_t> NamedState::attention_size() const { return impl_->memory.attention_size(); }
 std::int64_t NamedState::held_bytes() const { return impl_->memory.held_bytes(); }
 std::int64_t NamedState::shared_bytes() const { return impl_->memory.shared_bytes(); }
