@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "formats/json_value.h"
+#include "base/json/json_value.h"
 #include "formats/safetensors.h"
 #include "kvtide/error.h"
 

@@ -14,7 +14,10 @@ void raise(PyObject* by_code, const char* code, const char* message) {
   // A message may quote the name of a file, which need not be UTF-8.
   PyObject* text = PyUnicode_DecodeUTF8(message, static_cast<Py_ssize_t>(std::strlen(message)), "replace");
   if (text == nullptr) return;  // out of memory, which is then the error
-  PyErr_SetObject(type != nullptr ? type : PyExc_RuntimeError, text);
+  if (type != nullptr)
+    PyErr_SetObject(type, text);
+  else
+    PyErr_NoMemory();  // every code is there; a name to look it up by could not be made
   Py_DECREF(text);
 }
 

@@ -95,10 +95,10 @@ Reading PythonModel::read(TestedState& state, std::span<const TokenId> tokens,
     if (!inputs.empty()) {
       const std::size_t shape[] = {shape_.layers.size(), tokens.size(),
                                    static_cast<std::size_t>(shape_.width)};
-      auto* copy = new float[inputs.size()];
-      std::copy(inputs.begin(), inputs.end(), copy);
-      const nb::capsule owner(copy, [](void* p) noexcept { delete[] static_cast<float*>(p); });
-      fed = nb::cast(nb::ndarray<nb::numpy, float>(copy, 3, shape, owner));
+      auto copy = std::make_unique<float[]>(inputs.size());
+      std::copy(inputs.begin(), inputs.end(), copy.get());
+      const nb::capsule owner(copy.get(), [](void* p) noexcept { delete[] static_cast<float*>(p); });
+      fed = nb::cast(nb::ndarray<nb::numpy, float>(copy.release(), 3, shape, owner));
     }
     const auto both = nb::cast<nb::tuple>(adapter_.attr("read")(held(state), copy_of(tokens), fed));
     return Reading{floats(both[0]), floats(both[1])};

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "arrays.h"
 #include "kvtide/error.h"
 #include "misuse.h"
 #include "procedural.h"
@@ -82,15 +83,21 @@ void PySession::check_logits() const {
             "before going on");
 }
 
-void PySession::note_position() {
-  options_ = session_->options();
+void PySession::note_position() noexcept {
   numbers_ = numbers_of(session_->state());
   numbers_.room = session_->room();
   memory_ = session_->memory();
+  try {
+    if (!shape_is_known_) shape_ = session_->state().shape();
+    shape_is_known_ = true;
+    SessionOptions now = session_->options();
+    options_ = std::move(now);
+  } catch (const std::exception&) {  // no memory for a copy: it is made the next time
+  }
 }
 
-void PySession::note_memory() {
-  shape_ = session_->state().shape();
+void PySession::note_memory() noexcept {
+  shape_is_known_ = false;
   note_position();
 }
 
@@ -170,9 +177,7 @@ void PySession::advance(TokenId token) {
 nb::object PySession::logits() {
   const Use use(*this);
   const auto logits = session_->logits();
-  auto* copy = new std::vector<float>(logits.begin(), logits.end());
-  const nb::capsule owner(copy, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<1>>(copy->data(), {copy->size()}, owner));
+  return array_of(std::make_unique<std::vector<float>>(logits.begin(), logits.end()));
 }
 
 TokenId PySession::pick(Sampler& sampler, const std::vector<TokenId>& recent) {
@@ -291,9 +296,7 @@ void PySession::restore(PyState& state) {
 
 nb::object PySession::tokens() {
   const Use use(*this);
-  auto* copy = new std::vector<TokenId>(session_->tokens());
-  const nb::capsule owner(copy, [](void* p) noexcept { delete static_cast<std::vector<TokenId>*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, TokenId, nb::ndim<1>>(copy->data(), {copy->size()}, owner));
+  return array_of(std::make_unique<std::vector<TokenId>>(session_->tokens()));
 }
 
 void PySession::clear() {

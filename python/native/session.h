@@ -91,12 +91,12 @@ class PySession {
   const std::shared_ptr<const Model>& model() const { return model_; }
   const std::shared_ptr<Views>& views() const { return views_; }
   Turns& turns() { return turns_; }
-  void note_position();
+  void note_position() noexcept;
 
  private:
   class Use;
   void read_with(const Ids& ids, ReadOptions options, const nanobind::object& progress);
-  void note_memory();  // when it is another one
+  void note_memory() noexcept;  // when it is another one
   void check_logits() const;
 
   std::shared_ptr<const Model> model_;  // outlives the session
@@ -104,6 +104,7 @@ class PySession {
   SessionOptions options_;  // with the defaults filled in
   StateNumbers numbers_;
   StateShape shape_;
+  bool shape_is_known_ = false;
   MemoryUse memory_;
   std::int64_t changes_ = 0;
   std::atomic<std::int64_t> cancels_{0};

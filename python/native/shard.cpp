@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "arrays.h"
 #include "kvtide/error.h"
 
 namespace nb = nanobind;
@@ -20,20 +21,15 @@ std::string text_of(const nb::bytes& bytes) { return {static_cast<const char*>(b
 
 std::span<const float> span_of(const ShardFloats& array) { return {array.data(), array.size()}; }
 
-// A flat array that owns what was computed.
-nb::object array_of(std::vector<float> values) {
-  auto* kept = new std::vector<float>(std::move(values));
-  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
-}
+using Values = std::vector<float>;
 
 template <class Compute>
 nb::object compute(Turns& turns, Compute body) {
   const Turn turn(turns);
-  std::vector<float> out;
+  auto out = std::make_unique<Values>();  // before a state goes on
   {
     const nb::gil_scoped_release others_run;
-    out = body();
+    *out = body();
   }
   return array_of(std::move(out));
 }
@@ -107,8 +103,8 @@ nb::object PyShard::predict_hidden(const ShardFloats& hidden) {
 }
 
 nb::object PyShard::predict_moe(const ShardFloats& hidden, const ShardFloats& router) {
-  std::vector<float> states(router.data(), router.data() + router.size());
-  nb::object out = compute(*turns_, [&] { return shard_.predict(span_of(hidden), std::span(states)); });
+  auto states = std::make_unique<Values>(router.data(), router.data() + router.size());
+  nb::object out = compute(*turns_, [&] { return shard_.predict(span_of(hidden), std::span(*states)); });
   return nb::make_tuple(std::move(out), array_of(std::move(states)));
 }
 
@@ -137,8 +133,8 @@ PyShard* PyShardFolder::open(const std::string& name) const {
 
 nb::object PyShardFolder::rope_rows(int rope, Pos first, std::int64_t count) const {
   const auto size = static_cast<std::size_t>(count * folder_->rope_half());
-  std::vector<float> cosine(size), sine(size);
-  folder_->rope_rows(rope, first, count, cosine, sine);
+  auto cosine = std::make_unique<Values>(size), sine = std::make_unique<Values>(size);
+  folder_->rope_rows(rope, first, count, *cosine, *sine);
   return nb::make_tuple(array_of(std::move(cosine)), array_of(std::move(sine)));
 }
 

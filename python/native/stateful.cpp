@@ -3,11 +3,13 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "arrays.h"
 #include "kinds.h"
 #include "kvtide/error.h"
 
@@ -16,19 +18,13 @@ namespace nb = nanobind;
 namespace kvtide::python {
 namespace {
 
-template <class T>
-nb::object array_of(std::vector<T> values) {
-  auto* kept = new std::vector<T>(std::move(values));
-  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
-}
-
-std::vector<std::uint8_t> bytes_of(const NamedState& state, const char* name, ElementType type) {
+std::unique_ptr<std::vector<std::uint8_t>> bytes_of(const NamedState& state, const char* name,
+                                                    ElementType type) {
   ReadTensor options;
   options.type = type;
   const std::vector<std::byte> bytes = state.read_tensor(name, options).bytes;
-  std::vector<std::uint8_t> out(bytes.size());
-  std::memcpy(out.data(), bytes.data(), bytes.size());
+  auto out = std::make_unique<std::vector<std::uint8_t>>(bytes.size());
+  std::memcpy(out->data(), bytes.data(), bytes.size());
   return out;
 }
 
@@ -63,11 +59,12 @@ PyStateful::~PyStateful() {
 
 nb::object PyStateful::predict(const StatefulIds& ids, const StatefulIds& mask) {
   const Turn turn(turns_);
-  std::vector<float> logits;
+  // Made before the state goes on: no memory for it is then no half of a call.
+  auto logits = std::make_unique<std::vector<float>>(static_cast<std::size_t>(model_->vocabulary()));
   {
     const nb::gil_scoped_release others_run;
     const auto row = stateful_->predict(span_of(ids), span_of(mask));
-    logits.assign(row.begin(), row.end());
+    std::copy(row.begin(), row.end(), logits->begin());
   }
   past_ = stateful_->past_length();
   return array_of(std::move(logits));
@@ -96,7 +93,7 @@ nb::object PyStateful::extents() const {
 nb::object PyStateful::state() {
   const Turn turn(turns_);
   const KvShape now = shape();
-  std::vector<std::uint8_t> keys, values;
+  std::unique_ptr<std::vector<std::uint8_t>> keys, values;
   {
     const nb::gil_scoped_release others_run;
     const NamedState copy = stateful_->state();

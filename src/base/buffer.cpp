@@ -62,7 +62,8 @@ void Buffer::zero(std::size_t offset, std::size_t size) noexcept {
     std::memset(data_ + offset, 0, size);
     return;
   }
-  give_back(offset, size);
+  // A system that keeps the pages leaves them as they are.
+  if (::madvise(data_ + begin, end - begin, MADV_DONTNEED) != 0) std::memset(data_ + begin, 0, end - begin);
   std::memset(data_ + offset, 0, begin - offset);
   std::memset(data_ + end, 0, offset + size - end);
 }

@@ -57,6 +57,7 @@ class Temporary {
   }
 
   void put_in_place() {
+    const std::string parent = folder_of(target_);  // behind the rename nothing may need memory
     // A failed flush is final: the system may have dropped the pages that it could not write.
     if (files_.sync(fd_) != 0) fail("flush to the disk");
     const int closed = files_.close(fd_);
@@ -65,7 +66,7 @@ class Temporary {
     if (files_.rename(path_.c_str(), target_.c_str()) != 0) fail("rename the temporary file");
     path_.clear();
     // The rename is durable only with its folder.
-    const int folder = files_.open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    const int folder = files_.open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (folder < 0) fail("open its folder");
     const int synced = files_.sync(folder);
     const int error = errno;

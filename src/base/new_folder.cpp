@@ -24,8 +24,11 @@ NewFolder::NewFolder(const std::string& path, std::string_view what) : path_(pat
 }
 
 NewFolder::~NewFolder() {
-  std::error_code ignored;
-  if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
+  if (temporary_.empty()) return;
+  try {
+    fs::remove_all(temporary_);
+  } catch (const std::exception&) {  // no memory to list it in: it stays, and the next export says so
+  }
 }
 
 void NewFolder::put_in_place() {

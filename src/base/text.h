@@ -10,10 +10,12 @@
 
 namespace kvtide {
 
-// Concatenates anything that can be streamed. For messages; not for hot paths.
+// Concatenates anything that can be streamed. For messages; not for hot paths. Throws std::bad_alloc: a
+// stream on its own would leave the rest of the text out.
 template <class... Parts>
 std::string cat(const Parts&... parts) {
   std::ostringstream out;
+  out.exceptions(std::ios_base::badbit);
   ((out << parts), ...);
   return std::move(out).str();
 }

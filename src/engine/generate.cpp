@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/out_of_memory.h"
 #include "kvtide/error.h"
 #include "text/utf8.h"
 
@@ -66,7 +67,7 @@ const char* stop_reason_name(StopReason reason) noexcept {
   return "unknown";
 }
 
-Generated generate(Session& session, const GenerateOptions& options) {
+Generated generate(Session& session, const GenerateOptions& options) try {
   const Tokenizer& tokenizer = session.model().tokenizer();
   Sampler sampler(options.sampler);
   StopFilter filter(options.stop);
@@ -104,6 +105,8 @@ Generated generate(Session& session, const GenerateOptions& options) {
   if (!filter.found()) emit(filter.add(characters.finish()) + filter.rest());
   out.reason = *reason;
   return out;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

@@ -3,6 +3,7 @@
 #include <limits>
 #include <unordered_set>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "kvtide/generate.h"
@@ -37,7 +38,7 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options), random_(opt
   check(o.repeat_last >= 0, "the number of tokens under the repeat penalty", "at least 0", o.repeat_last);
 }
 
-TokenId Sampler::pick(std::span<const float> logits, std::span<const TokenId> recent) {
+TokenId Sampler::pick(std::span<const float> logits, std::span<const TokenId> recent) try {
   std::vector<Candidate> all(logits.size());
   bool possible = false;
   for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -86,6 +87,8 @@ TokenId Sampler::pick(std::span<const float> logits, std::span<const TokenId> re
     if (left < 0.0) return all[i].id;
   }
   return all[end - 1].id;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

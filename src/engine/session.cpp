@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "engine/session_spec.h"
 #include "kernels/kernels.h"
@@ -98,10 +99,18 @@ struct Session::Impl {
       wanted = std::clamp<std::int64_t>(end - from, 0, static_cast<std::int64_t>(tokens.size()));
     if (keep_last) wanted = std::max<std::int64_t>(wanted, 1);
     const DecoderContext c = context();
-    const std::span<const float> hidden = forward(c, workspace, state, tokens, wanted);
     const std::int64_t width = c.config.width, vocab = c.config.vocab;
+    // Once the memory has the tokens, nothing may fail for lack of room to note them.
+    if (read.on_logits && end - from > 0) rows.resize(static_cast<std::size_t>(kLogitRows * vocab));
+    if (keep_last) logits.reserve(static_cast<std::size_t>(vocab));
+    if (read_tokens.size() + tokens.size() > read_tokens.capacity())
+      read_tokens.reserve(std::max(read_tokens.size() + tokens.size(), 2 * read_tokens.size()));
+    if (shadow) shadow->begin_step();
+    const std::span<const float> hidden = forward(c, workspace, state, tokens, wanted);
+    read_tokens.insert(read_tokens.end(), tokens.begin(), tokens.end());
+    logits.clear();
+    if (shadow) shadow->end_step();
     if (read.on_logits && end - from > 0) {
-      rows.resize(static_cast<std::size_t>(kLogitRows * vocab));
       for (std::int64_t first = 0; first < wanted; first += kLogitRows) {
         const std::int64_t count = std::min(kLogitRows, wanted - first);
         kvtide::logits(c, workspace, hidden.data() + first * width, count, rows.data());
@@ -165,6 +174,10 @@ struct Session::Impl {
     theirs.set_max_append(options.prefill_chunk);
     theirs.set_positions(ours.positions);
     if (theirs.capacity() < options.context) theirs.apply(Expand{options.context});
+    std::optional<ProceduralOptions> past;
+    if (theirs.spec().procedural)
+      past = theirs.spec().procedural == ours.procedural ? options.procedural
+                                                         : options_of(*theirs.spec().procedural);
     state = std::move(theirs);
     read_tokens = std::move(extras.tokens);
     logits = std::move(extras.logits);
@@ -172,23 +185,23 @@ struct Session::Impl {
     options.key_type = kv_type_of(state.spec().key_type);
     options.value_type = kv_type_of(state.spec().value_type);
     options.rolling = state.spec().rolling;
-    if (!state.spec().procedural)
-      options.procedural.reset();
-    else if (state.spec().procedural != ours.procedural)
-      options.procedural = options_of(*state.spec().procedural);
+    options.procedural = std::move(past);
     options.auto_attention = state.adapting() ? std::optional(state.adapting()->range) : std::nullopt;
     options.slack = state.spec().slack;
     options.context = state.capacity();
   }
 };
 
-Session::Session(const Model& model, const SessionOptions& options)
-    : impl_(std::make_unique<Impl>(model, options)) {}
+Session::Session(const Model& model, const SessionOptions& options) try
+    : impl_(std::make_unique<Impl>(model, options)) {
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
+}
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
-void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) {
+void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) try {
   Impl& s = *impl_;
   if (s.failed)
     throw Error(ErrorCode::numeric,
@@ -211,7 +224,6 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
       throw Error(ErrorCode::invalid_argument,
                   cat("token id ", token, " is outside the vocabulary of ", s.model->vocabulary()));
   const Pos from = options.logits_from < 0 ? s.state.position() + count : options.logits_from;
-  if (count > 0) s.logits.clear();
   // Due only when the seal behind the last chunk failed: a disk that had no room may have some now.
   s.seal_if_due();
   for (std::int64_t done = 0; done < count;) {
@@ -224,12 +236,13 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
       if (error.code() == ErrorCode::numeric) s.failed = true;
       throw;
     }
-    s.read_tokens.insert(s.read_tokens.end(), read.begin(), read.end());
     s.seal_if_due();
     done += chunk;
     if (options.progress && !options.progress(done))
       throw Error(ErrorCode::cancelled, cat("stopped after ", done, " of ", count, " tokens"));
   }
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 std::span<const float> Session::logits() const { return impl_->logits; }
@@ -252,17 +265,19 @@ MemoryUse Session::memory() const {
 
 PassTimes Session::times() const { return impl_->times; }
 
-void Session::clear() {
+void Session::clear() try {
   impl_->state.clear();
   if (impl_->shadow) impl_->shadow->clear();
   impl_->logits.clear();
   impl_->read_tokens.clear();
   impl_->failed = false;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 const std::vector<TokenId>& Session::tokens() const { return impl_->read_tokens; }
 std::optional<std::int64_t> Session::attention_size() const { return impl_->state.attention_size(); }
-std::optional<ProceduralCounts> Session::procedural_counts() const {
+std::optional<ProceduralCounts> Session::procedural_counts() const try {
   if (impl_->state.past() == nullptr) return std::nullopt;
   ProceduralCounts counts = impl_->state.past()->counts();
   counts.sink_rows = impl_->state.exact_rows(true);
@@ -270,8 +285,10 @@ std::optional<ProceduralCounts> Session::procedural_counts() const {
   counts.bytes_peak = impl_->state.bytes_peak();
   counts.steady_from = impl_->state.steady_from();
   return counts;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
-std::vector<ProceduralEvent> Session::newest_seal() const {
+std::vector<ProceduralEvent> Session::newest_seal() const try {
   const KvState& state = impl_->state;
   if (state.past() == nullptr) return {};
   std::vector<ProceduralEvent> events = state.past()->newest_seal();
@@ -283,12 +300,16 @@ std::vector<ProceduralEvent> Session::newest_seal() const {
     event.bytes = state.held_bytes();
   }
   return events;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
-void Session::pin(const PosRange& positions) {
+void Session::pin(const PosRange& positions) try {
   Impl& s = *impl_;
+  std::vector<PosRange> pins;
+  if (s.state.past() != nullptr) pins = with_pin(s.state.spec().procedural->pins, positions);
   if (s.state.past() != nullptr && s.options.procedural->budget > 0) {
     KvSpec spec = s.state.spec();
-    spec.procedural->pins = with_pin(spec.procedural->pins, positions);
+    spec.procedural->pins = pins;
     const std::int64_t needed = planned_bytes(spec, s.options.procedural->budget_for).total();
     if (needed > s.options.procedural->budget)
       throw Error(ErrorCode::invalid_argument,
@@ -297,22 +318,32 @@ void Session::pin(const PosRange& positions) {
                       s.options.procedural->budget));
   }
   s.state.pin(positions);
-  s.options.procedural->pins = s.state.spec().procedural->pins;
+  s.options.procedural->pins = std::move(pins);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
-std::optional<Drift> Session::drift() const {
+std::optional<Drift> Session::drift() const try {
   return impl_->shadow ? std::optional(impl_->shadow->drift()) : std::nullopt;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
-std::optional<ProceduralBytes> Session::procedural_plan() const {
+std::optional<ProceduralBytes> Session::procedural_plan() const try {
   if (impl_->state.past() == nullptr) return std::nullopt;
   return planned_bytes(impl_->state.spec(), impl_->options.procedural->budget_for);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
-std::vector<AttentionChange> Session::attention_changes() const {
+std::vector<AttentionChange> Session::attention_changes() const try {
   const auto& log = impl_->state.adapting();
   return log ? kvtide::attention_changes(*log) : std::vector<AttentionChange>();
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
-TransitionPlan Session::plan(const Transition& transition) const { return impl_->state.plan(transition); }
+TransitionPlan Session::plan(const Transition& transition) const {
+  return or_out_of_memory([&] { return impl_->state.plan(transition); });
+}
 
-TransitionRecord Session::apply(const Transition& transition) {
+TransitionRecord Session::apply(const Transition& transition) try {
   Impl& s = *impl_;
   TransitionRecord record = s.state.apply(transition);
   if (s.shadow && s.state.position() == 0) s.shadow->clear();
@@ -320,9 +351,11 @@ TransitionRecord Session::apply(const Transition& transition) {
   s.options.context = s.state.capacity();
   s.options.auto_attention = s.state.adapting() ? std::optional(s.state.adapting()->range) : std::nullopt;
   return record;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-Session Session::fork() const {
+Session Session::fork() const try {
   // The memory may have been compacted below its window or its chunks; a new one may not begin like that.
   SessionOptions options = impl_->options;
   options.shadow.reset();  // it would lack what was read so far
@@ -338,29 +371,38 @@ Session Session::fork() const {
   other.impl_->read_tokens = impl_->read_tokens;
   other.impl_->failed = impl_->failed;
   return other;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-void Session::save(const std::string& path, const std::string& cache) const {
+void Session::save(const std::string& path, const std::string& cache) const try {
   Impl& s = *impl_;
   if (s.failed)
     throw Error(ErrorCode::numeric, "this session met numbers that are not finite: it cannot be saved");
+  if (s.state.past() != nullptr && !s.state.past()->is_settled()) s.seal_if_due();
   PosixFiles files;
   save_snapshot(files, path, s.state, {s.model->identity(cache), s.options.exact, s.read_tokens, s.logits});
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-void Session::load(const std::string& path, const std::string& cache) {
+void Session::load(const std::string& path, const std::string& cache) try {
   PosixFiles files;
   Snapshot snapshot = load_snapshot(files, path, impl_->model->identity(cache));
   impl_->go_on_from(std::move(snapshot.state), std::move(snapshot.extras), path);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 const State& Session::state() const { return impl_->memory; }
 
-void Session::restore(const State& state, const std::string& cache) {
+void Session::restore(const State& state, const std::string& cache) try {
   const SnapshotExtras& extras = state.internals().extras;
   if (!extras.identity.empty() && extras.identity != impl_->model->identity(cache))
     throw Error(ErrorCode::invalid_argument, "the state belongs to another model than the session");
   impl_->go_on_from(state.internals().kv.fork(), extras, "state");
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 std::uint64_t hash_logits(std::span<const float> values, std::uint64_t seed) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "model/loaded_model.h"
@@ -46,14 +47,17 @@ struct StatefulModel::Impl {
   }
 };
 
-StatefulModel::StatefulModel(const Model& model, const SessionOptions& options)
-    : impl_(std::make_unique<Impl>(model, options)) {}
+StatefulModel::StatefulModel(const Model& model, const SessionOptions& options) try
+    : impl_(std::make_unique<Impl>(model, options)) {
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
+}
 StatefulModel::~StatefulModel() = default;
 StatefulModel::StatefulModel(StatefulModel&&) noexcept = default;
 StatefulModel& StatefulModel::operator=(StatefulModel&&) noexcept = default;
 
 std::span<const float> StatefulModel::predict(std::span<const TokenId> input_ids,
-                                              std::span<const std::int32_t> attention_mask) {
+                                              std::span<const std::int32_t> attention_mask) try {
   const auto given = static_cast<std::int64_t>(attention_mask.size());
   const auto count = static_cast<std::int64_t>(input_ids.size());
   const std::int64_t past = past_length(), active = past + count;
@@ -69,13 +73,15 @@ std::span<const float> StatefulModel::predict(std::span<const TokenId> input_ids
                "; every active token is seen, so it must be 1 throughout (leave padding out)"));
   impl_->session.read(input_ids);
   return impl_->session.logits();
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 std::int64_t StatefulModel::past_length() const { return impl_->session.position(); }
 const Session& StatefulModel::session() const { return impl_->session; }
 void StatefulModel::reset() { impl_->session.clear(); }
 
-NamedState StatefulModel::state() const {
+NamedState StatefulModel::state() const try {
   const State& memory = impl_->session.state();
   const ModelConfig& config = impl_->session.model().internals().config;
   NamedState out = make_state(impl_->spec);
@@ -101,9 +107,11 @@ NamedState StatefulModel::state() const {
       std::copy_n(values[layer].begin() + at, row, target.value.begin());
     });
   return out;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-void StatefulModel::set_state(const NamedState& state, std::span<const TokenId> tokens) {
+void StatefulModel::set_state(const NamedState& state, std::span<const TokenId> tokens) try {
   const ModelConfig& config = impl_->session.model().internals().config;
   const std::int64_t length = state.position(), dim = config.head_dim, capacity = state.capacity();
   const StateSpec given = state.spec();
@@ -142,6 +150,8 @@ void StatefulModel::set_state(const NamedState& state, std::span<const TokenId> 
     }
   }
   impl_->session.restore(memory);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

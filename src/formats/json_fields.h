@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/json_value.h"
+#include "base/json/json_value.h"
 #include "kvtide/error.h"
 
 namespace kvtide {

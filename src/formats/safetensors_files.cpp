@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/json/json_value.h"
 #include "base/text.h"
-#include "formats/json_value.h"
 #include "formats/text_file.h"
 #include "kvtide/error.h"
 

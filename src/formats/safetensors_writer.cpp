@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "base/checked.h"
 #include "base/checksum.h"
+#include "base/json/json_line.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 
@@ -43,15 +43,27 @@ void SafeTensorsWriter::add(const std::string& name, const std::string& dtype,
 }
 
 std::string SafeTensorsWriter::header(const std::vector<const Array*>& order) const {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  if (!metadata_.empty()) json["__metadata__"] = metadata_;
-  std::uint64_t offset = 0;
-  for (const Array* array : order) {
-    const std::uint64_t end = offset + array->bytes.size();
-    json[array->name] = {{"dtype", array->dtype}, {"shape", array->shape}, {"data_offsets", {offset, end}}};
-    offset = end;
-  }
-  std::string text = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  JsonLine json;
+  json.object([&] {
+    if (!metadata_.empty()) {
+      json.key("__metadata__");
+      json.object([&] {
+        for (const auto& [key, value] : metadata_) json.member(key, value);
+      });
+    }
+    std::uint64_t offset = 0;
+    for (const Array* array : order) {
+      const std::uint64_t end = offset + array->bytes.size();
+      json.key(array->name);
+      json.object([&] {
+        json.member("dtype", array->dtype);
+        json.member("shape", array->shape);
+        json.member("data_offsets", std::vector{offset, end});
+      });
+      offset = end;
+    }
+  });
+  std::string text = json.text();
   text.append((8 - text.size() % 8) % 8, ' ');
   return text;
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "formats/json_value.h"
+#include "base/json/json_value.h"
 #include "formats/safetensors_files.h"
 #include "formats/text_file.h"
 #include "kernels/codec.h"

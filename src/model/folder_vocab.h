@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json/json_value.h"
 #include "formats/json_fields.h"
-#include "formats/json_value.h"
 #include "text/vocab.h"
 
 namespace kvtide {

@@ -80,8 +80,9 @@ std::map<std::string, std::string> model_identity(const Model& model, const std:
   const LoadedModel& loaded = model.internals();
   const std::lock_guard lock(loaded.identity_mutex);
   if (loaded.model_hash.empty()) {
+    std::string model_hash;
     if (loaded.files.size() == 1) {
-      loaded.model_hash = cached_hash(loaded.files[0], cache);
+      model_hash = cached_hash(loaded.files[0], cache);
     } else {
       // Of several files: the hash of their hashes, each behind its bare name.
       Sha256 hash;
@@ -89,9 +90,10 @@ std::map<std::string, std::string> model_identity(const Model& model, const std:
         const std::string line = cat(file.substr(file.rfind('/') + 1), " ", cached_hash(file, cache), "\n");
         hash.add(std::as_bytes(std::span(line)));
       }
-      loaded.model_hash = hex(hash.finish());
+      model_hash = hex(hash.finish());
     }
     loaded.vocabulary_hash = hash_vocabulary(*loaded.tokenizer);
+    loaded.model_hash = std::move(model_hash);  // the last: it says that both are known
   }
   return {{"architecture", loaded.config.architecture},
           {"model", loaded.model_hash},

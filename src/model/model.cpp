@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "model/identity.h"
@@ -19,7 +20,7 @@ int loading_threads(int asked) {
 
 }  // namespace
 
-Model::Model(const std::string& path, const ModelOptions& options)
+Model::Model(const std::string& path, const ModelOptions& options) try
     : loaded_(std::make_unique<LoadedModel>()) {
   LoadedModel& m = *loaded_;
   m.path = path;
@@ -41,6 +42,8 @@ Model::Model(const std::string& path, const ModelOptions& options)
   ThreadPool pool(loading_threads(options.threads));
   m.weights.emplace(*m.checkpoint, pool);
   if (m.weights->mapped_bytes() == 0) m.checkpoint.reset();
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 Model::~Model() = default;
@@ -50,8 +53,10 @@ Model& Model::operator=(Model&&) noexcept = default;
 const std::string& Model::path() const { return loaded_->path; }
 const std::string& Model::name() const { return loaded_->name; }
 const std::string& Model::architecture() const { return loaded_->config.architecture; }
-std::map<std::string, std::string> Model::identity(const std::string& cache) const {
+std::map<std::string, std::string> Model::identity(const std::string& cache) const try {
   return model_identity(*this, cache);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 const std::vector<std::string>& Model::notes() const { return loaded_->notes; }
 std::int64_t Model::context_length() const { return loaded_->config.context_length; }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/json_value.h"
+#include "base/json/json_value.h"
 #include "text/vocab.h"
 
 namespace kvtide {

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/new_folder.h"
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kernels/kernels.h"
 #include "kvtide/error.h"
@@ -303,7 +304,7 @@ class Exporter {
 
 }  // namespace
 
-void export_shards(const std::string& model, const std::string& folder, const ShardExport& options) {
+void export_shards(const std::string& model, const std::string& folder, const ShardExport& options) try {
   if (options.slots && (*options.slots < 1 || *options.slots > kMostSlots))
     throw Error(ErrorCode::invalid_argument,
                 cat("a state has 1 to ", kMostSlots, " slots, not ", *options.slots));
@@ -316,6 +317,8 @@ void export_shards(const std::string& model, const std::string& folder, const Sh
   NewFolder target(folder, "shards");
   Exporter(*checkpoint, target.path(), options).run(model);
   target.put_in_place();
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

@@ -1,5 +1,5 @@
 // manifest_text.cpp: manifest.json, written (docs/shards.md lists its keys).
-#include "formats/json_text.h"
+#include "base/json/json_text.h"
 #include "shards/manifest.h"
 
 namespace kvtide {

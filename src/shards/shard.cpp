@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/buffer.h"
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "model/cca_weights.h"
@@ -28,12 +29,17 @@ std::vector<float> rows_of(std::span<const float> x, std::int64_t columns) {
 }
 
 // `count` of the columns have rows; the others are zeros.
-std::vector<float> channels_of(const std::vector<float>& rows, std::int64_t count, std::int64_t columns) {
-  const auto channels = static_cast<std::int64_t>(rows.size()) / std::max<std::int64_t>(count, 1);
-  std::vector<float> x(static_cast<std::size_t>(channels * columns), 0.0f);
+void put_channels(const std::vector<float>& rows, std::int64_t count, std::int64_t columns,
+                  std::vector<float>& x) {
+  const auto channels = static_cast<std::int64_t>(x.size()) / columns;
   for (std::int64_t t = 0; t < count; ++t)
     for (std::int64_t c = 0; c < channels; ++c)
       x[static_cast<std::size_t>(c * columns + t)] = rows[static_cast<std::size_t>(t * channels + c)];
+}
+
+std::vector<float> channels_of(const std::vector<float>& rows, std::int64_t columns) {
+  std::vector<float> x(rows.size(), 0.0f);
+  put_channels(rows, columns, columns, x);
   return x;
 }
 
@@ -63,11 +69,12 @@ struct ShardState::Impl {
     std::copy(now.conv_state.begin(), now.conv_state.end(), floats(2).begin());
     std::copy(now.prev_value.begin(), now.prev_value.end(), floats(3).begin());
   }
-  // `carried`: at `position`, and behind each of the columns that follow it.
-  void advance(CarriedColumns carried) {
+  // `carried`: at `position`, and behind each of the columns that follow it; `places`: for all but the last.
+  void advance(CarriedColumns carried, std::map<Pos, CarriedTensors> places) noexcept {
     set_present(carried.back());
-    for (std::size_t i = 0; i + 1 < carried.size(); ++i)
-      past[position + static_cast<Pos>(i)] = std::move(carried[i]);
+    std::size_t next = 0;
+    for (auto& [at, place] : places) place = std::move(carried[next++]);
+    past.merge(places);
     position += static_cast<Pos>(carried.size()) - 1;
     past.erase(past.begin(), past.lower_bound(position - kMostColumns));
   }
@@ -88,7 +95,7 @@ std::int64_t ShardState::bytes() const {
   return sum;
 }
 
-void ShardState::truncate(Pos n) {
+void ShardState::truncate(Pos n) try {
   if (n < 0 || n > impl_->position)
     refuse(cat("cannot truncate the state of ", impl_->shard, " to ", n, ": it holds ", impl_->position,
                " positions"));
@@ -108,6 +115,8 @@ void ShardState::truncate(Pos n) {
     s.past.erase(s.past.lower_bound(n), s.past.end());
   }
   s.position = n;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 struct Shard::Impl {
@@ -146,22 +155,26 @@ Shard::~Shard() = default;
 Shard::Shard(Shard&&) noexcept = default;
 Shard& Shard::operator=(Shard&&) noexcept = default;
 
-Shard Shard::open(const std::string& folder, const std::string& name, const ShardOptions& options) {
+Shard Shard::open(const std::string& folder, const std::string& name, const ShardOptions& options) try {
   return ShardFolder(folder, options).open(name);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-Shard ShardFolder::open(const std::string& name) const {
+Shard ShardFolder::open(const std::string& name) const try {
   const ShardEntry* entry = impl_->manifest.find(name);
   if (entry == nullptr)
     refuse(cat(impl_->path, ": there is no shard ", quoted(name), "; there are ", impl_->infos.front().name,
                " to ", impl_->infos.back().name));
   return Shard(std::make_unique<Shard::Impl>(impl_, *entry));
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 const ShardInfo& Shard::info() const { return impl_->entry.info; }
 std::int64_t Shard::weights_bytes() const { return impl_->file.bytes(); }
 
-ShardState Shard::make_state() const {
+ShardState Shard::make_state() const try {
   impl_->need(ShardKind::attention, "keeps no state");
   const ModelConfig& c = impl_->config();
   auto state = std::make_unique<ShardState::Impl>();
@@ -185,9 +198,11 @@ ShardState Shard::make_state() const {
         {"prev_value", {1, sizes.kv_width / 2}, ElementType::f32, all.subspan(rows + conv, value)});
   }
   return ShardState(std::move(state));
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-std::vector<float> Shard::predict(const ShardInputs& inputs, ShardState& state) const {
+std::vector<float> Shard::predict(const ShardInputs& inputs, ShardState& state) const try {
   impl_->need(ShardKind::attention, "takes no state");
   const ModelConfig& c = impl_->config();
   ShardState::Impl& memory = state.internals();
@@ -213,32 +228,42 @@ std::vector<float> Shard::predict(const ShardInputs& inputs, ShardState& state) 
   const ShardRows target{reinterpret_cast<std::uint16_t*>(memory.tensors[0].bytes.data()),
                          reinterpret_cast<std::uint16_t*>(memory.tensors[1].bytes.data()), memory.slots};
   CarriedColumns carried;
-  if (memory.carries()) carried.push_back(memory.present());
+  std::map<Pos, CarriedTensors> places;
+  if (memory.carries()) {
+    carried.push_back(memory.present());
+    for (Pos at = memory.position; at < memory.position + call.columns; ++at) places[at];
+  }
+  // Once the state has the rows, nothing may fail for lack of memory.
+  std::vector<float> hidden(inputs.x.size(), 0.0f);
   run_attention(impl_->machine(), impl_->file, call, target, carried, rows.data());
-  std::vector<float> hidden = channels_of(rows, call.columns, columns);
+  put_channels(rows, call.columns, columns, hidden);
   if (memory.carries())
-    memory.advance(std::move(carried));
+    memory.advance(std::move(carried), std::move(places));
   else
     memory.position += call.columns;
   return hidden;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-std::vector<float> Shard::predict(std::span<const float> hidden) const {
+std::vector<float> Shard::predict(std::span<const float> hidden) const try {
   const std::int64_t columns = impl_->columns_of(hidden);
   std::vector<float> rows = rows_of(hidden, columns);
   if (info().kind == ShardKind::mlp) {
     run_mlp(impl_->machine(), impl_->file, columns, rows.data());
-    return channels_of(rows, columns, columns);
+    return channels_of(rows, columns);
   }
   impl_->need(ShardKind::head, info().kind == ShardKind::attention ? "needs masks and a state"
                                : info().kind == ShardKind::moe     ? "needs the router's states"
                                                                    : "takes token ids");
   std::vector<float> logits(static_cast<std::size_t>(columns * (info().vocab_last - info().vocab_first)));
   run_head(impl_->machine(), impl_->file, columns, rows.data(), logits.data());
-  return channels_of(logits, columns, columns);
+  return channels_of(logits, columns);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-std::vector<float> Shard::predict(std::span<const float> hidden, std::span<float> router) const {
+std::vector<float> Shard::predict(std::span<const float> hidden, std::span<float> router) const try {
   impl_->need(ShardKind::moe, "has no router");
   const std::int64_t columns = impl_->columns_of(hidden), wide = impl_->config().experts->router_width;
   if (static_cast<std::int64_t>(router.size()) != columns * wide)
@@ -246,13 +271,15 @@ std::vector<float> Shard::predict(std::span<const float> hidden, std::span<float
                ", 1] has ", columns * wide));
   std::vector<float> rows = rows_of(hidden, columns), states = rows_of(router, columns);
   run_moe(impl_->machine(), impl_->file, columns, states.data(), rows.data());
-  const std::vector<float> after = channels_of(states, columns, columns);
-  std::vector<float> out = channels_of(rows, columns, columns);
+  const std::vector<float> after = channels_of(states, columns);
+  std::vector<float> out = channels_of(rows, columns);
   std::copy(after.begin(), after.end(), router.begin());
   return out;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-std::vector<float> Shard::predict(std::span<const TokenId> ids, Pos first) const {
+std::vector<float> Shard::predict(std::span<const TokenId> ids, Pos first) const try {
   impl_->need(ShardKind::embedding, "takes no token ids");
   const ModelConfig& c = impl_->config();
   const auto columns = static_cast<std::int64_t>(ids.size());
@@ -266,7 +293,9 @@ std::vector<float> Shard::predict(std::span<const TokenId> ids, Pos first) const
                     c.context_length, " that this model has learned"));
   std::vector<float> rows(static_cast<std::size_t>(columns * c.width));
   run_embedding(impl_->machine(), impl_->file, ids, first, rows.data());
-  return channels_of(rows, columns, columns);
+  return channels_of(rows, columns);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

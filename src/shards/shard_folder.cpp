@@ -4,6 +4,7 @@
 #include <cmath>
 #include <thread>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "formats/text_file.h"
 #include "kvtide/error.h"
@@ -35,8 +36,11 @@ bool is_shard_folder(const std::string& path) {
   return file_exists(cat(path, "/", kManifestFile)) && !file_exists(path + "/config.json");
 }
 
-ShardFolder::ShardFolder(const std::string& path, const ShardOptions& options)
-    : impl_(std::make_shared<const Impl>(path, options)) {}
+ShardFolder::ShardFolder(const std::string& path, const ShardOptions& options) try
+    : impl_(std::make_shared<const Impl>(path, options)) {
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
+}
 ShardFolder::~ShardFolder() = default;
 ShardFolder::ShardFolder(ShardFolder&&) noexcept = default;
 ShardFolder& ShardFolder::operator=(ShardFolder&&) noexcept = default;
@@ -55,7 +59,7 @@ std::int64_t ShardFolder::router_width() const {
 int ShardFolder::ropes() const { return static_cast<int>(impl_->manifest.ropes.size()); }
 
 void ShardFolder::rope_rows(int rope, Pos first, std::int64_t count, std::span<float> cosine,
-                            std::span<float> sine) const {
+                            std::span<float> sine) const try {
   if (rope < 0 || rope >= ropes())
     throw Error(ErrorCode::invalid_argument, cat("there is no rope table ", rope, "; there are ", ropes()));
   const auto needed = static_cast<std::size_t>(std::max<std::int64_t>(count, 0) * rope_half());
@@ -71,6 +75,8 @@ void ShardFolder::rope_rows(int rope, Pos first, std::int64_t count, std::span<f
       cosine[at] = static_cast<float>(std::cos(angle) * table.magnitude);
       sine[at++] = static_cast<float>(std::sin(angle) * table.magnitude);
     }
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

@@ -3,6 +3,26 @@
 #include <algorithm>
 
 namespace kvtide {
+namespace {
+
+// Oldest first, and the sinks before everything.
+template <class Action>
+void each_visible_run(const std::vector<Segment>& segments, const Visibility& visible, Pos reader,
+                      Action action) {
+  const Pos oldest = visible.window ? std::max<Pos>(0, reader - *visible.window + 1) : 0;
+  for (const bool sink : {true, false})
+    for (const Segment& segment : segments) {
+      Segment cut = segment;
+      if (sink) {
+        cut.last = std::min(cut.last, visible.sinks);
+      } else {
+        cut.first = std::max({cut.first, visible.sinks, visible.forgotten, oldest - segment.shift});
+      }
+      if (cut.first < cut.last) action(VisibleRun{cut, sink});
+    }
+}
+
+}  // namespace
 
 Visibility visibility(const KvSpec& spec, const LayerSpec& layer,
                       std::optional<std::int64_t> attention_size) {
@@ -34,8 +54,8 @@ std::int64_t count_rows(const KvSpec& spec, const Holdings& held) {
   for (std::size_t i = 0; i < held.forgotten.size(); ++i)
     if (!spec.layers[i].window) kept.forgotten = std::max(kept.forgotten, held.forgotten[i]);
   std::int64_t rows = 0;
-  for (const VisibleRun& run : visible_runs(held.segments, kept, held.position - 1))
-    rows += run.rows.last - run.rows.first;
+  each_visible_run(held.segments, kept, held.position - 1,
+                   [&](const VisibleRun& run) { rows += run.rows.last - run.rows.first; });
   return rows;
 }
 
@@ -90,17 +110,7 @@ Holdings back_to(const Holdings& held, Pos length) {
 std::vector<VisibleRun> visible_runs(const std::vector<Segment>& segments, const Visibility& visible,
                                      Pos reader) {
   std::vector<VisibleRun> runs;
-  const Pos oldest = visible.window ? std::max<Pos>(0, reader - *visible.window + 1) : 0;
-  for (const bool sink : {true, false})
-    for (const Segment& segment : segments) {
-      Segment cut = segment;
-      if (sink) {
-        cut.last = std::min(cut.last, visible.sinks);
-      } else {
-        cut.first = std::max({cut.first, visible.sinks, visible.forgotten, oldest - segment.shift});
-      }
-      if (cut.first < cut.last) runs.push_back({cut, sink});
-    }
+  each_visible_run(segments, visible, reader, [&](const VisibleRun& run) { runs.push_back(run); });
   return runs;
 }
 

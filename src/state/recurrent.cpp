@@ -20,7 +20,9 @@ std::int64_t elements(const RecurrentSpec& spec) {
 std::int64_t recurrent_bytes(const RecurrentSpec& spec) { return dtype_bytes(spec.dtype, elements(spec)); }
 
 RecurrentTensors::RecurrentTensors(const std::vector<RecurrentSpec>& specs) : specs_(specs) {
-  if (!empty()) values_[0] = zeros();
+  if (empty()) return;
+  start_ = zeros();
+  values_[0] = start_;
 }
 
 std::vector<RecurrentTensors::Value> RecurrentTensors::zeros() const {
@@ -63,20 +65,31 @@ void RecurrentTensors::stage(Pos position, std::size_t tensor, std::span<const s
 void RecurrentTensors::advance(Pos position, std::int64_t slack) {
   if (empty()) return;
   staged_[position].resize(specs_.size());
-  for (auto& [at, values] : staged_) {
-    std::vector<Value> next = values_.rbegin()->second;
-    for (std::size_t i = 0; i < next.size(); ++i)
-      if (values[i] != nullptr) next[i] = std::move(values[i]);
-    values_[at] = std::move(next);
+  std::map<Pos, std::vector<Value>> known;
+  std::vector<Value> newest = values_.rbegin()->second;
+  for (const auto& [at, values] : staged_) {
+    for (std::size_t i = 0; i < newest.size(); ++i)
+      if (values[i] != nullptr) newest[i] = values[i];
+    known[at] = newest;
   }
+  // From here on nothing needs memory.
+  known.merge(values_);
+  values_ = std::move(known);
   staged_.clear();
   values_.erase(values_.begin(), values_.lower_bound(position - slack));
 }
 
-void RecurrentTensors::back_to(Pos length) {
+void RecurrentTensors::back_to(Pos length) noexcept {
   if (empty()) return;
-  values_.erase(values_.upper_bound(length), values_.end());
-  if (length == 0) values_[0] = zeros();
+  if (length > 0) {
+    values_.erase(values_.upper_bound(length), values_.end());
+    return;
+  }
+  auto first = values_.extract(values_.begin());
+  values_.clear();
+  first.key() = 0;
+  std::copy(start_.begin(), start_.end(), first.mapped().begin());
+  values_.insert(std::move(first));
 }
 
 std::vector<Pos> RecurrentTensors::positions() const {
@@ -90,8 +103,9 @@ std::span<const std::byte> RecurrentTensors::value_at(Pos position, std::size_t 
 }
 
 void RecurrentTensors::restore(const std::vector<Pos>& positions) {
-  values_.clear();
-  for (const Pos position : positions) values_[position] = zeros();
+  std::map<Pos, std::vector<Value>> values;
+  for (const Pos position : positions) values[position] = zeros();
+  values_ = std::move(values);
 }
 
 std::span<std::byte> RecurrentTensors::bytes_at(Pos position, std::size_t tensor) {

@@ -45,7 +45,7 @@ class RecurrentTensors {
   void advance(Pos position, std::int64_t slack);
   // Whether the values after `length` tokens are known.
   bool knows(Pos length) const { return empty() || length == 0 || values_.contains(length); }
-  void back_to(Pos length);
+  void back_to(Pos length) noexcept;
 
   std::vector<Pos> positions() const;  // of the values kept, ascending
   std::span<const std::byte> value_at(Pos position, std::size_t tensor) const;
@@ -61,6 +61,7 @@ class RecurrentTensors {
   Value checked(std::size_t tensor, std::span<const std::byte> bytes, ErrorCode not_finite) const;
 
   std::vector<RecurrentSpec> specs_;
+  std::vector<Value> start_;                  // zeros: what they hold before the first token
   std::map<Pos, std::vector<Value>> values_;  // after so many tokens; the last one is the present
   std::map<Pos, std::vector<Value>> staged_;  // of the step; nullptr: not said
 };

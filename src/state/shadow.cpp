@@ -123,11 +123,12 @@ Shadow::Shadow(const ShadowOptions& options, const KvState& state) : options_(op
   if (first_compared_ < 0) refuse("none of these layers is compressed");
   for (const LayerSpec& layer : state.spec().layers)
     rows_.emplace_back(row_format(state.spec(), layer), kReserve);
+  meter_.expect(rows_.size() * static_cast<std::size_t>(state.past()->spec().query_heads));
 }
 
 void Shadow::clear() {
   for (LayerRows& rows : rows_) rows.truncate(0);
-  meter_ = {};
+  meter_.clear();
   tokens_ = 0;
   seconds_ = 0.0;
 }
@@ -248,9 +249,16 @@ void Shadow::compare(ThreadPool& pool, const Kernels& kernels, const KvState& st
             jaccard(in_truth[static_cast<std::size_t>(g)], in_memory[static_cast<std::size_t>(g)]);
       }
     });
-    meter_.add(layer, errors);
-    tokens_ += layer == first_compared_;
+    seen_.push_back({layer, std::move(errors)});
   }
+}
+
+void Shadow::end_step() noexcept {
+  for (const Seen& seen : seen_) {
+    meter_.add(seen.layer, seen.errors);
+    tokens_ += seen.layer == first_compared_;
+  }
+  seen_.clear();
 }
 
 Drift Shadow::drift() const {

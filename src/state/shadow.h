@@ -32,6 +32,10 @@ class Shadow {
   void keep(const KvState& state);
   void clear();
 
+  // Around a step: what was seen of one that was dropped does not count.
+  void begin_step() { seen_.clear(); }
+  void end_step() noexcept;
+
   // Whether a layer is looked at in a step that holds a sampled token.
   bool looks_at(int layer, Pos first, std::int64_t tokens) const;
   // One layer of a step. As attend() was called with for the whole step, and what came out: [tokens][heads *
@@ -50,6 +54,11 @@ class Shadow {
   ShadowOptions options_;
   std::vector<LayerRows> rows_;  // of every layer; empty for those that are not looked at
   DriftMeter meter_;
+  struct Seen {
+    int layer;
+    SampledErrors errors;
+  };
+  std::vector<Seen> seen_;  // in this step
   std::int64_t tokens_ = 0;
   int first_compared_ = -1;  // layer: counts tokens
   double seconds_ = 0.0;

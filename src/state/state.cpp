@@ -81,7 +81,11 @@ KvState::Step KvState::begin(std::int64_t tokens) {
   if (tokens > room())
     throw Error(ErrorCode::context_full, cat("the context is full: ", rows(), " of ", spec_.capacity,
                                              " rows are used and ", tokens, " more do not fit"));
-  if (past_) past_->make_references_writable();
+  if (past_) {
+    if (!past_->is_settled())
+      throw Error(ErrorCode::invalid_argument, "KV state: a seal in which memory ended comes first");
+    past_->make_references_writable();
+  }
   Step step(this, tokens);  // takes back what was opened when a later layer finds no memory
   for (auto& layer : layers_) layer.open(position(), position() + tokens);
   return step;
@@ -112,12 +116,13 @@ void KvState::release_unseen(std::size_t i) {
 }
 
 void KvState::clear() {
+  Holdings nothing = back_to(held_, 0);
+  if (past_) past_->clear();  // the last that may fail
   for (auto& layer : layers_) layer.truncate(0);
   std::fill(released_.begin(), released_.end(), 0);
-  if (past_) past_->clear();
   steady_bytes_ = 0;
   steady_from_ = 0;
-  held_ = back_to(held_, 0);
+  held_ = std::move(nothing);
   recurrent_.back_to(0);
   if (adapting_) {
     adapting_ = begin_log(adapting_->range, 0);
@@ -184,13 +189,19 @@ void KvState::pin(const PosRange& range) {
   if (!past_)
     throw Error(ErrorCode::invalid_argument,
                 "only a procedural memory can pin positions: others keep or forget all");
+  std::vector<PosRange> pins = with_pin(past_->spec().pins, range);
   past_->pin(range);
-  spec_.procedural->pins = past_->spec().pins;
+  spec_.procedural->pins = std::move(pins);
 }
 
 void KvState::seal_if_due(ThreadPool& pool, const Kernels& kernels) {
-  if (!past_ || past_->next_seal() != position()) return;
-  past_->seal(pool, kernels, layers_, spec_.key_type, spec_.value_type, position());
+  if (!past_) return;
+  if (past_->is_settled()) {
+    if (past_->next_seal() != position()) return;
+    past_->seal(pool, kernels, layers_, spec_.key_type, spec_.value_type, position());
+    ++generation_;
+  }
+  past_->settle(pool, kernels);
   bytes_peak_ = std::max(bytes_peak_, held_bytes());  // the block is there twice
   ++generation_;
 }
@@ -285,19 +296,26 @@ std::vector<std::vector<Span>> KvState::Step::spans(int layer) {
 }
 
 void KvState::Step::commit() {
+  // What needs memory comes first: a step that fails here is dropped like any other.
   for (std::size_t layer = 0; layer < state_->layers_.size(); ++layer)
     state_->release(layer, first_ + tokens_);
   auto& segments = state_->held_.segments;
+  if (segments.size() == segments.capacity()) segments.reserve(segments.size() * 2 + 1);
+  auto& log = state_->adapting_;
+  if (log) {
+    far_shares_.resize(sampled().size(), 0);
+    if (!far_shares_.empty()) log->samples.reserve(log->samples.size() + far_shares_.size());
+  }
+  state_->recurrent_.advance(first_ + tokens_, state_->spec_.slack);
+
   if (segments.empty() || segments.back().last != first_ || segments.back().shift != 0)
     segments.push_back({first_, first_, 0});
   segments.back().last = first_ + tokens_;
   state_->held_.position = first_ + tokens_;
   if (state_->past_) state_->note_level();
-  state_->recurrent_.advance(first_ + tokens_, state_->spec_.slack);
-  if (auto& log = state_->adapting_) {
-    far_shares_.resize(sampled().size(), 0);
+  if (log && !far_shares_.empty()) {
     log->samples.insert(log->samples.end(), far_shares_.begin(), far_shares_.end());
-    if (!far_shares_.empty()) state_->attention_size_ = kvtide::attention_size(*log);
+    state_->attention_size_ = kvtide::attention_size(*log);
   }
   ++state_->generation_;
   state_ = nullptr;

@@ -135,7 +135,7 @@ class KvState {
   };
 
   // Of a procedural state, after every step: seals the oldest block of exact rows when the position is one at
-  // which that happens.
+  // which that happens. A call in which memory ended (std::bad_alloc) is made again before the next step.
   void seal_if_due(ThreadPool& pool, const Kernels& kernels);
   // Exact rows of a procedural state over all layers and heads that it compresses: sinks, or the others.
   std::int64_t exact_rows(bool sinks) const;

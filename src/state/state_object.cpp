@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kernels/codec.h"
 #include "kvtide/error.h"
@@ -63,10 +64,13 @@ void follow(SnapshotExtras& extras, const Transition& transition, const Transiti
   extras.logits.clear();
 }
 
-State::State(const StateShape& shape)
-    : impl_(std::make_unique<Impl>(Impl{KvState(spec_of(shape)), SnapshotExtras{}})) {}
+State::State(const StateShape& shape) try
+    : impl_(std::make_unique<Impl>(Impl{KvState(spec_of(shape)), SnapshotExtras{}})) {
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
+}
 
-State::State(const StateShape& shape, Pos position, std::vector<TokenId> tokens, bool windows_only) {
+State::State(const StateShape& shape, Pos position, std::vector<TokenId> tokens, bool windows_only) try {
   check(spec_of(shape));
   if (!tokens.empty() && static_cast<std::int64_t>(tokens.size()) != position)
     refuse(cat(tokens.size(), " tokens do not fill ", position, " positions"));
@@ -74,6 +78,8 @@ State::State(const StateShape& shape, Pos position, std::vector<TokenId> tokens,
     if (token < 0) refuse(cat("token id ", token, " is negative"));
   impl_ = std::make_unique<Impl>(Impl{KvState(image_of(shape, position, windows_only)), SnapshotExtras{}});
   impl_->extras.tokens = std::move(tokens);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 State::State(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -81,7 +87,7 @@ State::~State() = default;
 State::State(State&&) noexcept = default;
 State& State::operator=(State&&) noexcept = default;
 
-State State::load(const std::string& path) {
+State State::load(const std::string& path) try {
   PosixFiles files;
   Snapshot snapshot = load_snapshot(files, path);
   const auto count = static_cast<std::int64_t>(snapshot.extras.tokens.size());
@@ -89,14 +95,18 @@ State State::load(const std::string& path) {
     throw Error(ErrorCode::bad_format, cat(path, ": the snapshot holds ", count, " tokens for ",
                                            snapshot.state.position(), " positions"));
   return State(std::make_unique<Impl>(Impl{std::move(snapshot.state), std::move(snapshot.extras)}));
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-void State::save(const std::string& path) const {
+void State::save(const std::string& path) const try {
   PosixFiles files;
   save_snapshot(files, path, impl_->kv, impl_->extras);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-StateShape State::shape() const {
+StateShape State::shape() const try {
   const KvSpec& spec = impl_->kv.spec();
   StateShape shape;
   for (const LayerSpec& layer : spec.layers)
@@ -108,6 +118,8 @@ StateShape State::shape() const {
   shape.rolling = spec.rolling;
   shape.rotary = spec.rotary;
   return shape;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 Pos State::position() const { return impl_->kv.position(); }
@@ -124,14 +136,22 @@ void State::set_identity(std::map<std::string, std::string> identity) {
   impl_->extras.identity = std::move(identity);
 }
 
-TransitionPlan State::plan(const Transition& transition) const { return impl_->kv.plan(transition); }
+TransitionPlan State::plan(const Transition& transition) const {
+  return or_out_of_memory([&] { return impl_->kv.plan(transition); });
+}
 
-TransitionRecord State::apply(const TransitionPlan& plan) {
+TransitionRecord State::apply(const TransitionPlan& plan) try {
   TransitionRecord record = impl_->kv.apply(plan);
   follow(impl_->extras, plan.transition(), record);
   return record;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-State State::fork() const { return State(std::make_unique<Impl>(Impl{impl_->kv.fork(), impl_->extras})); }
+State State::fork() const {
+  return or_out_of_memory([&] {
+    return State(std::make_unique<Impl>(Impl{impl_->kv.fork(), impl_->extras}));
+  });
+}
 
 }  // namespace kvtide

@@ -157,9 +157,9 @@ TransitionRecord KvState::apply(const TransitionPlan& plan) {
     throw Error(ErrorCode::invalid_argument,
                 cat("this plan to ", plan.expected_.name, " was made before the state changed; plan again"));
   const Stopwatch watch;
+  TransitionRecord record = plan.expected_;
   perform(plan.transition_);
   ++generation_;
-  TransitionRecord record = plan.expected_;
   record.milliseconds = watch.ms();
   record.bytes_after = held_bytes();
   return record;
@@ -168,23 +168,28 @@ TransitionRecord KvState::apply(const TransitionPlan& plan) {
 void KvState::perform(const Transition& transition) {
   const auto capacity = [&](std::int64_t rows) { spec_.capacity = rows; };
   const auto truncate = [&](const Truncate& t) {
+    Holdings left = back_to(held_, t.length);
+    if (t.length == 0 && past_) past_->clear();  // the last that may fail
     for (auto& layer : layers_) layer.truncate(t.length);
     for (Pos& released : released_) released = std::min(released, t.length);
-    held_ = back_to(held_, t.length);
-    if (t.length == 0 && past_) past_->clear();
+    held_ = std::move(left);
     recurrent_.back_to(t.length);
     if (!adapting_) return;
     adapting_->samples.resize(static_cast<std::size_t>(samples_at(*adapting_, t.length)));
     attention_size_ = kvtide::attention_size(*adapting_);
   };
   const auto drop = [&](const Drop& t) {
+    Holdings left = without(spec_, held_, t.range, t.close_gap);
+    for (auto& layer : layers_) layer.prepare_drop();  // the last that may fail
     for (auto& layer : layers_) layer.drop(t.range.first, t.range.last);
-    held_ = without(spec_, held_, t.range, t.close_gap);
+    held_ = std::move(left);
   };
   const auto attention = [&](const SetAttention& t) {
-    adapting_.reset();
-    attention_size_ = t.size;
-    if (!t.automatic) return;
+    if (!t.automatic) {
+      adapting_.reset();
+      attention_size_ = t.size;
+      return;
+    }
     adapting_ = begin_log(spec_.rolling ? within(*t.automatic, *spec_.rolling) : *t.automatic, position());
     attention_size_ = adapting_->range.smallest;
   };

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kernels/codec.h"
 #include "kvtide/error.h"
@@ -53,14 +54,16 @@ void check_writable(const KvState& kv, int layer, const PosRange& positions) {
 
 }  // namespace
 
-std::vector<PosRange> State::runs(int layer) const {
+std::vector<PosRange> State::runs(int layer) const try {
   std::vector<PosRange> runs;
   for (const auto& run : layer_of(impl_->kv, layer).runs(0, position()))
     runs.push_back({run.first, run.last});
   return runs;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-RowsView State::view(int layer, KvPart part, const PosRange& positions) const {
+RowsView State::view(int layer, KvPart part, const PosRange& positions) const try {
   const LayerRows& rows = layer_of(impl_->kv, layer);
   const auto runs = rows.runs(positions.first, positions.last);
   if (positions.first >= positions.last || runs.size() != 1 || runs[0].first != positions.first ||
@@ -80,9 +83,11 @@ RowsView State::view(int layer, KvPart part, const PosRange& positions) const {
   view.head_stride = shape.kv_heads > 1 ? at(1) - at(0) : positions.size() * shape.row_bytes;
   view.pin = rows.pin(positions.first);
   return view;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-PlainRows State::plain_rows(int layer) const {
+PlainRows State::plain_rows(int layer) const try {
   layer_of(impl_->kv, layer);
   const StateImage image = impl_->kv.image();
   const LayerSpec& spec = image.spec.layers[static_cast<std::size_t>(layer)];
@@ -105,9 +110,11 @@ PlainRows State::plain_rows(int layer) const {
   for (auto run = runs.rbegin(); run != runs.rend() && run->last == oldest; ++run) oldest = run->first;
   from(oldest, "the layer keeps only its newest positions");
   return plain;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-void State::read(int layer, KvPart part, const PosRange& positions, std::span<float> out) const {
+void State::read(int layer, KvPart part, const PosRange& positions, std::span<float> out) const try {
   const LayerRows& rows = layer_of(impl_->kv, layer);
   const Rows shape = rows_of(impl_->kv, layer, part);
   constexpr Pos kFarthest = Pos{1} << 40;  // what follows cannot overflow
@@ -125,9 +132,11 @@ void State::read(int layer, KvPart part, const PosRange& positions, std::span<fl
       decode_row(shape.dtype, from, (run.last - run.first) * shape.head_dim,
                  out.data() + (head * positions.size() + run.first - positions.first) * shape.head_dim);
     }
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-void State::write(int layer, KvPart part, const PosRange& positions, std::span<const float> in) {
+void State::write(int layer, KvPart part, const PosRange& positions, std::span<const float> in) try {
   check_writable(impl_->kv, layer, positions);
   const Rows shape = rows_of(impl_->kv, layer, part);
   const std::int64_t elements = positions.size() * shape.head_dim;
@@ -137,9 +146,11 @@ void State::write(int layer, KvPart part, const PosRange& positions, std::span<c
   std::vector<std::byte> encoded(size(shape.kv_heads * positions.size() * shape.row_bytes));
   encode_row(shape.dtype, in.data(), shape.kv_heads * elements, encoded.data());
   write_raw(layer, part, positions, encoded);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-void State::write_raw(int layer, KvPart part, const PosRange& positions, std::span<const std::byte> in) {
+void State::write_raw(int layer, KvPart part, const PosRange& positions, std::span<const std::byte> in) try {
   check_writable(impl_->kv, layer, positions);
   const Rows shape = rows_of(impl_->kv, layer, part);
   const std::int64_t bytes = positions.size() * shape.row_bytes;
@@ -150,14 +161,19 @@ void State::write_raw(int layer, KvPart part, const PosRange& positions, std::sp
     throw Error(ErrorCode::numeric, cat("layer ", layer,
                                         ": the rows hold NaN or infinity, or numbers beyond "
                                         "what the state's type can hold"));
-  for (int head = 0; head < shape.kv_heads; ++head) {
-    const std::span<std::byte> target = bytes_of(impl_->kv, layer, head, part, positions);
-    std::memcpy(target.data(), in.data() + head * bytes, target.size());
+  std::vector<std::span<std::byte>> targets;  // of all heads, before anything is written
+  for (int head = 0; head < shape.kv_heads; ++head)
+    targets.push_back(bytes_of(impl_->kv, layer, head, part, positions));
+  for (const std::span<std::byte> target : targets) {
+    std::memcpy(target.data(), in.data(), target.size());
+    in = in.subspan(target.size());
   }
   impl_->extras.logits.clear();
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-std::vector<CarriedTensor> State::carried() const {
+std::vector<CarriedTensor> State::carried() const try {
   std::vector<CarriedTensor> out;
   const RecurrentTensors& tensors = impl_->kv.recurrent();
   for (std::size_t i = 0; i < tensors.count(); ++i) {
@@ -168,6 +184,8 @@ std::vector<CarriedTensor> State::carried() const {
     decode_row(spec.dtype, tensors.value(i).data(), count, out.back().values.data());
   }
   return out;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "text/unicode.h"
@@ -70,18 +71,22 @@ std::string find_default_system(std::string_view jinja) {
 }  // namespace
 
 std::span<const std::string_view> ChatTemplate::names() { return kNames; }
-std::string_view ChatTemplate::name() const { return kNames[static_cast<std::size_t>(style_)]; }
+std::string_view ChatTemplate::name() const {
+  return or_out_of_memory([&] { return kNames[static_cast<std::size_t>(style_)]; });
+}
 
-ChatTemplate ChatTemplate::named(std::string_view name) {
+ChatTemplate ChatTemplate::named(std::string_view name) try {
   const auto* found = std::find(std::begin(kNames), std::end(kNames), name);
   if (found == std::end(kNames)) {
     throw Error(ErrorCode::unsupported, cat("chat template: there is none named ", quoted(name),
                                             "; --chat-template takes ", known_names()));
   }
   return ChatTemplate(static_cast<Style>(found - std::begin(kNames)));
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-ChatTemplate ChatTemplate::recognise(std::string_view jinja) {
+ChatTemplate ChatTemplate::recognise(std::string_view jinja) try {
   if (contains(jinja, "<|im_start|>") && contains(jinja, "<|im_end|>") && !contains(jinja, "<|im_sep|>")) {
     ChatTemplate result(Style::chatml);
     result.default_system_ = find_default_system(jinja);
@@ -104,6 +109,8 @@ ChatTemplate ChatTemplate::recognise(std::string_view jinja) {
                     : cat("the model's own, ", quoted(jinja, 40), ", is not one that kvtide writes");
   throw Error(ErrorCode::unsupported,
               cat("chat template: ", what, "; choose one with --chat-template: ", known_names()));
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 std::string_view ChatTemplate::end_marker() const {
@@ -159,7 +166,7 @@ void ChatTemplate::check(std::span<const ChatMessage> messages) const {
 }
 
 std::vector<TextSegment> ChatTemplate::render(std::span<const ChatMessage> messages,
-                                              const RenderOptions& options) const {
+                                              const RenderOptions& options) const try {
   check(messages);
   if (options.first > messages.size()) {
     throw Error(ErrorCode::invalid_argument,
@@ -203,6 +210,8 @@ std::vector<TextSegment> ChatTemplate::render(std::span<const ChatMessage> messa
   }
   if (options.open_answer && !(style_ == Style::mistral)) put(before("assistant"), true);
   return out;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

@@ -47,8 +47,9 @@ Pattern::Pattern(const std::string& expression) : impl_(std::make_unique<Impl>()
   impl_->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
                                   PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr));
   if (!impl_->code)
-    throw Error(ErrorCode::unsupported, cat("vocabulary: the regular expression ", quoted(expression, 200),
-                                            " cannot be used: ", message_of(error), " at byte ", at));
+    throw Error(error == PCRE2_ERROR_HEAP_FAILED ? ErrorCode::out_of_memory : ErrorCode::unsupported,
+                cat("vocabulary: the regular expression ", quoted(expression, 200),
+                    " cannot be used: ", message_of(error), " at byte ", at));
 }
 
 Pattern::~Pattern() = default;
@@ -77,7 +78,7 @@ std::optional<std::pair<std::size_t, std::size_t>> Pattern::Search::next(std::si
                   impl_->text.size(), at, PCRE2_NO_UTF_CHECK, impl_->data.get(), impl_->context.get());
   if (found == PCRE2_ERROR_NOMATCH) return std::nullopt;
   if (found < 0)
-    throw Error(ErrorCode::unsupported,
+    throw Error(found == PCRE2_ERROR_NOMEMORY ? ErrorCode::out_of_memory : ErrorCode::unsupported,
                 cat("vocabulary: the regular expression ", quoted(impl_->pattern.expression, 200),
                     " cannot be followed through this text: ", message_of(found)));
   const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(impl_->data.get());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "text/byte_level.h"
@@ -284,18 +285,23 @@ void Tokenizer::Impl::append_piece(TokenId id, bool special, std::string& out) c
   }
 }
 
-Tokenizer::Tokenizer(const VocabSpec& spec) : impl_(std::make_unique<Impl>(spec)) {}
+Tokenizer::Tokenizer(const VocabSpec& spec) try : impl_(std::make_unique<Impl>(spec)) {
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
+}
 Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
-std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const try {
   const ByteRange whole{0, text.size()};
   return impl_->encode(text, std::span(&whole, options.parse_special ? 1 : 0), options);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 std::vector<TokenId> Tokenizer::encode(std::span<const TextSegment> segments,
-                                       const EncodeOptions& options) const {
+                                       const EncodeOptions& options) const try {
   std::string text;
   std::vector<ByteRange> markup;
   for (const TextSegment& segment : segments) {
@@ -304,15 +310,19 @@ std::vector<TokenId> Tokenizer::encode(std::span<const TextSegment> segments,
     text += segment.text;
   }
   return impl_->encode(text, markup, options);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-std::string Tokenizer::piece(TokenId id, bool special) const {
+std::string Tokenizer::piece(TokenId id, bool special) const try {
   std::string out;
   impl_->append_piece(id, special, out);
   return out;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-std::string Tokenizer::decode(std::span<const TokenId> ids, bool special) const {
+std::string Tokenizer::decode(std::span<const TokenId> ids, bool special) const try {
   std::string out;
   const bool skips_bos = !special && !ids.empty() && impl_->bos && ids[0] == *impl_->bos;
   const std::size_t first = skips_bos ? 1 : 0;
@@ -323,16 +333,22 @@ std::string Tokenizer::decode(std::span<const TokenId> ids, bool special) const 
     if (prefixed && out.starts_with(' ')) out.erase(0, 1);
   }
   return out;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 std::size_t Tokenizer::size() const { return impl_->types.size(); }
-std::optional<TokenId> Tokenizer::find(std::string_view token) const { return impl_->find(token); }
+std::optional<TokenId> Tokenizer::find(std::string_view token) const {
+  return or_out_of_memory([&] { return impl_->find(token); });
+}
 std::optional<TokenId> Tokenizer::bos() const { return impl_->bos; }
 std::optional<TokenId> Tokenizer::eos() const { return impl_->eos; }
 bool Tokenizer::adds_bos() const { return impl_->add_bos; }
 bool Tokenizer::ends_text(TokenId id) const { return impl_->ends[impl_->checked(id)]; }
-std::string Tokenizer::missing_bytes() const {
+std::string Tokenizer::missing_bytes() const try {
   return impl_->pipeline ? impl_->pipeline->missing_bytes() : std::string();
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

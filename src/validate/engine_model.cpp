@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/out_of_memory.h"
 #include "engine/session_spec.h"
 #include "model/loaded_model.h"
 #include "state/snapshot.h"
@@ -128,8 +129,10 @@ void EngineModel::poison(TestedState& state, float value) {
 }
 
 std::unique_ptr<TestedModel> tested_model(const Model& model, const SessionOptions& options,
-                                          std::int64_t largest_chunk) {
+                                          std::int64_t largest_chunk) try {
   return std::make_unique<EngineModel>(model, options, largest_chunk);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "formats/npy.h"
 #include "formats/text_file.h"
@@ -121,8 +122,10 @@ std::vector<double> GoldenFolder::frequencies(int layer) const {
                                                                : std::vector<double>();
 }
 
-std::unique_ptr<Reference> golden_reference(const std::string& folder) {
+std::unique_ptr<Reference> golden_reference(const std::string& folder) try {
   return std::make_unique<GoldenFolder>(folder);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

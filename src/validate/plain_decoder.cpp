@@ -5,6 +5,7 @@
 #include <numbers>
 #include <thread>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kernels/codec.h"
 
@@ -308,14 +309,18 @@ class PlainReference final : public Reference {
 
 }  // namespace
 
-std::unique_ptr<Reference> plain_reference(std::unique_ptr<PlainWeights> weights, int threads) {
+std::unique_ptr<Reference> plain_reference(std::unique_ptr<PlainWeights> weights, int threads) try {
   const int all =
       std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads);
   return std::make_unique<PlainReference>(std::move(weights), threads > 0 ? threads : all);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-std::unique_ptr<Reference> plain_reference(const Model& model, int threads) {
+std::unique_ptr<Reference> plain_reference(const Model& model, int threads) try {
   return plain_reference(plain_weights(model.path()), threads);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

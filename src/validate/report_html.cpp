@@ -2,6 +2,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kvtide/validate.h"
 #include "validate/heat_map.h"
@@ -116,7 +117,7 @@ std::string schedules_table(const ValidationReport& report) {
 
 }  // namespace
 
-std::string report_html(const ValidationReport& report) {
+std::string report_html(const ValidationReport& report) try {
   std::string out = cat(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>",
       report.passed ? "passed" : "failed", ": ", escaped(report.model), "</title><style>", kStyle,
@@ -173,6 +174,8 @@ std::string report_html(const ValidationReport& report) {
     out += "</table>\n";
   }
   return out + "</body></html>\n";
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

@@ -4,6 +4,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "validate/worst.h"
 
@@ -49,7 +50,7 @@ std::string place(const Finding& f) {
 
 }  // namespace
 
-std::string report_text(const ValidationReport& report) {
+std::string report_text(const ValidationReport& report) try {
   std::string out = cat(report.passed ? "PASSED: " : "FAILED: ", report.model, ", against ", report.reference,
                         ", ", report.tokens.size(), " tokens, gate ", report.gate, "\n");
   if (!report.arithmetic.empty()) out += cat("  arithmetic of the model: ", report.arithmetic, "\n");
@@ -82,6 +83,8 @@ std::string report_text(const ValidationReport& report) {
     out += cat("  apart: token ", note.token, ", a ", note.why, ", worst cosine ", fixed(note.cosine, 6),
                " (gate ", report.apart_gate, ")\n");
   return out;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

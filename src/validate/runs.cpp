@@ -77,7 +77,7 @@ Run run_on(TestedModel& model, TestedState& state, std::span<const TokenId> toke
           state, tokens.subspan(static_cast<std::size_t>(out.tokens), static_cast<std::size_t>(count)),
           inputs);
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::cancelled) throw;
+      if (error.code() == ErrorCode::cancelled || error.code() == ErrorCode::out_of_memory) throw;
       out.refusal = error.message();
       break;
     }

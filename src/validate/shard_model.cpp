@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "base/half.h"
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kvtide/masks.h"
 #include "kvtide/shard.h"
@@ -156,8 +157,10 @@ class ShardedTested final : public TestedModel {
 
 }  // namespace
 
-std::unique_ptr<TestedModel> tested_shards(const std::string& folder, const ShardOptions& options) {
+std::unique_ptr<TestedModel> tested_shards(const std::string& folder, const ShardOptions& options) try {
   return std::make_unique<ShardedTested>(folder, options);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 std::unique_ptr<Reference> plain_shard_reference(const std::string& folder, int threads) {

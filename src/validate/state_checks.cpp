@@ -234,7 +234,7 @@ void check_state(Inspection& in) {
     try {
       body();
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::cancelled) throw;
+      if (error.code() == ErrorCode::cancelled || error.code() == ErrorCode::out_of_memory) throw;
       in.add_check(name, Outcome::failed, error.message());
       in.report.findings.push_back(state_finding("refused", name, {std::nullopt, 0},
                                                  cat("the model threw an error: ", error.message()),
@@ -245,7 +245,7 @@ void check_state(Inspection& in) {
   try {
     parts.emplace(in);
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::cancelled) throw;
+    if (error.code() == ErrorCode::cancelled || error.code() == ErrorCode::out_of_memory) throw;
     in.add_check("state", Outcome::failed, error.message());
     return;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "eval/filler.h"
 #include "model/loaded_model.h"
@@ -40,14 +41,16 @@ constexpr double kExact = 0.9999, kBf16 = 0.999, kCoarse = 0.97, kCoarseApart = 
 
 }  // namespace
 
-bool has_float_weights(const Model& model) {
+bool has_float_weights(const Model& model) try {
   const LoadedModel& loaded = model.internals();
   for (int i = 0; i < static_cast<int>(loaded.config.layers.size()); ++i)
     if (!all_floats(loaded.weights->layer(i))) return false;
   return is_float(loaded.weights->head().dtype);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-ValidateOptions usual_gates(const Model& model, const SessionOptions& options) {
+ValidateOptions usual_gates(const Model& model, const SessionOptions& options) try {
   ValidateOptions out;
   const bool floats = has_float_weights(model);
   const bool coarse_rows = options.key_type == KvType::q8_0 || options.value_type == KvType::q8_0;
@@ -61,9 +64,11 @@ ValidateOptions usual_gates(const Model& model, const SessionOptions& options) {
   }
   out.special = markers(model.tokenizer());
   return out;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-ValidateOptions usual_shard_gates(const std::string& folder, bool against_original) {
+ValidateOptions usual_shard_gates(const std::string& folder, bool against_original) try {
   const ShardManifest manifest = read_manifest(folder);
   ValidateOptions out;
   out.gate = out.apart_gate = out.row_gate = kExact;
@@ -79,9 +84,11 @@ ValidateOptions usual_shard_gates(const std::string& folder, bool against_origin
   }
   out.special = markers(open_shard_tokenizer(folder, manifest));
   return out;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-std::vector<TokenId> validation_text(const Tokenizer& tokenizer, std::int64_t tokens) {
+std::vector<TokenId> validation_text(const Tokenizer& tokenizer, std::int64_t tokens) try {
   std::vector<TokenId> out;
   if (tokenizer.adds_bos() && tokenizer.bos()) out.push_back(*tokenizer.bos());
   try {
@@ -94,10 +101,14 @@ std::vector<TokenId> validation_text(const Tokenizer& tokenizer, std::int64_t to
   }
   out.resize(static_cast<std::size_t>(tokens));
   return out;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-std::vector<TokenId> validation_text(const Model& model, std::int64_t tokens) {
+std::vector<TokenId> validation_text(const Model& model, std::int64_t tokens) try {
   return validation_text(model.tokenizer(), tokens);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "validate/inspection.h"
 
@@ -208,7 +209,7 @@ std::string sentences(std::string text) {
 }  // namespace
 
 ValidationReport validate(TestedModel& model, Reference& reference, std::span<const TokenId> tokens,
-                          const ValidateOptions& options) {
+                          const ValidateOptions& options) try {
   if (tokens.size() < 4)
     refuse(cat("a text of ", tokens.size(), " tokens shows too little; give at least 4"));
   ValidationReport report;
@@ -250,6 +251,8 @@ ValidationReport validate(TestedModel& model, Reference& reference, std::span<co
   report.passed = std::none_of(report.checks.begin(), report.checks.end(),
                                [](const CheckResult& c) { return c.outcome == Outcome::failed; });
   return report;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

@@ -1,4 +1,4 @@
-#include "formats/json_value.h"
+#include "base/json/json_value.h"
 
 #include <gtest/gtest.h>
 

@@ -69,7 +69,7 @@ TEST(SafeTensors, RefusesFilesThatBreakARule_AndSaysWhich) {
       {"a length beyond reason", std::string("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10), "longer than"},
       {"no JSON", file_of("{\"a\"", ""), "not valid JSON"},
       {"text that is not UTF-8", file_of("{\"\xff\":1}", ""), "not valid JSON"},
-      {"brackets without end", file_of(deep, ""), "too deeply"},
+      {"brackets without end", file_of(deep, ""), "levels deep"},
       {"a list", file_of("[]", ""), "does not begin with {"},
       {"a space before the object", file_of(" {}", ""), "does not begin with {"},
       {"a type that the format does not have", one(R"({"dtype":"Q4","shape":[8],"data_offsets":[0,4]})"),

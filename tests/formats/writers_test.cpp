@@ -9,7 +9,7 @@
 #include "base/mapped_file.h"
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
-#include "formats/json_text.h"
+#include "base/json/json_text.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_writer.h"
 #include "kvtide/error.h"

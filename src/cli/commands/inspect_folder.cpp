@@ -2,11 +2,11 @@
 
 #include <map>
 
+#include "base/json/json_value.h"
 #include "base/text.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/kv_cost.h"
 #include "cli/output/terminal.h"
-#include "formats/json_value.h"
 #include "formats/safetensors_files.h"
 #include "formats/text_file.h"
 #include "kvtide/error.h"

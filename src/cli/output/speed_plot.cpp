@@ -5,9 +5,9 @@
 #include <map>
 #include <set>
 
+#include "base/json/json_value.h"
 #include "base/text.h"
 #include "cli/output/terminal.h"
-#include "formats/json_value.h"
 #include "formats/text_file.h"
 #include "kvtide/error.h"
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "state/arrange.h"
@@ -53,14 +54,16 @@ void show(std::vector<float>& mask, std::int64_t row, std::int64_t length,
 
 }  // namespace
 
-bool sees(Pos query, Pos position, std::optional<std::int64_t> attention_size, std::int64_t sinks) {
+bool sees(Pos query, Pos position, std::optional<std::int64_t> attention_size, std::int64_t sinks) try {
   const auto runs = seen_by(query, attention_size, sinks);
   return std::any_of(runs.begin(), runs.end(), [&](const VisibleRun& run) {
     return position >= run.rows.first && position < run.rows.last;
   });
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-std::vector<float> attention_mask(const ChunkMask& chunk, float hidden) {
+std::vector<float> attention_mask(const ChunkMask& chunk, float hidden) try {
   const std::int64_t real = real_tokens(chunk);
   if (!(hidden < 0.0f) || !std::isfinite(hidden))
     refuse(cat("a hidden row needs a finite number below 0, not ", hidden));
@@ -68,17 +71,21 @@ std::vector<float> attention_mask(const ChunkMask& chunk, float hidden) {
   for (std::int64_t t = 0; t < real; ++t)
     show(mask, t, chunk.rows, seen_by(chunk.first + t, chunk.attention_size, chunk.sinks));
   return mask;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-std::vector<float> write_mask(const ChunkMask& chunk) {
+std::vector<float> write_mask(const ChunkMask& chunk) try {
   const std::int64_t real = real_tokens(chunk);
   std::vector<float> mask = filled(chunk.rows, chunk.tokens, 0.0f);
   for (std::int64_t t = 0; t < real; ++t)
     mask[static_cast<std::size_t>((chunk.first + t) * chunk.tokens + t)] = 1.0f;
   return mask;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-std::vector<float> attention_size_mask(std::int64_t length, std::int64_t attention_size, Pos position) {
+std::vector<float> attention_size_mask(std::int64_t length, std::int64_t attention_size, Pos position) try {
   if (length < 1 || length > 65536) refuse(cat("a length of ", length, " is not between 1 and 65536"));
   check_attention_size(attention_size);
   if (position < 0 || position > length)
@@ -87,6 +94,8 @@ std::vector<float> attention_size_mask(std::int64_t length, std::int64_t attenti
   for (Pos query = 0; query < std::min(length, position + 1); ++query)
     show(mask, query, length, seen_by(query, attention_size, 0));
   return mask;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

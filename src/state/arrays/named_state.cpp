@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kernels/kernels.h"
 #include "kvtide/error.h"
@@ -83,13 +84,17 @@ NamedState::~NamedState() = default;
 NamedState::NamedState(NamedState&&) noexcept = default;
 NamedState& NamedState::operator=(NamedState&&) noexcept = default;
 
-NamedState make_state(const StateSpec& spec) { return NamedState(std::make_unique<NamedState::Impl>(spec)); }
+NamedState make_state(const StateSpec& spec) {
+  return or_out_of_memory([&] { return NamedState(std::make_unique<NamedState::Impl>(spec)); });
+}
 
-StateSpec NamedState::spec() const {
+StateSpec NamedState::spec() const try {
   StateSpec spec = impl_->spec;
   for (std::size_t i = 0; i < spec.tensors.size(); ++i)
     spec.tensors[i].shape = shape_at(impl_->named.tensors[i], impl_->memory.capacity());
   return spec;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 Pos NamedState::position() const { return impl_->memory.position(); }
@@ -111,7 +116,7 @@ std::int64_t NamedState::capacity_bytes() const {
   return bytes;
 }
 
-TensorRead NamedState::read_tensor(std::string_view name, const ReadTensor& options) const {
+TensorRead NamedState::read_tensor(std::string_view name, const ReadTensor& options) const try {
   const NamedTensor& tensor = impl_->find(name);
   const KvState& memory = impl_->memory;
   TensorRead result;
@@ -158,9 +163,11 @@ TensorRead NamedState::read_tensor(std::string_view name, const ReadTensor& opti
   result.left_out = exact.left_out;
   result.moved = exact.moved;
   return result;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-std::vector<TensorView> NamedState::views(std::string_view name) const {
+std::vector<TensorView> NamedState::views(std::string_view name) const try {
   const NamedTensor& tensor = impl_->find(name);
   if (!tensor.has_rows())
     refuse(cat("tensor ", quoted(tensor.spec.name), " has no rows to look at; read it"));
@@ -191,9 +198,11 @@ std::vector<TensorView> NamedState::views(std::string_view name) const {
       }
   }
   return views;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-void NamedState::write(std::span<const TensorBytes> tensors, Pos position) {
+void NamedState::write(std::span<const TensorBytes> tensors, Pos position) try {
   Impl& s = *impl_;
   if (position < 0) refuse(cat("a position of ", position, " is below 0"));
   if (s.memory.spec().rolling)
@@ -225,16 +234,20 @@ void NamedState::write(std::span<const TensorBytes> tensors, Pos position) {
       fresh.recurrent().write(tensor.recurrent, found[i]->bytes);
   }
   s.memory = std::move(fresh);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-void NamedState::write_recurrent(std::string_view name, std::span<const std::byte> bytes) {
+void NamedState::write_recurrent(std::string_view name, std::span<const std::byte> bytes) try {
   const NamedTensor& tensor = impl_->find(name);
   if (tensor.spec.role != TensorRole::recurrent)
     refuse(cat("tensor ", quoted(tensor.spec.name), " holds rows; append or write them"));
   impl_->memory.recurrent().write(tensor.recurrent, bytes);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-void NamedState::append(std::int64_t tokens, const std::function<void(const Row&)>& fill) {
+void NamedState::append(std::int64_t tokens, const std::function<void(const Row&)>& fill) try {
   KvState& memory = impl_->memory;
   const ElementwiseRow& kernels = best_kernels().elementwise;
   if (tokens > memory.spec().max_append && tokens <= memory.room()) memory.set_max_append(tokens);
@@ -255,26 +268,38 @@ void NamedState::append(std::int64_t tokens, const std::function<void(const Row&
       }
   }
   step.commit();
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-TransitionPlan NamedState::plan(const Transition& transition) const { return impl_->memory.plan(transition); }
-TransitionRecord NamedState::apply(const Transition& transition) { return impl_->memory.apply(transition); }
+TransitionPlan NamedState::plan(const Transition& transition) const {
+  return or_out_of_memory([&] { return impl_->memory.plan(transition); });
+}
+TransitionRecord NamedState::apply(const Transition& transition) {
+  return or_out_of_memory([&] { return impl_->memory.apply(transition); });
+}
 
-NamedState NamedState::fork() const {
+NamedState NamedState::fork() const try {
   return NamedState(std::make_unique<Impl>(*impl_, impl_->memory.fork()));
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-void NamedState::save(const std::string& path) const {
+void NamedState::save(const std::string& path) const try {
   PosixFiles files;
   SnapshotExtras extras;
   extras.identity["tensors"] = signature(impl_->named);
   save_snapshot(files, path, impl_->memory, extras);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-void NamedState::load(const std::string& path) {
+void NamedState::load(const std::string& path) try {
   PosixFiles files;
   Snapshot snapshot = load_snapshot(files, path, {{"tensors", signature(impl_->named)}});
   impl_->memory = std::move(snapshot.state);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/checked.h"
+#include "base/out_of_memory.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "kvtide/error.h"
@@ -113,7 +114,7 @@ DenseTransitionRecord apply(const DenseSource& source, const DenseTarget& target
 }  // namespace
 
 DenseTransitionRecord transition(const DenseSource& source, const DenseTarget& target,
-                                 std::optional<Pos> position, const TransitionOptions& options) {
+                                 std::optional<Pos> position, const TransitionOptions& options) try {
   check_four(source.shape);
   check_four(target.shape);
   const std::int64_t length = source.shape[2], new_length = target.shape[2];
@@ -121,10 +122,12 @@ DenseTransitionRecord transition(const DenseSource& source, const DenseTarget& t
     refuse(cat("target_seq_length (", new_length, ") must be >= the source sequence length (", length, ")"));
   check_position(position.value_or(length), length);
   return apply(source, target, position.value_or(length), options.pad, options);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 DenseTransitionRecord compact(const DenseSource& source, const DenseTarget& target, Pos position,
-                              const TransitionOptions& options) {
+                              const TransitionOptions& options) try {
   check_four(source.shape);
   check_four(target.shape);
   if (position > target.shape[2])
@@ -132,6 +135,8 @@ DenseTransitionRecord compact(const DenseSource& source, const DenseTarget& targ
   check_position(position, source.shape[2]);
   const std::vector<std::byte> zeros(options.pad.size());
   return apply(source, target, position, zeros, options);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 TransitionInfo transition_info(std::int64_t source_seq_length, std::int64_t target_seq_length, Pos position) {
@@ -145,13 +150,15 @@ TransitionInfo transition_info(std::int64_t source_seq_length, std::int64_t targ
           .additional_capacity = target_seq_length - source_seq_length};
 }
 
-void validate_state_shapes(Shape source, Shape target) {
+void validate_state_shapes(Shape source, Shape target) try {
   if (source.size() != 4) refuse(cat("Source state must be 4D, got ", source.size(), "D"));
   if (target.size() != 4) refuse(cat("Target state must be 4D, got ", target.size(), "D"));
   check_alike(source, target);
   if (target[2] < source[2])
     refuse(
         cat("Target sequence length (", target[2], ") must be >= source sequence length (", source[2], ")"));
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

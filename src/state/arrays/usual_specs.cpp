@@ -1,4 +1,5 @@
 // The lists of tensors of the usual layouts.
+#include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "kvtide/named_state.h"
@@ -45,14 +46,16 @@ TensorSpec both(const char* name, const KvShape& shape, std::int64_t layers,
 
 }  // namespace
 
-StateSpec unified_spec(const KvShape& shape) {
+StateSpec unified_spec(const KvShape& shape) try {
   check(shape, true);
   StateSpec spec;
   spec.tensors = {both("kv_cache", shape, shape.layers, common_window(shape))};
   return spec;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-StateSpec split_spec(const KvShape& shape) {
+StateSpec split_spec(const KvShape& shape) try {
   check(shape, true);
   std::int64_t local = 0;
   std::optional<std::int64_t> window;
@@ -70,9 +73,11 @@ StateSpec split_spec(const KvShape& shape) {
   if (local < shape.layers)
     spec.tensors.push_back(both("kv_cache_global", shape, shape.layers - local, std::nullopt));
   return spec;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-StateSpec per_layer_spec(const KvShape& shape) {
+StateSpec per_layer_spec(const KvShape& shape) try {
   check(shape, false);
   StateSpec spec;
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
@@ -84,9 +89,11 @@ StateSpec per_layer_spec(const KvShape& shape) {
         {cat("layers.", layer, ".v_state"), TensorRole::values, extents, shape.value_type, window});
   }
   return spec;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
-StateSpec stacked_spec(const KvShape& shape) {
+StateSpec stacked_spec(const KvShape& shape) try {
   check(shape, false);
   const auto window = common_window(shape);
   const std::vector<std::int64_t> extents{shape.layers, 1, shape.kv_heads, rows_of(shape, window),
@@ -96,6 +103,8 @@ StateSpec stacked_spec(const KvShape& shape) {
                   {"valueCache", TensorRole::values, extents, shape.value_type, window},
                   {"pastLen", TensorRole::position, {1}, ElementType::i32}};
   return spec;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
 }
 
 }  // namespace kvtide

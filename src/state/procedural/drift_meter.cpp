@@ -45,6 +45,11 @@ void DriftMeter::add(int layer, const SampledErrors& errors) {
   }
 }
 
+void DriftMeter::clear() {
+  output_ = log_mass_ = missed_ = {};
+  heads_.clear();
+}
+
 Drift DriftMeter::drift(std::int64_t tokens) const {
   Drift drift;
   drift.tokens = tokens;

@@ -31,7 +31,10 @@ struct SampledErrors {
 
 class DriftMeter {
  public:
+  // Makes room for so many (layer, query head): adding needs no memory then.
+  void expect(std::size_t heads) { heads_.reserve(heads); }
   void add(int layer, const SampledErrors& errors);
+  void clear();
   // Everything but bytes and seconds. tokens: sampled so far.
   Drift drift(std::int64_t tokens) const;
 

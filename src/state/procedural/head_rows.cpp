@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -53,25 +54,35 @@ RowNote HeadRows::note(std::int64_t row) const {
   return note;
 }
 
-std::int64_t HeadRows::append(const RowNote& note) {
-  if (rows() == most_)
-    throw Error(ErrorCode::out_of_memory,
-                cat("procedural memory: a head holds ", most_, " rows and one more does not fit"));
-  const auto put = [](auto& list, auto value) {
+void HeadRows::expect(std::int64_t more) {
+  if (rows() + more > most_)
+    throw Error(ErrorCode::out_of_memory, cat("procedural memory: a head holds ", rows(), " of at most ",
+                                              most_, " rows and ", more, " more do not fit"));
+  const auto needed = static_cast<std::size_t>(rows() + more);
+  const auto make_room = [&](auto& list) {
     // To whole steps: the list of a clone may end anywhere.
-    if (list.size() == list.capacity()) list.reserve((list.size() / kNoteStep + 1) * kNoteStep);
-    list.push_back(value);
+    if (needed > list.capacity()) list.reserve((needed + kNoteStep - 1) / kNoteStep * kNoteStep);
   };
-  if (kind_ != Kind::exact) put(scores_, note.score);
+  if (kind_ != Kind::exact) make_room(scores_);
   if (kind_ == Kind::summaries) {
-    put(bias_, note.bias);
-    put(counts_, note.count);
+    make_room(bias_);
+    make_room(counts_);
   }
-  put(positions_, note.position);
+  make_room(positions_);
+}
+
+std::int64_t HeadRows::append(const RowNote& note) {
+  expect(1);
+  if (kind_ != Kind::exact) scores_.push_back(note.score);
+  if (kind_ == Kind::summaries) {
+    bias_.push_back(note.bias);
+    counts_.push_back(note.count);
+  }
+  positions_.push_back(note.position);
   return rows() - 1;
 }
 
-void HeadRows::keep(std::span<const std::int64_t> kept, std::int64_t from) {
+void HeadRows::keep(std::span<const std::int64_t> kept, std::int64_t from) noexcept {
   const std::int64_t before = rows();
   std::int64_t end = 0;
   const auto move = [&](std::int64_t row, std::int64_t count) {
@@ -91,10 +102,13 @@ void HeadRows::keep(std::span<const std::int64_t> kept, std::int64_t from) {
     list.resize(static_cast<std::size_t>(end));
     // Heads whose share changes must not hold on to the most that they ever had.
     if (list.capacity() < list.size() + 2 * kNoteStep) return;
-    std::remove_reference_t<decltype(list)> smaller;
-    smaller.reserve((list.size() + kNoteStep - 1) / kNoteStep * kNoteStep);
-    smaller.assign(list.begin(), list.end());
-    list = std::move(smaller);
+    try {
+      std::remove_reference_t<decltype(list)> smaller;
+      smaller.reserve((list.size() + kNoteStep - 1) / kNoteStep * kNoteStep);
+      smaller.assign(list.begin(), list.end());
+      list = std::move(smaller);
+    } catch (const std::bad_alloc&) {  // then it goes the next time
+    }
   };
   cut(positions_);
   for (auto* list : {&scores_, &bias_, &counts_}) cut(*list);
@@ -104,7 +118,7 @@ void HeadRows::keep(std::span<const std::int64_t> kept, std::int64_t from) {
                static_cast<std::size_t>((before - end) * value_bytes_));
 }
 
-void HeadRows::clear() { keep({}, rows()); }
+void HeadRows::clear() noexcept { keep({}, rows()); }
 
 std::vector<const char*> note_names(HeadRows::Kind kind) {
   if (kind == HeadRows::Kind::exact) return {};

@@ -48,12 +48,14 @@ class HeadRows {
   std::int32_t position(std::int64_t row) const { return positions_[static_cast<std::size_t>(row)]; }
   void set_score(std::int64_t row, float score) { scores_[static_cast<std::size_t>(row)] = score; }
 
-  // Adds a row at the end and returns its number; the caller fills key() and value().
+  // Makes room for the notes of so many rows more: appending these needs no memory.
   // Throws Error(out_of_memory) beyond the reservation.
+  void expect(std::int64_t more);
+  // Adds a row at the end and returns its number; the caller fills key() and value(). Throws as expect().
   std::int64_t append(const RowNote& note);
   // Keeps the rows whose numbers are listed (ascending) and every row from `from` on.
-  void keep(std::span<const std::int64_t> rows, std::int64_t from);
-  void clear();
+  void keep(std::span<const std::int64_t> rows, std::int64_t from) noexcept;
+  void clear() noexcept;
 
   // The bytes of keys, values, positions and then of note_names(kind), for snapshots.
   std::vector<std::span<std::byte>> parts();

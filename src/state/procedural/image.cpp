@@ -149,6 +149,9 @@ ProceduralImage ProceduralMemory::image() const {
   if (spill_)
     throw Error(ErrorCode::unsupported, cat("procedural memory: rows in the spill file ", quoted(spec_.spill),
                                             " cannot be saved; run without a spill file to have snapshots"));
+  if (!is_settled())
+    throw Error(ErrorCode::out_of_memory,
+                "procedural memory: memory ended in a seal, which has to be made again before it is saved");
   ProceduralImage image;
   image.sealed = sealed_;
   for (const Block& block : blocks_)

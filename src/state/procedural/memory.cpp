@@ -73,7 +73,6 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
   make_room_in_memory();
   const Pos last = sealed_ + spec_.block, first = first_sealed_before(spec_, last);
   make_references_writable();
-  newest_seal_.clear();
   struct Item {
     int layer, head;
     std::int64_t rows;
@@ -101,7 +100,17 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
 
   for (Item& item : items) {
     Head& target = head(item.layer, item.head);
-    HeadRows& rows = writable(target);
+    writable(target).expect(static_cast<std::int64_t>(item.sealed.notes.size()));
+    target.block_rows.reserve(target.block_rows.size() + 1);
+  }
+  blocks_.reserve(blocks_.size() + 1);
+  full_.reserve(full_.size() + 1);
+  whole_.reserve(whole_.size() + 1);
+  references_->retain(first, last);
+  // From here on nothing needs memory.
+  for (Item& item : items) {
+    Head& target = head(item.layer, item.head);
+    HeadRows& rows = *target.rows;
     for (std::size_t i = 0; i < item.sealed.notes.size(); ++i) {
       const std::int64_t row = rows.append(item.sealed.notes[i]);
       std::copy_n(item.sealed.keys.data() + static_cast<std::int64_t>(i) * rows.key_bytes(), rows.key_bytes(),
@@ -121,30 +130,49 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
   blocks_.push_back({.first = first, .last = last, .tick = counts_.consolidations});
   if (has_full_heads_) full_.push_back({first, 0});
   if (has_whole_heads_) whole_.push_back({first, 0});
-  references_->retain(first, last);
   sealed_ = last;
   ++counts_.blocks_sealed;
-  thin_full_heads();
-  note_event(false, blocks_.back(), position, watch.seconds());
+  newest_seal_.clear();
+  due_ = Due::thinning;
+  seal_seconds_ = watch.seconds();
+}
+
+void ProceduralMemory::settle(ThreadPool& pool, const Kernels& kernels) {
+  const Stopwatch watch;
+  const Pos position = last_seal();
+  if (due_ == Due::thinning) {
+    expect_event();
+    thin_full_heads();
+    note_event(false, blocks_.back(), position, seal_seconds_ + watch.seconds());
+    due_ = Due::consolidating;
+  }
   if (spec_.levels > 0) consolidate(pool, kernels, position);
   shed();
   move_blocks(position);
 #ifndef NDEBUG
   audit();
 #endif
-  counts_.seal_seconds += watch.seconds();
-  newest_seal_.back().after = counts();
+  ProceduralCounts& after = newest_seal_.back().after;
+  after.summary_rows.reserve(static_cast<std::size_t>(std::max(1, spec_.levels)));  // a fork's has no room
+  counts_.seal_seconds += seal_seconds_ + watch.seconds();
+  count(after);
+  due_ = Due::nothing;
 }
 
-void ProceduralMemory::note_event(bool merge, const Block& block, Pos position, double seconds) {
-  ProceduralEvent event;
+void ProceduralMemory::expect_event() {
+  newest_seal_.reserve(newest_seal_.size() + 1);
+  next_event_.after.summary_rows.reserve(static_cast<std::size_t>(std::max(1, spec_.levels)));
+}
+
+void ProceduralMemory::note_event(bool merge, const Block& block, Pos position, double seconds) noexcept {
+  ProceduralEvent& event = next_event_;
   event.merge = merge;
   event.level = block.level;
   event.position = position;
   event.block = {block.first, block.last};
   event.seconds = seconds;
-  event.after = counts();
-  newest_seal_.push_back(event);
+  count(event.after);
+  newest_seal_.push_back(std::move(event));
 }
 
 std::int64_t ProceduralMemory::held_bytes() const {
@@ -157,8 +185,12 @@ std::int64_t ProceduralMemory::held_bytes() const {
 
 void ProceduralMemory::clear() {
   for (auto& layer : heads_)
+    for (Head& h : layer) writable(h);
+  make_references_writable();
+  // From here on nothing needs memory.
+  for (auto& layer : heads_)
     for (Head& h : layer) {
-      writable(h).clear();
+      h.rows->clear();
       h.block_rows.clear();
       h.spilled.reset();
       h.lost = 0.0;
@@ -172,7 +204,7 @@ void ProceduralMemory::clear() {
   for (auto& angles : angles_) std::vector<float>().swap(angles);
   sealed_ = 0;
   sink_shift_ = 0;
-  make_references_writable();
+  due_ = Due::nothing;
   references_->clear();
   counts_ = {};
   mass_error_sum_ = 0.0;

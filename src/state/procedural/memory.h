@@ -64,11 +64,16 @@ class ProceduralMemory {
   // positions that are summarised already.
   void pin(const PosRange& range);
 
-  // Seals the oldest block of exact rows of every layer. Throws Error(io), and changes nothing, when the
-  // spill file takes no more. `layers`: the state's own rows, in which the block still stands. key_type,
-  // value_type: theirs. position: tokens read, equal to next_seal().
+  // Seals the oldest block of exact rows of every layer; to be followed by settle(). Throws Error(io), and
+  // changes nothing, when the spill file takes no more; std::bad_alloc likewise. `layers`: the state's own
+  // rows, in which the block still stands. key_type, value_type: theirs. position: tokens read, equal to
+  // next_seal().
   void seal(ThreadPool& pool, const Kernels& kernels, std::span<LayerRows> layers, DType key_type,
             DType value_type, Pos position);
+  // Makes the memory what it is with the block that was sealed: thins, consolidates, sheds and moves. When
+  // memory ends on the way (std::bad_alloc) the next call goes on from there; until then nobody may read it.
+  void settle(ThreadPool& pool, const Kernels& kernels);
+  bool is_settled() const { return due_ == Due::nothing; }
 
   // What queries see of the past of one head, oldest first; readers from `reader` on that see `newest`
   // positions only.
@@ -159,13 +164,23 @@ class ProceduralMemory {
   void shed_soft(Head& head);
   void shed_hard(std::size_t layer);
   double score(const Head& head, std::int64_t row, const Block& block) const;
-  void drop_rows(Head& head, const std::vector<bool>& gone);
-  void note_event(bool merge, const Block& block, Pos position, double seconds);
+  // Rows that go, in two steps: what needs memory, and the rest.
+  struct Dropping {
+    Head* head;
+    std::vector<bool> gone;
+    std::vector<std::int64_t> kept;
+  };
+  Dropping prepare_drop(Head& head, std::vector<bool> gone);
+  void drop_rows(const Dropping& dropping) noexcept;
+  void expect_event();  // the next note_event then needs no memory
+  void note_event(bool merge, const Block& block, Pos position, double seconds) noexcept;
+  void count(ProceduralCounts& counts) const noexcept;
+  void count_head(const Head& head, const HeadPlan& plan, ProceduralCounts& counts) const noexcept;
   void make_room_in_memory();
   void thin_full_heads();
   std::map<Pos, double> worth_of_passages(const std::vector<std::pair<int, int>>& heads,
                                           std::size_t block) const;
-  void thin(Head& head, std::size_t block, std::int64_t left, const std::map<Pos, double>& worth);
+  Dropping thin(Head& head, std::size_t block, std::int64_t left, const std::map<Pos, double>& worth);
   Pos shift_of(Pos first, Pos position, Pos reach = 0) const;
   void move_full_blocks(std::vector<FullBlock>& blocks, Pos position);
   float mass_of(Pos first, Pos last, Pos position) const;
@@ -192,6 +207,10 @@ class ProceduralMemory {
   double mass_error_sum_ = 0.0;
   std::int64_t mass_errors_ = 0;
   std::vector<ProceduralEvent> newest_seal_;
+  ProceduralEvent next_event_;  // with room for what it counts
+  enum class Due { nothing, thinning, consolidating };
+  Due due_ = Due::nothing;     // of the newest seal
+  double seal_seconds_ = 0.0;  // so far
 };
 
 }  // namespace kvtide

@@ -32,8 +32,10 @@ void ProceduralMemory::thin_full_heads() {
       fullest = std::find_if(sizes.begin(), sizes.end(), [](std::int64_t size) { return size > 0; });
     const auto block = fullest - sizes.begin();
     const auto worth = worth_of_passages(thinning, static_cast<std::size_t>(block));
+    std::vector<Dropping> droppings;
     for (const auto& [layer, h] : thinning)
-      thin(head(layer, h), static_cast<std::size_t>(block), left, worth);
+      droppings.push_back(thin(head(layer, h), static_cast<std::size_t>(block), left, worth));
+    for (const Dropping& dropping : droppings) drop_rows(dropping);
     rows -= *fullest - left;
     ++counts_.thinned;
     *fullest = left;
@@ -65,8 +67,8 @@ std::map<Pos, double> ProceduralMemory::worth_of_passages(const std::vector<std:
 }
 
 // Keeps the `left` rows of a block that lie in its most telling passages, and the pinned ones.
-void ProceduralMemory::thin(Head& target, std::size_t block, std::int64_t left,
-                            const std::map<Pos, double>& worth) {
+ProceduralMemory::Dropping ProceduralMemory::thin(Head& target, std::size_t block, std::int64_t left,
+                                                  const std::map<Pos, double>& worth) {
   const std::int64_t before =
       std::accumulate(target.block_rows.begin(),
                       target.block_rows.begin() + static_cast<std::ptrdiff_t>(block), std::int64_t{0});
@@ -88,7 +90,7 @@ void ProceduralMemory::thin(Head& target, std::size_t block, std::int64_t left,
   std::vector<bool> gone(static_cast<std::size_t>(target.rows->rows()), false);
   std::fill_n(gone.begin() + before, size, true);
   for (const std::int64_t row : order) gone[static_cast<std::size_t>(row)] = false;
-  drop_rows(target, gone);
+  return prepare_drop(target, std::move(gone));
 }
 
 // Heads that keep everything and have a spill file hold `full_rows` rows in memory, the next block included.
@@ -115,12 +117,13 @@ void ProceduralMemory::make_room_in_memory() {
     else if (move.target.use_count() > 2)
       move.target = move.target->clone();
     move.target->write_ahead(source.rows->key(0), source.rows->value(0), move.rows);
+    writable(source);
     moves.push_back(std::move(move));
   }
   for (Move& move : moves) {
     move.target->take(move.rows, move.blocks);
     move.head->spilled = std::move(move.target);
-    writable(*move.head).keep({}, move.rows);
+    move.head->rows->keep({}, move.rows);
     auto& blocks = move.head->block_rows;
     blocks.erase(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(move.blocks));
   }

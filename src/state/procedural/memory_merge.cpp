@@ -14,10 +14,9 @@ namespace kvtide {
 namespace {
 
 // Turns the keys of some rows of dim elements: once blocks are one they are seen from one distance.
-void move_up(HeadRows& rows, DType type, std::int64_t dim, const Kernels& kernels,
-             const std::vector<float>& turn, std::int64_t first, std::int64_t count) {
-  const auto pairs = static_cast<std::int64_t>(turn.size() / 2);
-  std::vector<float> key(static_cast<std::size_t>(dim));
+void move_up(HeadRows& rows, DType type, const Kernels& kernels, const std::vector<float>& turn,
+             std::int64_t first, std::int64_t count, std::span<float> key) noexcept {
+  const auto pairs = static_cast<std::int64_t>(turn.size() / 2), dim = static_cast<std::int64_t>(key.size());
   for (std::int64_t row = first; row < first + count; ++row) {
     decode_row(type, rows.key(row), dim, key.data());
     kernels.elementwise.rope(key.data(), turn.data(), turn.data() + pairs, pairs);
@@ -87,24 +86,35 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
       add_turn(spec_.frequencies[layer], nearer, turns[layer]);
     merged.reach = std::max(newer.reach,
                             newest_part(newer) - newest_part(blocks_[begin]) - nearer + blocks_[begin].reach);
+    std::vector<Dropping> droppings;
     for (std::size_t i = 0; i < kept.size(); ++i) {
       Head& target = head(plain_heads[i].first, plain_heads[i].second);
       std::vector<bool> gone(static_cast<std::size_t>(target.rows->rows()), false);
-      HeadRows& rows = writable(target);
       std::int64_t row = 0;
       for (std::size_t b = 0; b < end; row += target.block_rows[b++])
-        for (std::int64_t r = row; b >= begin && r < row + target.block_rows[b]; ++r) {
+        for (std::int64_t r = row; b >= begin && r < row + target.block_rows[b]; ++r)
           gone[static_cast<std::size_t>(r)] = !std::binary_search(kept[i].begin(), kept[i].end(), r);
+      writable(target);
+      droppings.push_back(prepare_drop(target, std::move(gone)));
+    }
+    std::vector<float> key(static_cast<std::size_t>(layers_.front().head_dim));
+    expect_event();
+    // From here on nothing needs memory.
+    for (std::size_t i = 0; i < droppings.size(); ++i) {
+      const auto layer = static_cast<std::size_t>(plain_heads[i].first);
+      Head& target = *droppings[i].head;
+      HeadRows& rows = *target.rows;
+      std::int64_t row = 0;
+      for (std::size_t b = 0; b < end; row += target.block_rows[b++])
+        for (std::int64_t r = row; b >= begin && r < row + target.block_rows[b]; ++r)
           rows.set_score(r, static_cast<float>(score(target, r, blocks_[b])));
-        }
-      drop_rows(target, gone);
+      drop_rows(droppings[i]);
       if (nearer != 0) {
         const auto& older = target.block_rows;
-        move_up(rows, spec_.row_type, layers_[static_cast<std::size_t>(plain_heads[i].first)].head_dim,
-                kernels, turns[static_cast<std::size_t>(plain_heads[i].first)],
+        move_up(rows, spec_.row_type, kernels, turns[layer],
                 std::accumulate(older.begin(), older.begin() + static_cast<std::ptrdiff_t>(begin),
                                 std::int64_t{0}),
-                older[begin]);
+                older[begin], std::span(key).first(static_cast<std::size_t>(layers_[layer].head_dim)));
       }
       const auto from = target.block_rows.begin() + static_cast<std::ptrdiff_t>(begin);
       *from += *(from + 1);

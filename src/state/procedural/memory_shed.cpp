@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <queue>
 #include <tuple>
 
@@ -24,24 +25,33 @@ double ProceduralMemory::score(const Head& head, std::int64_t row, const Block& 
                   ticks);
 }
 
-void ProceduralMemory::drop_rows(Head& target, const std::vector<bool>& gone) {
+ProceduralMemory::Dropping ProceduralMemory::prepare_drop(Head& target, std::vector<bool> gone) {
+  Dropping dropping{&target, std::move(gone), {}};
+  if (std::find(dropping.gone.begin(), dropping.gone.end(), true) == dropping.gone.end()) return dropping;
+  writable(target);
+  const std::int64_t end =
+      std::accumulate(target.block_rows.begin(), target.block_rows.end(), std::int64_t{0});
+  for (std::int64_t row = 0; row < end; ++row)
+    if (!dropping.gone[static_cast<std::size_t>(row)]) dropping.kept.push_back(row);
+  return dropping;
+}
+
+void ProceduralMemory::drop_rows(const Dropping& dropping) noexcept {
+  const std::vector<bool>& gone = dropping.gone;
   if (std::find(gone.begin(), gone.end(), true) == gone.end()) return;
-  HeadRows& rows = writable(target);
-  std::vector<std::int64_t> kept;
+  Head& target = *dropping.head;
+  HeadRows& rows = *target.rows;
   std::int64_t row = 0;
   for (std::int64_t& block : target.block_rows) {
     const std::int64_t end = row + block;
     for (; row < end; ++row) {
-      if (!gone[static_cast<std::size_t>(row)]) {
-        kept.push_back(row);
-        continue;
-      }
+      if (!gone[static_cast<std::size_t>(row)]) continue;
       --block;
       target.lost += static_cast<double>(rows.note(row).count);
       counts_.shed_mass += static_cast<double>(rows.note(row).count);
     }
   }
-  rows.keep(kept, row);
+  rows.keep(dropping.kept, row);
 }
 
 void ProceduralMemory::shed() {
@@ -55,15 +65,17 @@ void ProceduralMemory::shed() {
 
 void ProceduralMemory::shed_soft(Head& target) {
   std::vector<bool> gone(static_cast<std::size_t>(target.rows->rows()), false);
-  std::int64_t row = 0;
+  std::int64_t row = 0, shed = 0;
   for (std::size_t b = 0; b < target.block_rows.size(); ++b)
     for (std::int64_t i = 0; i < target.block_rows[b]; ++i, ++row) {
       const bool low = score(target, row, blocks_[b]) < static_cast<double>(spec_.shed_below);
       if (!low || is_pinned(spec_, target.rows->position(row))) continue;
       gone[static_cast<std::size_t>(row)] = true;
-      ++counts_.shed_soft;
+      ++shed;
     }
-  drop_rows(target, gone);
+  const Dropping dropping = prepare_drop(target, std::move(gone));
+  counts_.shed_soft += shed;
+  drop_rows(dropping);
 }
 
 // A level of a layer that holds too many rows keeps those with the highest scores, whichever head they are
@@ -96,10 +108,12 @@ void ProceduralMemory::shed_hard(std::size_t layer) {
       gone[static_cast<std::size_t>(-minus_head)][static_cast<std::size_t>(-minus_row)] = true;
     }
     if (shed == 0) continue;
+    std::vector<Dropping> droppings;
+    for (std::size_t h = 0; h < heads_[layer].size(); ++h)
+      if (!gone[h].empty()) droppings.push_back(prepare_drop(heads_[layer][h], std::move(gone[h])));
     ++counts_.level_hits;
     counts_.shed_hard += shed;
-    for (std::size_t h = 0; h < heads_[layer].size(); ++h)
-      if (!gone[h].empty()) drop_rows(heads_[layer][h], gone[h]);
+    for (const Dropping& dropping : droppings) drop_rows(dropping);
   }
 }
 

@@ -62,17 +62,22 @@ std::vector<Pos> References::spread(const std::vector<Pos>& positions, std::int6
 }
 
 void References::retain(Pos first, Pos last) {
+  std::vector<Pos> chosen;
+  if (blocks_seen_ % retain_stride_ == 0) {
+    chosen = spread(available(first, last), kPerBlock);
+    old_positions_.reserve(static_cast<std::size_t>(kMostRetained + kPerBlock));
+  }
+  // From here on nothing needs memory.
   const std::int64_t block = blocks_seen_++;
   if (block % retain_stride_ != 0) return;
-  const std::vector<Pos> chosen = spread(available(first, last), kPerBlock);
   if (static_cast<std::int64_t>(old_positions_.size() + chosen.size()) > kMostRetained) {
     // Every other token goes; from now on half as many blocks leave any.
     retain_stride_ *= 2;
-    std::vector<Pos> kept;
-    for (std::size_t i = 0; i < old_positions_.size(); i += 2) kept.push_back(old_positions_[i]);
+    const std::size_t kept = (old_positions_.size() + 1) / 2;
+    for (std::size_t i = 1; i < kept; ++i) old_positions_[i] = old_positions_[2 * i];
     for (std::size_t layer = 0; layer < layer_index_.size(); ++layer) {
       if (layer_index_[layer] < 0) continue;
-      for (std::size_t i = 0; i < kept.size(); ++i) {
+      for (std::size_t i = 0; i < kept; ++i) {
         const std::size_t to = at(static_cast<int>(layer), ring_ + static_cast<std::int64_t>(i));
         const std::size_t from = at(static_cast<int>(layer), ring_ + static_cast<std::int64_t>(2 * i));
         const std::size_t width = static_cast<std::size_t>(shape_.heads * shape_.head_dim);
@@ -82,7 +87,7 @@ void References::retain(Pos first, Pos last) {
         std::memcpy(masses_.data() + to * heads, masses_.data() + from * heads, heads * sizeof(float));
       }
     }
-    old_positions_ = kept;
+    old_positions_.resize(kept);
   }
   for (const Pos position : chosen) {
     const std::int64_t source = position / shape_.stride % ring_;

@@ -20,7 +20,8 @@ constexpr std::int64_t kMostRows = std::int64_t{1} << 21;  // of one head: addre
 std::int64_t pages(std::int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 [[noreturn]] void refuse(const std::string& path, const char* what, int failure) {
-  throw Error(ErrorCode::io, cat(path, ": ", what, ": ", std::strerror(failure)));
+  throw Error(failure == ENOMEM ? ErrorCode::out_of_memory : ErrorCode::io,
+              cat(path, ": ", what, ": ", std::strerror(failure)));
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ std::shared_ptr<const Extent> LayerRows::pin(std::int64_t row) const {
 
 // Whoever shared an extent may be gone by now: what only they held, or what could not be given back while
 // they read it, is wiped, and the extent is ours.
-void LayerRows::take_over() {
+void LayerRows::take_over() noexcept {
   for (std::size_t i = 0; i < extents_.size(); ++i) {
     if (extents_[i].use_count() != 1 || (ours_[i] && extents_[i]->frozen == 0 && !extents_[i]->owes))
       continue;
@@ -90,6 +90,10 @@ void LayerRows::open(std::int64_t first, std::int64_t last) {
     }
   }
   extent->used = last;
+  extents_.reserve(extents_.size() + 1);
+  ours_.reserve(ours_.size() + 1);
+  pieces_.reserve(pieces_.size() + 1);
+  // From here on nothing needs memory.
   extents_.push_back(std::move(extent));
   ours_.push_back(true);
   for (Piece& piece : pieces_) piece.last = std::min(piece.last, held_from);
@@ -115,17 +119,18 @@ std::vector<LayerRows::Run> LayerRows::runs(std::int64_t first, std::int64_t las
   return found;
 }
 
+void LayerRows::prepare_drop() { pieces_.reserve(pieces_.size() + 1); }
+
 void LayerRows::drop(std::int64_t first, std::int64_t last) {
+  prepare_drop();
   take_over();
-  std::vector<Piece> kept;
-  for (const Piece& piece : pieces_) {
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    const Piece piece = pieces_[i];
     const std::int64_t from = std::max(first, piece.first), to = std::min(last, piece.last);
-    if (from >= to) {
-      kept.push_back(piece);
-      continue;
-    }
-    if (piece.first < from) kept.push_back({piece.extent, piece.first, from});
-    if (to < piece.last) kept.push_back({piece.extent, to, piece.last});
+    if (from >= to) continue;
+    // The part before the hole stays where it is, empty when there is none.
+    pieces_[i].last = from;
+    if (to < piece.last) pieces_.insert(pieces_.begin() + ++i, {piece.extent, to, piece.last});
     if (extents_[piece.extent].use_count() > 1) {
       extents_[piece.extent]->owes = true;
       continue;
@@ -134,15 +139,16 @@ void LayerRows::drop(std::int64_t first, std::int64_t last) {
     // rows, but not into rows that are still held.
     std::int64_t back = std::max(piece.first == from ? extents_[piece.extent]->first() : from,
                                  from - 4096 / std::min(format_.key_bytes, format_.value_bytes) - 1);
-    for (const Piece& other : kept)
-      if (other.extent == piece.extent && other.first < from) back = std::max(back, other.last);
+    for (const Piece& other : pieces_)
+      if (other.extent == piece.extent && other.first < std::min(from, other.last))
+        back = std::max(back, other.last);
     extents_[piece.extent]->release(back, to);
   }
-  pieces_ = std::move(kept);
+  std::erase_if(pieces_, [](const Piece& piece) { return piece.first >= piece.last; });
   forget_unused_extents();
 }
 
-void LayerRows::truncate(std::int64_t end) {
+void LayerRows::truncate(std::int64_t end) noexcept {
   take_over();
   for (Piece& piece : pieces_) piece.last = std::min(piece.last, end);
   std::erase_if(pieces_, [](const Piece& piece) { return piece.first >= piece.last; });
@@ -176,21 +182,14 @@ std::int64_t LayerRows::shared_bytes() const {
   return bytes;
 }
 
-void LayerRows::forget_unused_extents() {
-  std::vector<std::size_t> moved(extents_.size(), 0);
-  std::vector<std::shared_ptr<Extent>> used;
-  std::vector<bool> ours;
-  for (std::size_t i = 0; i < extents_.size(); ++i) {
-    const bool wanted =
-        std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& p) { return p.extent == i; });
-    if (!wanted) continue;
-    moved[i] = used.size();
-    used.push_back(extents_[i]);
-    ours.push_back(ours_[i]);
+void LayerRows::forget_unused_extents() noexcept {
+  for (std::size_t i = extents_.size(); i-- > 0;) {
+    const auto is_in_it = [&](const Piece& piece) { return piece.extent == i; };
+    if (std::any_of(pieces_.begin(), pieces_.end(), is_in_it)) continue;
+    extents_.erase(extents_.begin() + static_cast<std::ptrdiff_t>(i));
+    ours_.erase(ours_.begin() + static_cast<std::ptrdiff_t>(i));
+    for (Piece& piece : pieces_) piece.extent -= piece.extent > i ? 1 : 0;
   }
-  for (Piece& piece : pieces_) piece.extent = moved[piece.extent];
-  extents_ = std::move(used);
-  ours_ = std::move(ours);
 }
 
 }  // namespace kvtide

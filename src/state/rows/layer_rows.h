@@ -44,10 +44,12 @@ class LayerRows {
   // given back later.
   std::shared_ptr<const Extent> pin(std::int64_t row) const;
 
-  // Forgets rows [first, last): unshared pages go back to the operating system.
+  // Forgets rows [first, last): unshared pages go back to the operating system. Throws std::bad_alloc and
+  // changes nothing, but never behind prepare_drop.
   void drop(std::int64_t first, std::int64_t last);
+  void prepare_drop();
   // Forgets rows from `end` on; they read as zeros if they are opened again.
-  void truncate(std::int64_t end);
+  void truncate(std::int64_t end) noexcept;
 
   // Pages of held rows: all of them, and those shared with other states.
   std::int64_t held_bytes() const;
@@ -59,8 +61,8 @@ class LayerRows {
     std::int64_t first, last;
   };
   bool can_write(const Piece& piece, std::int64_t row) const;
-  void take_over();
-  void forget_unused_extents();
+  void take_over() noexcept;
+  void forget_unused_extents() noexcept;
 
   RowFormat format_;
   std::int64_t reserve_;

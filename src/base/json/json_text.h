@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "formats/json_value.h"
+#include "base/json/json_value.h"
 
 namespace kvtide {
 

@@ -1,4 +1,4 @@
-#include "formats/json_value.h"
+#include "base/json/json_value.h"
 
 #include <algorithm>
 #include <limits>
@@ -20,7 +20,10 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 
   bool null() override { return add(JsonValue()); }
   bool boolean(bool value) override { return add(JsonValue(value)); }
-  bool number_integer(number_integer_t value) override { return add(JsonValue(std::int64_t{value})); }
+  // Of negative numbers; 0 stands for -0.
+  bool number_integer(number_integer_t value) override {
+    return add(value == 0 ? JsonValue(-0.0) : JsonValue(std::int64_t{value}));
+  }
   bool number_unsigned(number_unsigned_t value) override {
     constexpr auto kLargest = static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max());
     return value <= kLargest ? add(JsonValue(static_cast<std::int64_t>(value)))
@@ -96,14 +99,14 @@ JsonValue JsonValue::parse(std::string_view text, std::string_view file) {
 
 std::optional<double> JsonValue::number() const {
   if (const auto* whole = integer()) return static_cast<double>(*whole);
-  if (kind_ == Kind::real) return real_;
+  if (const auto* real = std::get_if<double>(&value_)) return *real;
   return std::nullopt;
 }
 
 std::string_view JsonValue::kind() const {
   static constexpr std::string_view kKinds[] = {"null",     "true or false", "a whole number", "a number",
                                                 "a string", "a list",        "an object"};
-  return kKinds[static_cast<int>(kind_)];
+  return kKinds[value_.index()];
 }
 
 const JsonValue* JsonValue::find(std::string_view name) const {

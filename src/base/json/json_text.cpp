@@ -1,9 +1,9 @@
-#include "formats/json_text.h"
+#include "base/json/json_text.h"
 
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json/json_line.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
@@ -11,15 +11,13 @@ namespace {
 
 // The text of a string, a number or a word.
 std::string scalar(const JsonValue& value) {
-  using Json = nlohmann::json;
-  if (value.text() != nullptr)
-    return Json(*value.text()).dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (value.text() != nullptr) return json_scalar(std::string_view(*value.text()));
   if (value.boolean() != nullptr) return *value.boolean() ? "true" : "false";
   if (value.integer() != nullptr) return std::to_string(*value.integer());
   if (value.is_null()) return "null";
   if (!std::isfinite(*value.number()))
     throw Error(ErrorCode::invalid_argument, "JSON cannot hold a number that is not finite");
-  return Json(*value.number()).dump();
+  return json_scalar(*value.number());
 }
 
 bool is_plain(const JsonValue& value) { return value.list() == nullptr && value.object() == nullptr; }
