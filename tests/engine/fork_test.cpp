@@ -1,64 +1,30 @@
 // What a process that forks (fork(2)) finds in the child: the memory of its sessions, without their threads.
 // Nothing may wait for threads that are not there.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <functional>
 #include <thread>
 
 #include "kvtide/error.h"
 #include "kvtide/session.h"
-#include "kvtide/shard.h"
+#include "tests/base/in_child.h"
 #include "tests/base/thread_sanitizer.h"
 #include "tests/base/time_limit.h"
 #include "tests/engine/logits.h"
 #include "tests/formats/temporary_folder.h"
 #include "tests/kernels/same_bits.h"
 #include "tests/model/sample_model.h"
-#include "tests/model/shard_samples.h"
 
 namespace kvtide {
 namespace {
 
 using testing::all_logits;
+using testing::in_child;
 using testing::random_tokens;
 using testing::same_bits;
 
 // ThreadSanitizer ends a child of a process with threads that starts one.
 constexpr int kThreads = kThreadSanitizer ? 1 : 3;
-
-// What `body` says in a child, "" for fine; alarm() ends one that waits for ever.
-std::string in_child(const std::function<std::string()>& body) {
-  int said[2];
-  if (::pipe(said) != 0) return "no pipe";
-  const pid_t child = ::fork();
-  if (child < 0) return "no child";
-  if (child == 0) {
-    ::alarm(testing::TimeLimit::kSeconds / 2);
-    std::string outcome;
-    try {
-      outcome = body();
-    } catch (const std::exception& error) {
-      outcome = error.what();
-    }
-    const bool told = ::write(said[1], outcome.data(), outcome.size()) >= 0;
-    ::_exit(told ? 0 : 1);
-  }
-  ::close(said[1]);
-  std::string outcome(4096, '\0');
-  const ssize_t size = ::read(said[0], outcome.data(), outcome.size());
-  outcome.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-  ::close(said[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  if (WIFSIGNALED(status))
-    return WTERMSIG(status) == SIGALRM ? "the child waited for ever"
-                                       : "the child ended with signal " + std::to_string(WTERMSIG(status));
-  return WEXITSTATUS(status) == 0 ? outcome
-                                  : "the child ended with status " + std::to_string(WEXITSTATUS(status));
-}
 
 class Fork : public ::testing::Test {
  protected:
@@ -140,21 +106,6 @@ TEST_F(Fork, WhileOtherThreadsComputeAndHash_LeavesTheModelUsableInTheChild) {
     stop = true;
     busy.join();
   }
-}
-
-TEST_F(Fork, AChildMayUseAndCloseAFolderOfShards) {
-  const testing::ShardSample sample(testing::SampleModel{});
-  auto folder = std::make_unique<ShardFolder>(sample.path(), ShardOptions{.threads = kThreads});
-  auto shard = std::make_unique<Shard>(folder->open("mlp.0"));
-  const std::vector<float> x = testing::normals(static_cast<std::size_t>(folder->width()), 3, 1.0f);
-  const auto wanted = shard->predict(x);
-  EXPECT_EQ(in_child([&] {
-              const bool same = same_bits(shard->predict(x), wanted);
-              shard.reset();
-              folder.reset();
-              return same ? "" : "other bits";
-            }),
-            "");
 }
 
 TEST_F(Fork, AChildMayNotWriteIntoTheSpillFileOfItsParent) {

@@ -1,4 +1,4 @@
-// What several threads may do at the same time: sessions, forks, views, tokenizers and shards of one model.
+// What several threads may do at the same time: sessions, forks, views and tokenizers of one model.
 // The bits have to be those of one thread alone; under the thread sanitizer nothing may be reported.
 #include <gtest/gtest.h>
 
@@ -14,7 +14,6 @@
 #include "tests/formats/temporary_folder.h"
 #include "tests/kernels/same_bits.h"
 #include "tests/model/sample_model.h"
-#include "tests/model/shard_samples.h"
 
 namespace kvtide {
 namespace {
@@ -245,22 +244,6 @@ TEST_F(Threads, DriveStatefulModelsOfOneModel_AndForksOfOneState) {
     EXPECT_EQ(stateful.past_length(), 45);
   });
   EXPECT_EQ(state.read("keyCache"), rows);
-}
-
-TEST_F(Threads, OpenOneFolderOfShards_AndRunTheirOwn) {
-  const testing::ShardSample sample(testing::SampleModel{});
-  const ShardFolder one(sample.path(), {.threads = 1});
-  const testing::HostCall call(one, 0, 2, 2, 7);
-  const auto answer = [&](const ShardFolder& folder) {
-    const Shard attention = folder.open("attention.0");
-    ShardState state = attention.make_state();
-    return folder.open("mlp.0").predict(attention.predict(call.inputs(), state));
-  };
-  const auto wanted = answer(one);
-  on_every_thread("shards", [&](int) {
-    const ShardFolder folder(sample.path(), {.threads = 2});
-    EXPECT_TRUE(same_bits(answer(folder), wanted));
-  });
 }
 
 }  // namespace
