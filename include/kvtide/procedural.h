@@ -76,7 +76,9 @@ struct ProceduralOptions {
   float decay = 0.0f;           // share that scores lose at every consolidation, but for
   float retention = 0.0f;       // what outliers hold on to: score *= 1 - decay * (1 - retention)
   Adapt adapt = Adapt::off;
-  std::string spill;  // file for what full heads keep beyond full_rows; empty: they thin out
+  // File for what full heads keep beyond full_rows; empty: they thin out. It stays with the process that made
+  // it: in a child of fork(2), reading on is an Error(io).
+  std::string spill;
   friend bool operator==(const ProceduralOptions&, const ProceduralOptions&) = default;
 };
 

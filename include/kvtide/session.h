@@ -1,7 +1,9 @@
 // session.h: one text being read and continued: tokens in, logits out, the KV memory in between.
 //
 // Ownership: owns its KV memory, scratch memory and threads; refers to the Model, which must outlive it.
-// Thread rules: one caller at a time. Sessions of one model do not influence each other.
+// Thread rules: one caller at a time. Sessions of one model do not influence each other. After fork(2) parent
+// and child go on each for itself, with threads of their own; in the child, leave alone what another thread
+// was using at that moment.
 // Invariants
 //   1. The logits of a token are the same bits for every prefill_chunk, thread count and kernel table.
 //   2. After an error the KV memory holds exactly the tokens of the chunks that were completed before it.

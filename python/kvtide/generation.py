@@ -92,7 +92,8 @@ class Generation(Iterator[Piece]):
             raise StopIteration
         if self._native.cancels != self._cancels:
             return self._end("cancelled")
-        if self._native.changes != self._changes:
+        changes = self._changes  # another thread may be here, too: only one of the two appends its token
+        if self._native.changes != changes:
             raise BusyError("the session was used by someone else since this generation began; start a new one")
         if 0 <= self._limits.max_tokens <= len(self.tokens):
             return self._end("max_tokens")
@@ -102,8 +103,7 @@ class Generation(Iterator[Piece]):
         log_probability = self._native.log_probability(token)
         full = self._native.room == 0
         if not full:
-            self._native.advance(token)
-            self._changes = self._native.changes
+            self._changes = self._native.advance(token, changes)
         self.tokens.append(token)
         self._recent.append(token)
         text, stopped = self._certain(self._characters.decode(self._tokenizer.piece(token)))

@@ -10,7 +10,7 @@ import numpy as np
 
 from kvtide import _native
 from kvtide._arguments import callback, file_path, size_text, string, token_ids, utf8, whole
-from kvtide.errors import InvalidArgumentError
+from kvtide.errors import ClosedError, InvalidArgumentError
 from kvtide.generation import Completion, Generation, sampler_options, stop_options
 from kvtide.model import Model
 from kvtide.state import State, TransitionPlan, TransitionRecord, rolling_of
@@ -328,17 +328,16 @@ class Session:
         return True  # an empty session is a session
 
     def __repr__(self) -> str:
-        if self.closed:
-            return f"<kvtide.Session on {self._name!r}, closed>"
         types = {self._native.key_type, self._native.value_type}
-        return (
-            f"<kvtide.Session on {self._name!r}: {self.position} of {self.context} tokens, "
-            f"{size_text(self.nbytes)} of KV memory in {'/'.join(sorted(types))}{', busy' if self.busy else ''}>"
-        )
+        try:
+            held = f"{self.position} of {self.context} tokens, {size_text(self.nbytes)} of KV memory"
+        except ClosedError:  # also by another thread, just now
+            return f"<kvtide.Session on {self._name!r}, closed>"
+        return f"<kvtide.Session on {self._name!r}: {held} in {'/'.join(sorted(types))}{', busy' if self.busy else ''}>"
 
     def _check_open(self) -> None:
         if self._native.closed:
-            self._native.clear()  # raises ClosedError
+            raise ClosedError("this session was closed")
 
     def _ids(self, text: Any, special: bool) -> np.ndarray:
         self._check_open()

@@ -13,7 +13,7 @@ from kvtide._arguments import file_path, size_text, string, token_ids, whole
 from kvtide._checks import integer
 from kvtide._layouts import Layer
 from kvtide._state_arrays import read_array, rows_of, write_arrays
-from kvtide.errors import InvalidArgumentError
+from kvtide.errors import ClosedError, InvalidArgumentError
 
 
 class TransitionRecord(NamedTuple):
@@ -362,8 +362,12 @@ class State:
         self.close()
 
     def __repr__(self) -> str:
-        if self.closed:
+        try:
+            return f"<kvtide.State{', live' if self.live else ''}: {', '.join(self._facts())}>"
+        except ClosedError:  # also by another thread, just now
             return "<kvtide.State, closed>"
+
+    def _facts(self) -> list[str]:
         layers, key_type, value_type, *_ = self._native.shape
         types = key_type if key_type == value_type else f"{key_type}/{value_type}"
         parts = [
@@ -379,7 +383,7 @@ class State:
             parts.append(f"sees the newest {self.attention_size}")
         if self.views:
             parts.append(f"{self.views} {'array looks' if self.views == 1 else 'arrays look'} into it")
-        return f"<kvtide.State{', live' if self.live else ''}: {', '.join(parts)}>"
+        return parts
 
 
 def rolling_of(rolling: Any) -> tuple[int, int] | None:

@@ -65,7 +65,7 @@ void bind_session(nb::module_& module) {
            nb::arg("progress").none())
       .def("score", &PySession::score, nb::arg("ids").noconvert(), nb::arg("log_probabilities").noconvert(),
            nb::arg("progress").none())
-      .def("advance", &PySession::advance, nb::arg("token"))
+      .def("advance", &PySession::advance, nb::arg("token"), nb::arg("changes"))
       .def("logits", &PySession::logits, nb::sig("def logits(self) -> numpy.typing.NDArray[numpy.float32]"))
       .def("pick", &PySession::pick, nb::arg("sampler"), nb::arg("recent"))
       .def("log_probability", &PySession::log_probability, nb::arg("token"))

@@ -32,7 +32,7 @@ std::vector<TokenId> encode(const PyModel& self, const nb::bytes& text, std::opt
   const std::string copy(view(text));
   const EncodeOptions options{.add_bos = add_bos, .parse_special = special, .continues = continues};
   const Running running;
-  const nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   return model->tokenizer().encode(copy, options);
 }
 
@@ -49,7 +49,7 @@ std::vector<TokenId> encode_chat(const PyModel& self, const Messages& messages, 
   EncodeOptions options;
   options.continues = continues;
   const Running running;
-  const nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   return model->tokenizer().encode(segments, options);
 }
 
@@ -57,7 +57,7 @@ std::vector<TokenId> encode_chat(const PyModel& self, const Messages& messages, 
 
 PyModel::PyModel(const std::string& path, int threads, bool map_file) {
   const Running running;
-  const nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   model_ = std::make_shared<const Model>(path, ModelOptions{.threads = threads, .map_file = map_file});
 }
 

@@ -41,7 +41,7 @@ void move_dense(const ConstBytes& source, std::vector<std::int64_t> source_shape
   const DenseTarget to{std::as_writable_bytes(std::span(target.data(), target.size())),
                        std::move(target_shape)};
   const Running running;
-  const nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   // compact() takes targets of any length, transition() paddings of any value.
   if (zeros)
     compact(from, to, position, options);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kvtide/error.h"
+#include "running.h"
 
 namespace nb = nanobind;
 
@@ -28,7 +29,7 @@ nb::object& held(TestedState& state) { return static_cast<PythonState&>(state).o
 template <class Call>
 auto guarded(Call&& call) {
   try {
-    return call();
+    return in_python(call);
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_Exception)) throw;
     throw Error(ErrorCode::invalid_argument,

@@ -53,7 +53,7 @@ class PySession::Use {
 PySession::PySession(const PyModel& model, const SessionOptions& options) : model_(model.open()) {
   {
     const Running running;
-    const nb::gil_scoped_release others_run;
+    const WithoutGil others_run;
     session_ = std::make_unique<Session>(*model_, options);
   }
   note_memory();
@@ -65,8 +65,7 @@ PySession::PySession(std::shared_ptr<const Model> model, Session session)
 }
 
 PySession::~PySession() {
-  // The threads of a session do not exist in a forked child: waiting for them would never end.
-  if (!turns_.in_own_process()) static_cast<void>(session_.release());
+  if (turns_.abandoned()) static_cast<void>(session_.release());
 }
 
 void PySession::check_open() const {
@@ -107,15 +106,17 @@ void PySession::read_with(const Ids& ids, ReadOptions options, const nb::object&
   const auto total = static_cast<std::int64_t>(tokens.size());
   const std::int64_t cancels_before = cancels_;
   options.progress = [&](std::int64_t done) {
-    const nb::gil_scoped_acquire back_in_python;
+    const WithGil back_in_python;
     ++changes_;
     note_position();
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (!progress.is_none() && progress(done, total).is(nb::handle(Py_False))) return false;
+    const bool go_on = in_python([&] {
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      return progress.is_none() || !progress(done, total).is(nb::handle(Py_False));
+    });
     // A cancel that comes when all is read comes too late.
-    return done == total || (cancels_ == cancels_before && !stopping());
+    return go_on && (done == total || (cancels_ == cancels_before && !stopping()));
   };
-  const nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   session_->read(tokens, options);
 }
 
@@ -164,14 +165,17 @@ void PySession::score(const Ids& ids, const Doubles& log_probabilities, const nb
   read_with(ids, std::move(options), progress);
 }
 
-void PySession::advance(TokenId token) {
+std::int64_t PySession::advance(TokenId token, std::int64_t changes_before) {
   const Use use(*this);
+  if (changes_ != changes_before)
+    throw Misuse("busy", "the session was used by someone else since this generation began; start a new one");
   {
-    const nb::gil_scoped_release others_run;
+    const WithoutGil others_run;
     session_->read({&token, 1});
   }
   ++changes_;
   note_position();
+  return changes_;
 }
 
 nb::object PySession::logits() {
@@ -188,7 +192,7 @@ TokenId PySession::pick(Sampler& sampler, const std::vector<TokenId>& recent) {
                                                    ", which is outside the vocabulary of " +
                                                    std::to_string(model_->vocabulary()));
   check_logits();
-  const nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   return sampler.pick(session_->logits(), recent);
 }
 
@@ -197,7 +201,7 @@ double PySession::log_probability(TokenId token) {
   const auto logits = session_->logits();
   if (token < 0 || static_cast<std::size_t>(token) >= logits.size())
     throw Error(ErrorCode::invalid_argument, "no logit belongs to token id " + std::to_string(token));
-  const nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   return log_probability_of(logits, token);
 }
 
@@ -207,17 +211,19 @@ Generated PySession::generate(GenerateOptions options, const nb::object& on_text
   const std::int64_t cancels_before = cancels_;
   // Called once for every token, with or without text: on_text alone would leave Ctrl-C waiting.
   options.on_logits = [&](std::span<const float>) {
-    const nb::gil_scoped_acquire back_in_python;
+    const WithGil back_in_python;
     ++changes_;
     note_position();
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    in_python([] {
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    });
     if (cancels_ != cancels_before || stopping())
       throw Error(ErrorCode::cancelled, "the answer was cancelled");
   };
   if (!on_text.is_none())
     options.on_text = [&](std::string_view text) {
-      const nb::gil_scoped_acquire back_in_python;
-      return !on_text(nb::str(text.data(), text.size())).is(nb::handle(Py_False));
+      const WithGil back_in_python;
+      return in_python([&] { return !on_text(nb::str(text.data(), text.size())).is(nb::handle(Py_False)); });
     };
   struct Noting {  // also when an exception ends it
     PySession& self;
@@ -226,7 +232,7 @@ Generated PySession::generate(GenerateOptions options, const nb::object& on_text
       self.note_position();
     }
   } const noting{*this};
-  const nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   return kvtide::generate(*session_, options);
 }
 
@@ -254,7 +260,7 @@ PySession* PySession::fork() {
   const Use use(*this);
   std::optional<Session> forked;
   {
-    const nb::gil_scoped_release others_run;
+    const WithoutGil others_run;
     forked.emplace(session_->fork());
   }
   note_position();  // rows are shared now
@@ -263,7 +269,7 @@ PySession* PySession::fork() {
 
 void PySession::save(const std::string& path, const std::string& cache) {
   const Use use(*this);
-  const nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   session_->save(path, cache);
 }
 
@@ -271,7 +277,7 @@ void PySession::load(const std::string& path, const std::string& cache) {
   const Use use(*this);
   views_->check_none("load another memory");
   {
-    const nb::gil_scoped_release others_run;
+    const WithoutGil others_run;
     session_->load(path, cache);
   }
   ++changes_;
@@ -287,7 +293,7 @@ void PySession::restore(PyState& state) {
   const Turn turn(state.turns());
   views_->check_none("restore another memory");
   {
-    const nb::gil_scoped_release others_run;
+    const WithoutGil others_run;
     session_->restore(theirs);
   }
   ++changes_;

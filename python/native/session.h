@@ -1,4 +1,4 @@
-// session.h: a kvtide::Session as Python holds it: one call at a time, in the process that made it.
+// session.h: a kvtide::Session as Python holds it: one call at a time.
 //
 // Thread rules: every member is called under the GIL and gives it up while the model computes. A second call
 // that arrives meanwhile is refused; position, memory and cancel are for everyone, at any time.
@@ -52,8 +52,9 @@ class PySession {
   // The same, and fills the natural logarithm of each token's probability given all before it; NaN where
   // nothing is before it.
   void score(const Ids& ids, const Doubles& log_probabilities, const nanobind::object& progress);
-  // Appends one token, without callback.
-  void advance(TokenId token);
+  // Appends one token, without callback, and gives changes(). Throws Misuse unless that is what it was when
+  // the token was chosen.
+  std::int64_t advance(TokenId token, std::int64_t changes_before);
 
   nanobind::object logits();  // a copy
   TokenId pick(Sampler& sampler, const std::vector<TokenId>& recent);

@@ -28,7 +28,7 @@ nb::object compute(Turns& turns, Compute body) {
   const Turn turn(turns);
   auto out = std::make_unique<Values>();  // before a state goes on
   {
-    const nb::gil_scoped_release others_run;
+    const WithoutGil others_run;
     *out = body();
   }
   return array_of(std::move(out));
@@ -59,10 +59,14 @@ void export_model(const nb::bytes& model, const nb::bytes& folder, const std::st
   how.threads = threads;
   how.on_shard = [](const ShardInfo&) {
     if (stopping()) throw Error(ErrorCode::cancelled, "the interpreter exits");
+    const WithGil back_in_python;
+    in_python([] {
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    });
   };
   const std::string from = text_of(model), to = text_of(folder);
   const Running running;
-  const nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   export_shards(from, to, how);
 }
 
@@ -71,6 +75,7 @@ void export_model(const nb::bytes& model, const nb::bytes& folder, const std::st
 void PyShardState::truncate(Pos n) {
   const Turn turn(*turns_);
   state_.truncate(n);
+  position_ = n;
 }
 
 nb::object PyShardState::tensor(nb::handle self, std::size_t index) const {
@@ -95,7 +100,9 @@ nb::object PyShard::predict_attention(const ShardFloats& x, const ShardFloats& c
   // A state that came from another opened folder has turns of its own.
   std::optional<Turn> other;
   if (state.turns_ != turns_) other.emplace(*state.turns_);
-  return compute(*turns_, [&] { return shard_.predict(inputs, state.state_); });
+  nb::object hidden = compute(*turns_, [&] { return shard_.predict(inputs, state.state_); });
+  state.position_ = state.state_.position();
+  return hidden;
 }
 
 nb::object PyShard::predict_hidden(const ShardFloats& hidden) {
@@ -115,7 +122,7 @@ nb::object PyShard::predict_ids(const ShardIds& ids, Pos first) {
 PyShardFolder::PyShardFolder(const nb::bytes& path, int threads) {
   const std::string folder = text_of(path);
   const Running running;
-  const nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   ShardOptions options;
   options.threads = threads;
   folder_ = std::make_unique<ShardFolder>(folder, options);
@@ -125,7 +132,7 @@ PyShard* PyShardFolder::open(const std::string& name) const {
   const Turn turn(*turns_);
   std::optional<Shard> shard;
   {
-    const nb::gil_scoped_release others_run;
+    const WithoutGil others_run;
     shard.emplace(folder_->open(name));
   }
   return new PyShard(std::move(*shard), turns_);
@@ -155,7 +162,7 @@ void bind_shard(nb::module_& module) {
   nb::class_<PyShardState>(module, "ShardState", "The keys and values of one shard and sequence.")
       .def_prop_ro("shard", [](const PyShardState& self) { return self.look().shard(); })
       .def_prop_ro("slots", [](const PyShardState& self) { return self.look().slots(); })
-      .def_prop_ro("position", [](const PyShardState& self) { return self.look().position(); })
+      .def_prop_ro("position", [](const PyShardState& self) { return self.position(); })
       .def_prop_ro("nbytes", [](const PyShardState& self) { return self.look().bytes(); })
       .def_prop_ro("tensor_names",
                    [](const PyShardState& self) {

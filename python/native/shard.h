@@ -2,6 +2,7 @@
 //
 // Thread rules: every member is called under the GIL and gives it up while a shard computes. The shards of a
 // folder share its threads, so they share its turns, too: a second call that arrives meanwhile is refused.
+// What a state tells of itself can be read at any time.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -25,8 +26,14 @@ class PyShardState {
  public:
   PyShardState(ShardState state, std::shared_ptr<Turns> turns)
       : state_(std::move(state)), turns_(std::move(turns)) {}
+  ~PyShardState() {
+    if (turns_->abandoned()) new ShardState(std::move(state_));  // is never destroyed
+  }
+  PyShardState(const PyShardState&) = delete;
+  PyShardState& operator=(const PyShardState&) = delete;
 
-  const ShardState& look() const { return state_; }
+  const ShardState& look() const { return state_; }  // what never changes
+  Pos position() const { return position_; }
   void truncate(Pos n);
   // A writable array that looks into the state and keeps `self`, this object, alive.
   nanobind::object tensor(nanobind::handle self, std::size_t index) const;
@@ -34,6 +41,7 @@ class PyShardState {
  private:
   friend class PyShard;
   ShardState state_;
+  Pos position_ = 0;  // after the newest call
   std::shared_ptr<Turns> turns_;
 };
 

@@ -41,7 +41,9 @@ PyState::PyState(nb::object session)
 PyState::PyState(State state, std::shared_ptr<const Model> model)
     : own_(std::make_unique<State>(std::move(state))), model_(std::move(model)) {}
 
-PyState::~PyState() = default;
+PyState::~PyState() {
+  if (own_turns_.abandoned()) static_cast<void>(own_.release());
+}
 
 const State& PyState::look() const {
   if (closed_) throw Misuse("closed", "this state was closed");
@@ -64,7 +66,7 @@ PyState* PyState::load(const std::string& path) {
   const Running running;
   std::optional<State> state;
   {
-    const nb::gil_scoped_release others_run;
+    const WithoutGil others_run;
     state.emplace(State::load(path));
   }
   return new PyState(std::move(*state));
@@ -74,7 +76,7 @@ void PyState::save(const std::string& path, const std::string& cache) {
   look();
   if (session_ != nullptr) return session_->save(path, cache);
   const Turn turn(own_turns_);
-  const nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   if (model_) own_->set_identity(model_->identity(cache));
   own_->save(path);
 }
@@ -108,7 +110,7 @@ void PyState::replace(PyState& other) {
   if (session_ != nullptr) {
     session_->restore(other);
   } else {
-    const Turn turn(own_turns_);
+    const Turn turn(own_turns_), theirs(other.own_turns_);
     own_views_->check_none("replace the rows");
     std::swap(own_, other.own_);
     model_ = other.model_;
@@ -139,7 +141,7 @@ nb::object PyState::view(int layer, KvPart part, const PosRange& positions) {
 
 void PyState::read(int layer, KvPart part, const PosRange& positions, const Floats& rows) {
   in_turn([&](const State& state) {
-    const nb::gil_scoped_release others_run;
+    const WithoutGil others_run;
     state.read(layer, part, positions, {rows.data(), rows.size()});
   });
 }
@@ -149,7 +151,7 @@ void PyState::write(int layer, KvPart part, const PosRange& positions, const Con
   if (session_ != nullptr)
     throw Error(ErrorCode::invalid_argument, "a session's rows are written as a whole");
   const Turn turn(own_turns_);
-  const nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   own_->write(layer, part, positions, {rows.data(), rows.size()});
 }
 
@@ -158,7 +160,7 @@ void PyState::write_raw(int layer, KvPart part, const PosRange& positions, const
   if (session_ != nullptr)
     throw Error(ErrorCode::invalid_argument, "a session's rows are written as a whole");
   const Turn turn(own_turns_);
-  const nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   own_->write_raw(layer, part, positions, std::as_bytes(std::span(rows.data(), rows.size())));
 }
 

@@ -47,14 +47,13 @@ std::span<const std::byte> span_of(const StatefulBytes& bytes) {
 
 PyStateful::PyStateful(const PyModel& model, const SessionOptions& options) : model_(model.open()) {
   const Running running;
-  const nb::gil_scoped_release others_run;
+  const WithoutGil others_run;
   stateful_ = std::make_unique<StatefulModel>(*model_, options);
   memory_ = stateful_->session().state().shape();
 }
 
 PyStateful::~PyStateful() {
-  // The threads of a session do not exist in a forked child: waiting for them would never end.
-  if (!turns_.in_own_process()) static_cast<void>(stateful_.release());
+  if (turns_.abandoned()) static_cast<void>(stateful_.release());
 }
 
 nb::object PyStateful::predict(const StatefulIds& ids, const StatefulIds& mask) {
@@ -62,7 +61,7 @@ nb::object PyStateful::predict(const StatefulIds& ids, const StatefulIds& mask) 
   // Made before the state goes on: no memory for it is then no half of a call.
   auto logits = std::make_unique<std::vector<float>>(static_cast<std::size_t>(model_->vocabulary()));
   {
-    const nb::gil_scoped_release others_run;
+    const WithoutGil others_run;
     const auto row = stateful_->predict(span_of(ids), span_of(mask));
     std::copy(row.begin(), row.end(), logits->begin());
   }
@@ -95,7 +94,7 @@ nb::object PyStateful::state() {
   const KvShape now = shape();
   std::unique_ptr<std::vector<std::uint8_t>> keys, values;
   {
-    const nb::gil_scoped_release others_run;
+    const WithoutGil others_run;
     const NamedState copy = stateful_->state();
     keys = bytes_of(copy, "keyCache", now.key_type);
     values = bytes_of(copy, "valueCache", now.value_type);
@@ -112,7 +111,7 @@ void PyStateful::set_state(const StatefulBytes& keys, const std::string& key_typ
   given.key_type = type_named(key_type);
   given.value_type = type_named(value_type);
   {
-    const nb::gil_scoped_release others_run;
+    const WithoutGil others_run;
     NamedState state = make_state(stacked_spec(given));
     const TensorBytes tensors[] = {{"keyCache", span_of(keys)}, {"valueCache", span_of(values)}};
     state.write(tensors, past);

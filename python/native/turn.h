@@ -1,4 +1,4 @@
-// turn.h: one call at a time, in the process that made the object.
+// turn.h: one call at a time.
 //
 // Thread rules: all of it under the GIL. A Turn is taken before the GIL is given up and ends after it was
 // taken back.
@@ -17,14 +17,15 @@ namespace kvtide::python {
 class Turns {
  public:
   explicit Turns(const char* what) : what_(what) {}
-  bool busy() const { return busy_; }
-  bool in_own_process() const { return ::getpid() == process_; }
+  bool busy() const { return busy_in_ != 0; }
+  // In a forked child, when a thread of its parent was in the middle of a call: that call never ends, and
+  // what it was changing can be neither used nor destroyed.
+  bool abandoned() const { return busy() && busy_in_ != ::getpid(); }
 
  private:
   friend class Turn;
-  const char* what_;  // "session", "state"
-  const pid_t process_ = ::getpid();
-  bool busy_ = false;
+  const char* what_;   // "session", "state"
+  pid_t busy_in_ = 0;  // the process of the call in progress; 0: there is none
 };
 
 class Turn {
@@ -32,16 +33,18 @@ class Turn {
   // Throws Misuse(busy).
   explicit Turn(Turns& turns) : turns_(turns) {
     const std::string what = turns.what_;
-    if (!turns.in_own_process())
-      throw Misuse("busy", "this " + what +
-                               " belongs to the process that made it; after a fork, make a new one" +
-                               (what == "session" ? " from the model" : ""));
-    if (turns.busy_)
+    if (turns.abandoned())
+      throw Misuse("busy",
+                   "this " + what +
+                       " was in the middle of a call when the process forked, and cannot be used in the "
+                       "child; make a new one" +
+                       (what == "session" ? " from the model" : ""));
+    if (turns.busy())
       throw Misuse("busy", "this " + what + " is in the middle of another call; a " + what +
                                " serves one caller at a time");
-    turns.busy_ = true;
+    turns.busy_in_ = ::getpid();
   }
-  ~Turn() { turns_.busy_ = false; }
+  ~Turn() { turns_.busy_in_ = 0; }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 

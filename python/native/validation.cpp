@@ -99,10 +99,12 @@ nb::dict report_of(const ValidationReport& report) {
 std::function<bool(double, std::string_view)> progress_of(const nb::object& progress) {
   return [&progress](double share, std::string_view what) {
     if (stopping()) return false;
-    const nb::gil_scoped_acquire python_runs;
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    if (progress.is_none()) return true;
-    return !progress(share, nb::str(what.data(), what.size())).is(nb::bool_(false));
+    const WithGil back_in_python;
+    return in_python([&] {
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      if (progress.is_none()) return true;
+      return !progress(share, nb::str(what.data(), what.size())).is(nb::bool_(false));
+    });
   };
 }
 
@@ -141,7 +143,7 @@ nb::dict validate_model(const PyModel& tested, const nb::bytes& folder, std::vec
   ValidationReport report;
   {
     const Running running;
-    const nb::gil_scoped_release others_run;
+    const WithoutGil others_run;
     const std::int64_t longest = chunks.empty() ? 1 : *std::max_element(chunks.begin(), chunks.end());
     const auto engine = tested_model(*model, session, std::max<std::int64_t>({longest, count / 2, 1}));
     const auto reference = path.empty() ? plain_reference(*model, threads) : golden_reference(path);
@@ -161,6 +163,7 @@ nb::dict validate_object(nb::object adapter, nb::object reference_adapter, const
                          const std::vector<std::int64_t>& chunks, std::optional<double> gate,
                          std::int64_t free_tokens, const std::vector<TokenId>& special,
                          const nb::object& progress) {
+  const Running running;
   PythonModel tested(std::move(adapter));
   std::unique_ptr<Reference> reference;
   const std::string path(static_cast<const char*>(folder.data()), folder.size());

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <mutex>
+#include <memory>
 #include <span>
 
 #include "base/checksum.h"
@@ -74,30 +74,28 @@ std::string hash_vocabulary(const Tokenizer& tokenizer) {
   return hex(hash.finish());
 }
 
+std::string hash_files(const std::vector<std::string>& files, const std::string& cache) {
+  if (files.size() == 1) return cached_hash(files[0], cache);
+  // Of several files: the hash of their hashes, each behind its bare name.
+  Sha256 hash;
+  for (const std::string& file : files) {
+    const std::string line = cat(file.substr(file.rfind('/') + 1), " ", cached_hash(file, cache), "\n");
+    hash.add(std::as_bytes(std::span(line)));
+  }
+  return hex(hash.finish());
+}
+
 }  // namespace
 
 std::map<std::string, std::string> model_identity(const Model& model, const std::string& cache) {
   const LoadedModel& loaded = model.internals();
-  const std::lock_guard lock(loaded.identity_mutex);
-  if (loaded.model_hash.empty()) {
-    std::string model_hash;
-    if (loaded.files.size() == 1) {
-      model_hash = cached_hash(loaded.files[0], cache);
-    } else {
-      // Of several files: the hash of their hashes, each behind its bare name.
-      Sha256 hash;
-      for (const std::string& file : loaded.files) {
-        const std::string line = cat(file.substr(file.rfind('/') + 1), " ", cached_hash(file, cache), "\n");
-        hash.add(std::as_bytes(std::span(line)));
-      }
-      model_hash = hex(hash.finish());
-    }
-    loaded.vocabulary_hash = hash_vocabulary(*loaded.tokenizer);
-    loaded.model_hash = std::move(model_hash);  // the last: it says that both are known
-  }
+  const ModelHashes::Values* hashes = loaded.hashes.get();
+  if (hashes == nullptr)
+    hashes = &loaded.hashes.set(std::make_unique<ModelHashes::Values>(
+        ModelHashes::Values{hash_files(loaded.files, cache), hash_vocabulary(*loaded.tokenizer)}));
   return {{"architecture", loaded.config.architecture},
-          {"model", loaded.model_hash},
-          {"tokenizer", loaded.vocabulary_hash}};
+          {"model", hashes->model},
+          {"tokenizer", hashes->vocabulary}};
 }
 
 }  // namespace kvtide

@@ -5,7 +5,7 @@ import resource
 import subprocess
 import unittest
 
-from program import LLAMA, TEXT, ProgramTest, environment, kvtide, PROGRAM
+from program import LLAMA, TEXT, TIMEOUT_S, ProgramTest, environment, kvtide, PROGRAM
 
 USAGE, NOT_FOUND, BAD_FORMAT, UNSUPPORTED, BAD_TEXT, CONTEXT_FULL, IO, NUMERIC = 2, 3, 4, 5, 6, 7, 8, 10
 
@@ -203,7 +203,7 @@ class Outputs(ProgramTest):
     def test_a_stdout_that_is_full_is_an_error(self):
         with open("/dev/full", "wb") as full:
             done = subprocess.run([PROGRAM, "tokenize", "-m", LLAMA, "-p", "the"], stdout=full, stderr=subprocess.PIPE,
-                                  env=environment(), check=False)  # fmt: skip
+                                  env=environment(), check=False, timeout=TIMEOUT_S)  # fmt: skip
         self.assertEqual(done.returncode, IO)
         self.assertIn(b"kvtide: stdout: write failed", done.stderr)
 
@@ -217,7 +217,7 @@ class Outputs(ProgramTest):
                 self.path.mkdir()
                 mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(self.path)]
                 try:
-                    mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+                    mounted = subprocess.run(mount, capture_output=True, check=False, timeout=TIMEOUT_S).returncode == 0
                 except OSError:
                     mounted = False
                 if not mounted:
@@ -231,7 +231,7 @@ class Outputs(ProgramTest):
                 return self.path
 
             def __exit__(self, *_):
-                subprocess.run(["umount", str(self.path)], check=True)
+                subprocess.run(["umount", str(self.path)], check=True, timeout=TIMEOUT_S)
 
         return Disk()
 

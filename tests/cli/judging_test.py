@@ -6,7 +6,7 @@ import time
 import unittest
 
 import word_model
-from program import LLAMA, TEXT, ProgramTest, interrupt, kvtide, start
+from program import LLAMA, TEXT, TIMEOUT_S, ProgramTest, interrupt, kvtide, start
 
 USAGE, NOT_FOUND, UNSUPPORTED, CANCELLED = 2, 3, 5, 130
 SMALL = ("--kv-window", 64, "--kv-block", 32, "--kv-salient", 6, "--kv-r", 2, "--kv-heads", "even")
@@ -241,7 +241,11 @@ class Interrupted(JudgingTest):
         process = start("table", "-m", self.model, "-f", self.prose(400), "--ctx", 9000, "--presets", "minimal", "--out",
                         self.folder / "out")  # fmt: skip
         cells = self.folder / "out" / "cells"
+        end = time.monotonic() + TIMEOUT_S
         while process.poll() is None and not (cells.is_dir() and any(cells.iterdir())):
+            if time.monotonic() > end:
+                process.kill()
+                self.fail(f"waited {TIMEOUT_S} s for the first cell of the table")
             time.sleep(0.01)
         outcome = interrupt(process)
         self.assertEqual(outcome.status, CANCELLED, outcome.err)

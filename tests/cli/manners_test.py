@@ -9,7 +9,8 @@ import subprocess
 import time
 import unittest
 
-from program import LLAMA, PROGRAM, TEXT, TIMEOUT_S, ProgramTest, environment, interrupt, kvtide, start
+from program import (LLAMA, PROGRAM, TEXT, TIMEOUT_S, ProgramTest, environment, interrupt, kvtide, read_until, start,
+                     wait_for_line)  # fmt: skip
 
 COMMANDS = ("run", "chat", "ppl", "bench", "inspect", "tokenize", "logits", "state", "heads", "copytest", "recall", "table", "plan")
 CANCELLED = 130
@@ -53,17 +54,11 @@ class CtrlC(ProgramTest):
     def long_text(self):
         return self.file("long.txt", TEXT.read_bytes() * 2500)
 
-    def wait_for_line(self, process, word):
-        for line in process.stderr:
-            if word in line:
-                return
-        self.fail(f"the program ended before it said {word!r}")
-
     def test_in_prefill_it_stops_cleanly_and_says_what_was_kept(self):
         report = self.folder / "report.json"
         words = ("-f", self.long_text(), "-c", 300000, "--prefill-chunk", 64, "-t", 1, "--report", report)
         process = start("run", "-m", LLAMA, *words)
-        self.wait_for_line(process, b"parameters")
+        wait_for_line(process, b"parameters")
         time.sleep(0.2)
         outcome = interrupt(process)
         self.assertEqual((outcome.status, outcome.out), (CANCELLED, b""), outcome.err)
@@ -77,8 +72,7 @@ class CtrlC(ProgramTest):
         report = self.folder / "report.json"
         # Greedy, this model never ends that text.
         process = start("run", "-m", LLAMA, "-p", "the tide", "-n", -1, "-c", 1000000, "-t", 1, "--report", report)
-        first = process.stdout.read(1)
-        self.assertEqual(len(first), 1)
+        first = read_until(process, process.stdout, len, "the first letter of the answer")
         outcome = interrupt(process)
         self.assertEqual(outcome.status, CANCELLED, outcome.err)
         written = json.loads(report.read_text("utf-8"))
@@ -90,7 +84,7 @@ class CtrlC(ProgramTest):
         out = self.folder / "logits.npy"
         words = ("-f", self.long_text(), "-c", 300000, "--prefill-chunk", 64, "-t", 1, "--all", "--out", out)
         process = start("logits", "-m", LLAMA, *words)
-        self.wait_for_line(process, b"warning")  # the text is longer than the model was trained for
+        wait_for_line(process, b"warning")  # the text is longer than the model was trained for
         time.sleep(0.2)
         outcome = interrupt(process)
         self.assertEqual(outcome.status, CANCELLED, outcome.err)
@@ -100,7 +94,7 @@ class CtrlC(ProgramTest):
         # One chunk holds the whole text: the first Ctrl-C is heard only behind it.
         words = ("-f", self.long_text(), "-c", 300000, "--prefill-chunk", 65536, "-t", 1)
         process = start("run", "-m", LLAMA, *words)
-        self.wait_for_line(process, b"parameters")
+        wait_for_line(process, b"parameters")
         time.sleep(0.2)
         process.send_signal(2)
         time.sleep(0.2)

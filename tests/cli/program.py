@@ -3,10 +3,12 @@
 import atexit
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +53,26 @@ def start(*words, **options) -> subprocess.Popen:
     would be lost to communicate()."""
     return subprocess.Popen([PROGRAM, *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0,
                             stderr=subprocess.PIPE, env=environment(), **options)  # fmt: skip
+
+
+def read_until(process: subprocess.Popen, pipe, found, awaited: str) -> bytes:
+    """What the program writes until ``found(all of it)``: a line, or one more byte at a time. Ends after TIMEOUT_S."""
+    received, end = b"", time.monotonic() + TIMEOUT_S
+    while not found(received):
+        if not select.select([pipe], [], [], max(0.0, end - time.monotonic()))[0]:
+            process.kill()
+            raise AssertionError(f"waited {TIMEOUT_S} s for {awaited}; came: {received!r}")
+        piece = pipe.read(1)
+        if not piece:
+            process.wait(TIMEOUT_S)
+            raise AssertionError(f"the program ended before {awaited}; came: {received!r}")
+        received += piece
+    return received
+
+
+def wait_for_line(process: subprocess.Popen, word: bytes) -> None:
+    """Until a whole line on stderr holds the word."""
+    read_until(process, process.stderr, lambda text: text.endswith(b"\n") and word in text, f"a line with {word!r}")
 
 
 def interrupt(process: subprocess.Popen) -> Outcome:

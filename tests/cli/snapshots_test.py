@@ -7,7 +7,8 @@ import subprocess
 import time
 import unittest
 
-from program import LLAMA, MODELS, PROGRAM, TEXT, ProgramTest, environment, interrupt, kvtide, start
+from program import (LLAMA, MODELS, PROGRAM, TEXT, TIMEOUT_S, ProgramTest, environment, interrupt, kvtide, read_until, start,
+                     wait_for_line)  # fmt: skip
 
 PROMPT_TOKENS = 80
 USAGE, BAD_FORMAT, IO, CANCELLED = 2, 4, 8, 130
@@ -112,9 +113,7 @@ class Interrupted(SnapshotTest):
         long = self.file("long.txt", TEXT.read_bytes() * 2500)
         words = ("-c", 300000, "--prefill-chunk", 64, "-t", 1)
         process = start("run", "-m", LLAMA, "-f", long, *words, "--save-state", self.state)
-        for line in process.stderr:
-            if b"parameters" in line:
-                break
+        wait_for_line(process, b"parameters")
         time.sleep(0.2)
         outcome = interrupt(process)
         self.assertEqual((outcome.status, outcome.out), (CANCELLED, b""), outcome.err)
@@ -133,7 +132,7 @@ class Interrupted(SnapshotTest):
 
     def test_ctrl_c_while_writing_leaves_one_too(self):
         process = start("run", "-m", LLAMA, "-p", "the tide", "-n", -1, "-c", 1000000, "-t", 1, "--save-state", self.state)
-        self.assertEqual(len(process.stdout.read(1)), 1)
+        read_until(process, process.stdout, len, "the first letter of the answer")
         outcome = interrupt(process)
         self.assertEqual(outcome.status, CANCELLED, outcome.err)
         self.assertGreater(self.info()["position"], 2)
@@ -201,7 +200,7 @@ class HashCache(SnapshotTest):
     def run_in(self, *words, **variables):
         done = subprocess.run([PROGRAM, "run", "-m", LLAMA, "-p", "in", "-n", "0", "--save-state", self.state, *words],
                               env=environment() | {name: str(value) for name, value in variables.items()},
-                              capture_output=True, check=False)  # fmt: skip
+                              capture_output=True, check=False, timeout=TIMEOUT_S)  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_the_hash_is_kept_where_the_user_keeps_caches(self):

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <thread>
 
+#include "tests/base/together.h"
 #include "tests/engine/logits.h"
 #include "tests/kernels/same_bits.h"
 #include "tests/model/expect_refused.h"
@@ -211,9 +211,9 @@ TEST_F(SessionTest, IsNotInfluencedByAnotherOfTheSameModel) {
 
 TEST_F(SessionTest, IsNotInfluencedByOthersThatRunAtTheSameTime) {
   std::vector<std::vector<float>> got(3);
-  std::vector<std::thread> callers;
+  std::vector<std::function<void()>> callers;
   for (auto& rows : got) callers.emplace_back([this, &rows] { rows = all_logits(model_, small(7), text_); });
-  for (auto& caller : callers) caller.join();
+  testing::run_together("sessions of one model", callers);
   for (const auto& rows : got) EXPECT_TRUE(same_bits(rows, wanted_));
 }
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -80,26 +81,83 @@ def test_sys_exit_in_a_callback_is_an_exit(tiny):
     assert run("session.read('ab', progress=lambda *_: sys.exit(7))", tiny).returncode == 7
 
 
-def test_ctrl_c_stops_a_reading(tiny):
+# The callback is never left, or comes back when the interpreter no longer runs other threads. atexit runs what was
+# registered last first, so `late` runs when the module has given up waiting.
+STUCK = {
+    "sleeps for ever": ("time.sleep(1000)", ""),
+    "computes for ever": ("while True: pass", ""),
+    "comes back before the interpreter ends": ("late.wait()", "atexit.register(lambda: (late.set(), time.sleep(0.3)))"),
+    "comes back while the interpreter ends": (
+        "late.wait(); time.sleep(0.1); None",
+        """
+class Last:
+    def __del__(self, late=late, sleep=time.sleep): late.set(); sleep(0.3)
+sys.kept = Last()
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("sleeps for ever", "session.read([5] * 200, progress=lambda *_: stuck())"),
+        ("computes for ever", "session.complete('ab', max_tokens=9, on_text=lambda _: stuck())"),
+        ("comes back before the interpreter ends", "session.read([5] * 200, progress=lambda *_: stuck())"),
+        ("comes back while the interpreter ends", "session.read([5] * 200, progress=lambda *_: stuck())"),
+        ("comes back while the interpreter ends", "kvtide.validate(model, progress=lambda *_: stuck())"),
+    ],
+)
+def test_a_callback_that_does_not_return_keeps_no_process_and_crashes_none(tiny, name, call):
+    callback, register = STUCK[name]
+    code = f"""
+import atexit, sys, threading, time
+late = threading.Event()
+{register}
+{START}
+def stuck():
+    started.set()
+    {callback}
+started = threading.Event()
+threading.Thread(target=lambda: {call}, daemon=True).start()
+assert started.wait(60)
+"""
+    command = [sys.executable, "-c", code, str(tiny)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+INTERRUPTED = {
+    "read": "session.read([5] * 250)",
+    "read_logits": "session.read_logits([5] * 250)",
+    "score": "session.score([5] * 250)",
+    "complete": "session.complete('ab', max_tokens=200)",
+    "generate": "list(session.generate('ab', max_tokens=200))",
+    "validate": "kvtide.validate(model)",
+}
+
+
+@pytest.mark.parametrize("call", INTERRUPTED.values(), ids=INTERRUPTED)
+def test_ctrl_c_stops_a_long_call_after_which_the_session_goes_on(tiny, call):
     # A parent may have told its children to ignore the signal.
-    code = """
+    code = f"""
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 print("ready", flush=True)
 try:
     while True:
         session.clear()
-        session.read([5] * 250)
+        {call}
 except KeyboardInterrupt:
-    print("stopped", session.position < 250, session.read([5]), flush=True)
+    print("stopped", session.position < 252, session.read([5]), flush=True)
 """
     command = [sys.executable, "-c", START + code, str(tiny)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "ready\n"
+        limit = threading.Timer(60, process.kill)  # readline() has no limit of its own
+        limit.start()
+        assert process.stdout.readline() == "ready\n", "waited for a process that reads"
         time.sleep(0.1)
         os.kill(process.pid, signal.SIGINT)
-        try:
-            output = process.communicate(timeout=60)[0]
-        finally:
-            process.kill()
-    assert process.returncode == 0 and output.startswith("stopped")
+        output = process.stdout.read()
+        limit.cancel()
+    assert (process.returncode, output) == (0, "stopped True 1\n")

@@ -1,15 +1,14 @@
 """Wrong use raises Python exceptions, and the object is as usable afterwards as before. Never a signal."""
 
 import copy
-import os
 import pickle
-import threading
 
 import numpy as np
 import pytest
 
 import kvtide
 from kvtide import _native, errors
+from together import run_together
 
 IDS = [
     (None, TypeError),
@@ -259,23 +258,7 @@ def test_a_generation_whose_session_was_closed_says_so(session):
 
 BUSY_USES = {name: use for name, use in SESSION_USES.items() if name not in ("position", "len", "context", "memory", "nbytes", "options", "with", "score nothing", "generate on", "complete on", "state", "attention_size")}
 BUSY_USES["close"] = lambda s: s.close()
-BUSY_USES["another thread"] = lambda s: in_another_thread(lambda: s.read("a"))
-
-
-def in_another_thread(call):
-    caught = []
-
-    def work():
-        try:
-            call()
-        except BaseException as error:
-            caught.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    if caught:
-        raise caught[0]
+BUSY_USES["another thread"] = lambda s: run_together(lambda: s.read("a"), awaited="a call in another thread")
 
 
 @pytest.mark.parametrize("use", BUSY_USES.values(), ids=BUSY_USES)
@@ -374,8 +357,8 @@ NATIVE_USES = {
     "scores of unknown tokens": lambda s: s.score(np.full(2, 99, np.int32), np.zeros(2), None),
     "ids of another type": lambda s: s.read(np.zeros(2, np.int64), None),
     "ids with gaps": lambda s: s.read(np.zeros(8, np.int32)[::2], None),
-    "one unknown token": lambda s: s.advance(64),
-    "a negative token": lambda s: s.advance(-1),
+    "one unknown token": lambda s: s.advance(64, s.changes),
+    "a negative token": lambda s: s.advance(-1, s.changes),
     "the probability of an unknown token": lambda s: s.log_probability(64),
     "no sampler": lambda s: s.pick(None, []),
     "no ids": lambda s: s.read(None, None),
@@ -411,31 +394,3 @@ MOVES = [
 def test_the_native_copy_checks_what_it_is_given(args):
     with pytest.raises((TypeError, ValueError)):
         _native.move_dense(*args, False, False)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_may_use_the_model_and_not_the_session(model, session, text):
-    session.read(text)
-    child = os.fork()
-    if child == 0:
-        # os._exit: the child must not run what belongs to the test run.
-        status = 1
-        try:
-            try:
-                session.read("a")
-            except errors.BusyError as error:
-                if "after a fork" in str(error):
-                    with model.session(threads=2) as own:
-                        own.read(text)
-                        status = 0 if (own.logits == logits_of(model, text)).all() else 3
-            del session
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert session.read("a") == 1
-
-
-def logits_of(model, text):
-    with model.session() as session:
-        session.read(text)
-        return session.logits

@@ -7,6 +7,7 @@ import pytest
 
 from kvtide import _native  # noqa: F401  needs the extension
 from kvtide import errors
+from together import join, run_together, start
 
 
 def test_text_and_ids_are_the_same_reading(model, text):
@@ -105,9 +106,7 @@ def test_cancel_from_another_thread_stops_at_the_next_chunk(model, text):
 
         def cancel(done, total):
             if done == 16:
-                thread = threading.Thread(target=session.cancel)
-                thread.start()
-                thread.join()
+                run_together(session.cancel)
 
         with pytest.raises(errors.CancelledError):
             session.read(text, progress=cancel)
@@ -180,11 +179,7 @@ def test_sessions_of_one_model_work_side_by_side_and_alike(model, text):
                 session.read(text)
             results[i] = session.logits
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(*(lambda i=i: work(i) for i in range(4)), awaited="sessions side by side")
     for result in results:
         np.testing.assert_array_equal(result, results[0])
 
@@ -199,15 +194,14 @@ def test_the_gil_is_free_while_a_session_reads(model):
             ticks.append(session.busy)
 
     with model.session(prefill_chunk=256, threads=1) as session:
-        thread = threading.Thread(target=tick)
-        thread.start()
+        thread = start(tick)
         for _ in range(200):
             session.clear()
             session.read([5] * 256)
             if True in ticks:
                 break
         stop.set()
-        thread.join()
+        join(thread, "a thread that runs Python")
     assert True in ticks
 
 

@@ -1,6 +1,5 @@
 """Shards as Python sees them: a host of a few lines writes what a session writes; masks, states, misuse."""
 
-import threading
 
 import numpy as np
 import pytest
@@ -8,6 +7,7 @@ import pytest
 import kvtide
 from kvtide import _native  # noqa: F401  needs the extension
 from kvtide import errors
+from together import run_together
 
 HIDDEN = -1e4
 
@@ -247,9 +247,5 @@ def test_two_threads_at_once_are_told_apart(folder):
             except errors.BusyError:
                 outcomes.append(None)
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(work, work, work, awaited="shards in three threads")
     assert len(outcomes) == 150 and False not in outcomes and True in outcomes

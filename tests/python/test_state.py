@@ -9,6 +9,7 @@ import pytest
 import kvtide
 from kvtide import _native  # noqa: F401  needs the extension
 from kvtide import errors
+from together import join, start
 
 SHAPE = {"layers": 3, "kv_heads": 2, "head_dim": 32}
 
@@ -544,12 +545,11 @@ def test_other_threads_run_while_a_snapshot_is_written_and_read(tmp_path):
             while not done.is_set():
                 counted[0] += 1
 
-        thread = threading.Thread(target=count)
-        thread.start()
+        thread = start(count)
         before = counted[0]
         work()
         after = counted[0]
         done.set()
-        thread.join()
+        join(thread, "a thread that counts")
         # Had the call kept the GIL, the other thread could not have come by but at its very edges.
         assert after - before > 10_000

@@ -1,15 +1,14 @@
 """Wrong use of a KV memory raises Python exceptions, and the memory is as usable afterwards as before. Never a signal."""
 
 import copy
-import os
 import pickle
-import threading
 
 import numpy as np
 import pytest
 
 import kvtide
 from kvtide import _native, errors
+from together import run_together
 
 SHAPE = {"layers": 2, "kv_heads": 2, "head_dim": 32}
 
@@ -133,9 +132,7 @@ def test_the_state_of_a_busy_session_is_busy_in_every_thread(session, use, elsew
 
     def progress(done, total):
         if elsewhere:
-            thread = threading.Thread(target=work)
-            thread.start()
-            thread.join()
+            run_together(work)
         else:
             work()
 
@@ -284,32 +281,5 @@ def test_a_state_closed_in_a_callback_leaves_the_session_alone(session):
 
 def test_an_array_dropped_in_another_thread_is_let_go_of(state):
     arrays = [state.keys(0) for _ in range(100)]
-    threads = [threading.Thread(target=lambda: [arrays.pop() for _ in range(25)]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(*[lambda: [arrays.pop() for _ in range(25)]] * 4, awaited="arrays that are dropped")
     assert state.views == 0
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_may_not_use_a_memory_of_its_parent(session, state):
-    session.read("ab")
-    live, keys = session.state, state.keys(0)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            refused = 0
-            for one in (state, live):
-                for use in (one.fork, lambda one=one: one.keys(0), lambda one=one: one.truncate(1)):
-                    try:
-                        use()
-                    except errors.BusyError:
-                        refused += 1
-            status = 0 if refused == 6 and keys.all() else 2
-            del state, live, keys
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert state.truncate(50) and keys.all()

@@ -135,4 +135,4 @@ def test_objects_that_hold_tensors_are_moved():
 
 def test_pytorch_is_imported_by_nobody_else():
     code = "import sys, kvtide.state_transition; sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

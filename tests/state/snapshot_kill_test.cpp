@@ -11,6 +11,7 @@
 #include "kvtide/error.h"
 #include "state/snapshot.h"
 #include "tests/base/killing_files.h"
+#include "tests/base/time_limit.h"
 #include "tests/formats/temporary_folder.h"
 #include "tests/state/filled_state.h"
 
@@ -45,6 +46,7 @@ bool save_and_be_killed(const std::string& path, const KvState& state, std::int6
 }
 
 TEST(SnapshotKill, AtEveryCallOfAnOverwritingSave_LeavesTheOldOrTheNewFile) {
+  const testing::TimeLimit limit("children that are killed while they save");
   KvSpec spec = testing::small_spec(800, 512);
   KvState small(spec), large(spec);
   append(small, 300);

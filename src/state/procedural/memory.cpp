@@ -51,7 +51,7 @@ ProceduralMemory::ProceduralMemory(const ProceduralSpec& spec, const std::vector
 ProceduralMemory::ProceduralMemory(const ProceduralMemory& other) = default;
 
 HeadRows& ProceduralMemory::writable(Head& head) {
-  if (head.rows.use_count() > 1) head.rows = head.rows->clone();
+  if (!sole_owner(head.rows)) head.rows = head.rows->clone();
   return *head.rows;
 }
 

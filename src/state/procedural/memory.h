@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/sole_owner.h"
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
 #include "kernels/span.h"
@@ -56,7 +57,7 @@ class ProceduralMemory {
 
   References& references() { return *references_; }
   void make_references_writable() {
-    if (references_.use_count() > 1) references_ = std::make_shared<References>(*references_);
+    if (!sole_owner(references_)) references_ = std::make_shared<References>(*references_);
   }
   const References& references() const { return *references_; }
 

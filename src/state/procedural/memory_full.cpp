@@ -105,17 +105,17 @@ void ProceduralMemory::make_room_in_memory() {
   std::vector<Move> moves;
   for (const auto& [layer, h] : heads_where([](const HeadPlan& p) { return p.whole; })) {
     Head& source = head(layer, h);
-    Move move{&source, source.spilled, 0, 0};
+    Move move{&source, nullptr, 0, 0};
     while (source.rows->rows() - move.rows + spec_.block > spec_.full_rows &&
            move.blocks < static_cast<std::int64_t>(source.block_rows.size()))
       move.rows += source.block_rows[static_cast<std::size_t>(move.blocks++)];
     if (move.blocks == 0) continue;
     // What a fork can see is never written.
-    if (move.target == nullptr)
+    if (source.spilled == nullptr)
       move.target =
           std::make_shared<SpilledRows>(spill_, source.rows->key_bytes(), source.rows->value_bytes());
-    else if (move.target.use_count() > 2)
-      move.target = move.target->clone();
+    else
+      move.target = sole_owner(source.spilled) ? source.spilled : source.spilled->clone();
     move.target->write_ahead(source.rows->key(0), source.rows->value(0), move.rows);
     writable(source);
     moves.push_back(std::move(move));

@@ -38,7 +38,16 @@ SpillFile::SpillFile(const std::string& path) : path_(path) {
 
 SpillFile::~SpillFile() { ::close(fd_); }
 
+void SpillFile::check_process() const {
+  if (mark_.in_child())
+    throw Error(ErrorCode::io, cat(path_,
+                                   ": the spill file belongs to the process that made it; after a fork, "
+                                   "make a new session"));
+}
+
 std::int64_t SpillFile::reserve(std::int64_t bytes) {
+  check_process();
+  const std::lock_guard lock(growing_);
   const std::int64_t offset = end_;
   if (::ftruncate(fd_, offset + pages(bytes)) != 0) refuse(path_, "the spill file cannot grow", errno);
   end_ = offset + pages(bytes);
@@ -46,6 +55,7 @@ std::int64_t SpillFile::reserve(std::int64_t bytes) {
 }
 
 void SpillFile::write(std::int64_t offset, const std::byte* data, std::int64_t bytes) {
+  check_process();
   while (bytes > 0) {
     const auto written = ::pwrite(fd_, data, static_cast<std::size_t>(bytes), offset);
     if (written < 0 && errno == EINTR) continue;
@@ -67,6 +77,7 @@ void SpillFile::unmap(const std::byte* data, std::int64_t bytes) const noexcept 
 }
 
 void SpillFile::forget(std::int64_t offset, std::int64_t bytes) noexcept {
+  if (mark_.in_child()) return;
 #ifdef FALLOC_FL_PUNCH_HOLE
   // Where the file system cannot, the disk comes back with the end of the program.
   if (::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, pages(bytes)) != 0) return;

@@ -3,14 +3,18 @@
 // The file is made anew and has no name from the start: nothing of it stays behind, however the program ends.
 // Written with pwrite, so that a full disk is an Error and not a signal; read where it is mapped. Its pages
 // belong to the operating system, which may drop and read them again: they are no part of a KV budget.
-// Ownership: rows share the file; copies of a state share rows until one of them adds some. Thread rules:
-// reading from any thread, changes from one.
+// Ownership: rows share the file; copies of a state share rows until one of them adds some. Thread rules: the
+// file from any thread; rows are read from any thread and changed by one. The file belongs to the process
+// that made it: a forked child that wrote would overwrite its parent's rows, so it may not.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+
+#include "base/fork_mark.h"
 
 namespace kvtide {
 
@@ -23,16 +27,21 @@ class SpillFile {
   SpillFile& operator=(const SpillFile&) = delete;
 
   // Offset of a part of the file for `bytes` bytes that nobody else uses; the disk holds what is written.
+  // Throws Error(io), also in another process.
   std::int64_t reserve(std::int64_t bytes);
-  // Throws Error(io).
+  // Throws Error(io), also in another process.
   void write(std::int64_t offset, const std::byte* data, std::int64_t bytes);
   const std::byte* map(std::int64_t offset, std::int64_t bytes) const;
   void unmap(const std::byte* data, std::int64_t bytes) const noexcept;
-  void forget(std::int64_t offset, std::int64_t bytes) noexcept;  // gives the disk back
+  // Gives the disk back; not what the parent of a forked child goes on reading.
+  void forget(std::int64_t offset, std::int64_t bytes) noexcept;
 
  private:
+  void check_process() const;
   std::string path_;
+  ForkMark mark_;
   int fd_ = -1;
+  std::mutex growing_;  // of the end, which grows in steps
   std::int64_t end_ = 0;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/sole_owner.h"
+
 namespace kvtide {
 namespace {
 
@@ -39,11 +41,8 @@ std::shared_ptr<const Extent> LayerRows::pin(std::int64_t row) const {
 // they read it, is wiped, and the extent is ours.
 void LayerRows::take_over() noexcept {
   for (std::size_t i = 0; i < extents_.size(); ++i) {
-    if (extents_[i].use_count() != 1 || (ours_[i] && extents_[i]->frozen == 0 && !extents_[i]->owes))
-      continue;
-    // Letting go of a second reference waits for what the others did before they let go of theirs.
-    std::shared_ptr<Extent>(extents_[i]).reset();
     Extent& extent = *extents_[i];
+    if ((ours_[i] && extent.frozen == 0 && !extent.owes) || !sole_owner(extents_[i])) continue;
     std::int64_t next = extent.first();
     for (const Piece& piece : pieces_) {
       if (piece.extent != i) continue;
@@ -131,7 +130,7 @@ void LayerRows::drop(std::int64_t first, std::int64_t last) {
     // The part before the hole stays where it is, empty when there is none.
     pieces_[i].last = from;
     if (to < piece.last) pieces_.insert(pieces_.begin() + ++i, {piece.extent, to, piece.last});
-    if (extents_[piece.extent].use_count() > 1) {
+    if (!sole_owner(extents_[piece.extent])) {
       extents_[piece.extent]->owes = true;
       continue;
     }
