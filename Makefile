@@ -22,7 +22,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
 SANITIZED := base tensor formats hostile kernels text state capi
 
-.PHONY: help install build bench-state demo test test-release test-python test-sanitized test-fuzz test-references test-aarch64 stress \
+.PHONY: help install build bench-state demo test test-release test-python test-sanitized test-fuzz test-references test-aarch64 test-allocations stress \
   bench-peers bench-tokenizer bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
 
 help:  ## show this list
@@ -57,8 +57,16 @@ test-release:
 	@ctest --test-dir build/cmake --output-on-failure --no-tests=error -j 2 --timeout 600 | tee build/ctest.log
 
 test-python:
-	@tools/install.sh build python
+	@tools/install.sh build test python
+	@tools/configure.sh release -DKVTIDE_TESTS=ON
+	@cmake --build build/cmake --target allocation_faults
 	@tools/test_python.sh build/venv-python
+
+# make test runs a part of these numbers.
+test-allocations: test-python  ## every allocation of every trial fails, once and from there on (an hour)
+	@cmake --build build/cmake --target faults_tests
+	KVTIDE_EVERY_ALLOCATION=1 build/cmake/tests/faults_tests
+	KVTIDE_EVERY_ALLOCATION=1 build/venv-python/bin/python -B -m pytest -q tests/python/test_allocation_faults.py
 
 # One instrumented build serves both the tests and the fuzz targets. A small stack proves nothing about an instrumented
 # program, which needs more of it.

@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -11,7 +12,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
+#include <memory>
 #include <string_view>
 
 #include "base/text.h"
@@ -99,6 +100,10 @@ pid_t writer_of(std::string_view name, std::string_view target) {
   return error == std::errc() && process > 0 && numbered ? process : 0;
 }
 
+struct CloseFolder {
+  void operator()(DIR* folder) const { ::closedir(folder); }
+};
+
 // A process that shares the folder may have numbers of its own, in a container or on another machine: such a
 // writer is told by its lock.
 bool is_locked(const std::string& path) {
@@ -119,12 +124,14 @@ int PosixFiles::open(const char* path, int flags, unsigned mode) {
 void PosixFiles::remove_leftovers(const std::string& path) noexcept {
   try {
     const std::string folder = folder_of(path), target = path.substr(path.rfind('/') + 1);
-    std::error_code error;
-    for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
-         entry.increment(error)) {
-      const pid_t writer = writer_of(entry->path().filename().native(), target);
+    // Not with an iterator of std::filesystem, which ends the program when memory ends.
+    const std::unique_ptr<DIR, CloseFolder> entries(::opendir(folder.c_str()));
+    if (!entries) return;
+    while (const dirent* entry = ::readdir(entries.get())) {
+      const pid_t writer = writer_of(entry->d_name, target);
       if (writer == 0 || ::kill(writer, 0) == 0 || errno != ESRCH) continue;
-      if (!is_locked(entry->path().native())) ::unlink(entry->path().c_str());
+      const std::string file = folder + "/" + entry->d_name;
+      if (!is_locked(file)) ::unlink(file.c_str());
     }
   } catch (const std::exception&) {  // of memory: the next save tries again
   }

@@ -4,8 +4,8 @@
 // that it disagrees.
 #include <algorithm>
 
-#include "base/text.h"
 #include "base/json/json_value.h"
+#include "base/text.h"
 #include "formats/safetensors_files.h"
 #include "formats/text_file.h"
 #include "kernels/codec.h"

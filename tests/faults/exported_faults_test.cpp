@@ -8,7 +8,7 @@
 #include "kvtide/stateful.h"
 #include "tests/engine/logits.h"
 #include "tests/faults/every_allocation.h"
-#include "tests/model/shard_samples.h"
+#include "tests/shards/shard_samples.h"
 
 namespace kvtide {
 namespace {

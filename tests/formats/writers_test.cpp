@@ -6,10 +6,10 @@
 #include <limits>
 
 #include "base/checksum.h"
+#include "base/json/json_text.h"
 #include "base/mapped_file.h"
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
-#include "base/json/json_text.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_writer.h"
 #include "kvtide/error.h"
