@@ -1,4 +1,5 @@
 // One shard at a time, as a host sees it: columns and their bits, masks, states, and what never matters.
+#include "formats/gguf.h"
 #include "kvtide/shard.h"
 
 #include <gtest/gtest.h>

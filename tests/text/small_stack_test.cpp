@@ -1,5 +1,5 @@
 // No text makes the tokenizer deep: a million characters without a break, on a stack of 256 KiB. That its
-// work is linear is counted in tests/text/work.
+// work is linear is counted in tests/text_work.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
