@@ -3,11 +3,10 @@
 // crashes on wrong values.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
-#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <span>
-#include <utility>
+#include <vector>
 
 #include "kvtide/state_transition.h"
 #include "misuse.h"
@@ -27,9 +26,16 @@ namespace {
 using ConstBytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-void move_dense(const ConstBytes& source, std::vector<std::int64_t> source_shape, const Bytes& target,
-                std::vector<std::int64_t> target_shape, Pos position, const nb::bytes& pad,
-                bool target_is_padded, bool target_is_fresh) {
+// Not left to nanobind, which converts arguments where an allocation that fails ends the program.
+std::vector<std::int64_t> shape_of(const nb::tuple& sizes) {
+  std::vector<std::int64_t> shape;
+  for (const nb::handle size : sizes) shape.push_back(nb::cast<std::int64_t>(size));
+  return shape;
+}
+
+void move_dense(const ConstBytes& source, const nb::tuple& source_shape, const Bytes& target,
+                const nb::tuple& target_shape, Pos position, const nb::bytes& pad, bool target_is_padded,
+                bool target_is_fresh) {
   const auto* element = static_cast<const std::byte*>(pad.data());
   TransitionOptions options;
   options.pad.assign(element, element + pad.size());
@@ -37,9 +43,9 @@ void move_dense(const ConstBytes& source, std::vector<std::int64_t> source_shape
   options.target_is_fresh = target_is_fresh;
   const bool zeros =
       std::all_of(options.pad.begin(), options.pad.end(), [](std::byte b) { return b == std::byte{0}; });
-  const DenseSource from{std::as_bytes(std::span(source.data(), source.size())), std::move(source_shape)};
+  const DenseSource from{std::as_bytes(std::span(source.data(), source.size())), shape_of(source_shape)};
   const DenseTarget to{std::as_writable_bytes(std::span(target.data(), target.size())),
-                       std::move(target_shape)};
+                       shape_of(target_shape)};
   const Running running;
   const WithoutGil others_run;
   // compact() takes targets of any length, transition() paddings of any value.

@@ -10,14 +10,15 @@ namespace {
 
 const Architecture& find_architecture(const GgufFile& file) {
   const auto name = file.get_string("general.architecture");
-  if (!name) throw Error(ErrorCode::bad_format, cat(file.path(), ": the key 'general.architecture' is missing"));
+  if (!name)
+    throw Error(ErrorCode::bad_format, cat(file.path(), ": the key 'general.architecture' is missing"));
   std::string known;
   for (const Architecture* candidate : kArchitectures) {
     if (candidate->name == *name) return *candidate;
     known += cat(known.empty() ? "" : ", ", candidate->name);
   }
   throw Error(ErrorCode::unsupported,
-         cat(file.path(), ": architecture ", quoted(*name), " is not supported; kvtide runs: ", known));
+              cat(file.path(), ": architecture ", quoted(*name), " is not supported; kvtide runs: ", known));
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ class World:
 
     def seen(self):
         s = self.session
-        return s.position, digest(s.logits()) if s.position else "", s.tokens.tolist()
+        return s.position, digest(s.logits) if s.position else "", s.tokens.tolist()
 
     def seen_after_more(self):
         self.session.read(TOKENS[30:33])
@@ -95,7 +95,7 @@ class Load(Operation):
     def end(self):
         with self.world.made.session(threads=1) as session:
             session.read(TOKENS[:5])
-            return digest(session.logits())
+            return digest(session.logits)
 
 
 class MakeSession(Operation):
@@ -133,7 +133,7 @@ class Fork(Operation):
 
     def end(self):
         self.world.made.read(TOKENS[30:33])
-        return digest(self.world.made.logits()), self.world.seen_after_more()
+        return digest(self.world.made.logits), self.world.seen_after_more()
 
 
 class Save(Operation):

@@ -160,8 +160,9 @@ class Scripted:
     def log_probability(self, token):
         return 0.0
 
-    def advance(self, token):
+    def advance(self, token, changes):
         self.position += 1
+        return changes
 
     def ends_text(self, token):
         return token >= len(self.pieces)

@@ -1,6 +1,6 @@
 // One shard at a time, as a host sees it: columns and their bits, masks, states, and what never matters.
-#include "formats/gguf.h"
 #include "kvtide/shard.h"
+#include "formats/gguf.h"
 
 #include <gtest/gtest.h>
 
