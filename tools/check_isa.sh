@@ -20,7 +20,8 @@ problem() {
   problems=$((problems + 1))
 }
 
-mapfile -t objects < <(find "$build/CMakeFiles" -path '*/src/*' -name '*.cpp.o' | sort)
+# Files that were compiled together are one object; a kernel's file never is among them.
+mapfile -t objects < <(find "$build/CMakeFiles" \( -path '*/src/*' -name '*.cpp.o' -o -path '*/Unity/*' -name '*.cxx.o' \) | sort)
 if [ ${#objects[@]} -eq 0 ]; then
   echo "check_isa.sh: $build holds no objects of src/; build first" >&2
   exit 2
@@ -34,6 +35,10 @@ isa_files=0
 for object in "${objects[@]}"; do
   name=${object##*/src/}
   name=${name%.o}
+  case "$object" in
+    */kvtide.dir/Unity/*) name=cli/$(basename "$object") ;;
+    */Unity/*) name=$(sed -E 's#.*/kvtide_([a-z]+)\.dir/Unity/#\1/#' <<<"$object") ;;
+  esac
 
   case "$name" in
     *.scalar.cpp | *.avx2.cpp | *.avx512.cpp)

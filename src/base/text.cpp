@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <cstddef>
+#include <iomanip>
 
 namespace kvtide {
 namespace {
@@ -43,6 +44,13 @@ std::string quoted(std::string_view text, std::size_t limit) {
     i += length;
   }
   return out + "'";
+}
+
+std::string fixed(double value, int digits) {
+  std::ostringstream out;
+  out.exceptions(std::ios_base::badbit);
+  out << std::fixed << std::setprecision(digits) << value;
+  return std::move(out).str();
 }
 
 }  // namespace kvtide

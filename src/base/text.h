@@ -20,6 +20,8 @@ std::string cat(const Parts&... parts) {
   return std::move(out).str();
 }
 
+std::string fixed(double value, int digits);  // "12.50": so many digits behind the point
+
 // The text in quotes, cut to at most `limit` of its bytes, with control characters, quotes, backslashes and
 // everything that is not UTF-8 escaped: valid UTF-8 and safe to print, whatever a hostile file holds.
 std::string quoted(std::string_view text, std::size_t limit = 80);

@@ -4,14 +4,13 @@
 #include <cstring>
 
 #include "base/out_of_memory.h"
+#include "base/refuse.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "model/loaded_model.h"
 
 namespace kvtide {
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
 ElementType element_type(KvType type) {
   return type == KvType::f32 ? ElementType::f32 : type == KvType::f16 ? ElementType::f16 : ElementType::q8_0;

@@ -10,8 +10,6 @@ namespace kvtide {
 namespace {
 
 constexpr std::size_t kStringWords = 24, kCueWords = 8;
-constexpr EncodeOptions kInside{.add_bos = false, .parse_special = false, .continues = true};
-
 std::string percent(double share) { return cat(static_cast<int>(share * 100.0 + 0.5), "%"); }
 
 }  // namespace

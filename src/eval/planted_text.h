@@ -34,6 +34,9 @@ struct PlantOptions {
   std::uint64_t seed = 1;
 };
 
+// Of a piece inside a text: no token before it, no special tokens in it.
+inline constexpr EncodeOptions kInside{.add_bos = false, .parse_special = false, .continues = true};
+
 // Throws Error(unsupported) when the vocabulary has too few plain words.
 PlantedText plant(const Tokenizer& tokenizer, std::span<const TokenId> filler, const PlantOptions& options);
 

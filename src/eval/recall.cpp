@@ -9,11 +9,7 @@
 #include "kvtide/error.h"
 
 namespace kvtide {
-namespace {
-
-constexpr EncodeOptions kInside{.add_bos = false, .parse_special = false, .continues = true};
-
-}  // namespace
+namespace {}  // namespace
 
 std::vector<PosRange> RecallText::asked() const {
   std::vector<PosRange> all = pairs;

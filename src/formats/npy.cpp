@@ -16,7 +16,7 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 33;
-constexpr std::size_t kMostDimensions = 8;
+constexpr std::size_t kMostNpyDimensions = 8;
 
 // The value behind 'key': in the header, a Python dictionary on one line.
 std::string_view value_of(const ByteReader& reader, std::string_view header, std::string_view key) {
@@ -43,8 +43,8 @@ std::vector<std::int64_t> shape_of(const ByteReader& reader, std::string_view te
     }
     std::int64_t extent = 0;
     const auto [stopped, failure] = std::from_chars(at, end, extent);
-    if (failure != std::errc() || extent < 0 || shape.size() == kMostDimensions)
-      reader.fail(cat("'shape' must be at most ", kMostDimensions, " whole numbers from 0 on"));
+    if (failure != std::errc() || extent < 0 || shape.size() == kMostNpyDimensions)
+      reader.fail(cat("'shape' must be at most ", kMostNpyDimensions, " whole numbers from 0 on"));
     if (extent > 0 && all > kMostElements / extent) reader.fail("'shape' promises too many elements");
     all *= extent;
     shape.push_back(extent);

@@ -28,9 +28,9 @@ std::optional<std::uint64_t> element_bits(std::string_view dtype) {
   return std::nullopt;
 }
 
-class Parser {
+class HeaderParser {
  public:
-  Parser(std::span<const std::byte> bytes, std::string_view file) : reader_(bytes, file), file_(file) {
+  HeaderParser(std::span<const std::byte> bytes, std::string_view file) : reader_(bytes, file), file_(file) {
     reader_.subject("safetensors header");
   }
 
@@ -129,7 +129,7 @@ class Parser {
 }  // namespace
 
 SafeTensors SafeTensors::parse(std::span<const std::byte> bytes, std::string_view file) {
-  return Parser(bytes, file).parse();
+  return HeaderParser(bytes, file).parse();
 }
 
 }  // namespace kvtide

@@ -5,15 +5,13 @@
 #include <limits>
 
 #include "base/text.h"
+#include "model/for_rows.h"
 #include "tensor/panel.h"
 
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kRowsPerItem = 8;   // of elementwise work
 constexpr std::int64_t kRowsPerTile = 32;  // of a head's convolution
-
-std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 std::size_t conv_tensor(int layer) { return 2 * static_cast<std::size_t>(layer); }
 std::size_t value_tensor(int layer) { return conv_tensor(layer) + 1; }
@@ -37,10 +35,10 @@ class Mixing {
     gather();
     hand_on();
     delay_values();
-    for_rows([&](std::int64_t t) { depthwise(t); });
+    for_rows(pool_, 0, count_, [&](std::int64_t t) { depthwise(t); });
     depthwise(-1);
     grouped();
-    for_rows([&](std::int64_t t) { mix_and_norm(t); });
+    for_rows(pool_, 0, count_, [&](std::int64_t t) { mix_and_norm(t); });
   }
 
  private:
@@ -48,20 +46,12 @@ class Mixing {
   float* d(std::int64_t t) const { return scratch_.d + (t + 1) * s_.channels; }
   float* delayed(std::int64_t t) const { return rows_.v + t * s_.kv_width + s_.kv_width / 2; }
 
-  template <class Body>
-  void for_rows(Body body) {
-    pool_.run((count_ + kRowsPerItem - 1) / kRowsPerItem, [&](std::int64_t item) {
-      const std::int64_t begin = item * kRowsPerItem;
-      for (std::int64_t t = begin; t < std::min(count_, begin + kRowsPerItem); ++t) body(t);
-    });
-  }
-
   void gather() {
     for (std::int64_t c = 0; c < s_.channels; ++c) {
       u(-2)[c] = call_.conv_state[size(2 * c)];
       u(-1)[c] = call_.conv_state[size(2 * c + 1)];
     }
-    for_rows([&](std::int64_t t) {
+    for_rows(pool_, 0, count_, [&](std::int64_t t) {
       std::memcpy(u(t), rows_.q + t * s_.q_width, size(s_.q_width) * sizeof(float));
       std::memcpy(u(t) + s_.q_width, rows_.k + t * s_.kv_width, size(s_.kv_width) * sizeof(float));
     });

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/for_rows.h"
+
 namespace kvtide {
 namespace {
-
-std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 // body(place in panels, place in a checkpoint) for every weight of the grouped convolution.
 template <class Body>

@@ -8,13 +8,12 @@
 #include "kernels/attend.h"
 #include "kvtide/error.h"
 #include "model/far_share_samples.h"
+#include "model/for_rows.h"
 #include "model/pass_timer.h"
 #include "state/shadow.h"
 
 namespace kvtide {
 namespace {
-
-constexpr std::int64_t kRowsPerItem = 8;  // rows of elementwise work per thread item
 
 void require_finite(std::span<const float> values, Pos first) {
   for (const float value : values)
@@ -138,7 +137,7 @@ class ForwardPass {
     Activations a{rows, k, x, {}};
     if (context_.exact || k % 32 != 0) return a;
     const PassTimer timer(context_.times, &PassTimes::quantise);
-    for_rows(0, rows, [&](std::int64_t row) {
+    for_rows(context_.pool, 0, rows, [&](std::int64_t row) {
       rows_.quantize(x + row * k, k, ws_.quants_ + row * k, ws_.steps_ + row * (k / 32),
                      ws_.step_sums_ + row * (k / 32), ws_.sums16_ + row * (k / 16));
     });
@@ -187,7 +186,7 @@ class ForwardPass {
     for (std::size_t view = 1; view < views.size(); ++view)
       angles.push_back(&angles_for(rope, views[view], step));
     std::optional<PassTimer> row_timer(std::in_place, context_.times, &PassTimes::rows);
-    for_rows(0, count, [&](std::int64_t t) {
+    for_rows(context_.pool, 0, count, [&](std::int64_t t) {
       float* q = ws_.q_ + t * q_width;
       float* k = ws_.k_ + t * kv_width;
       float* v = ws_.v_ + t * kv_width;
@@ -282,7 +281,7 @@ class ForwardPass {
     const PassTimer timer(context_.times, &PassTimes::rows);
     const std::int64_t hidden = config_.hidden;
     const auto gate = config_.activation == Activation::silu ? rows_.silu_mul : rows_.gelu_mul;
-    for_rows(skip, count, [&](std::int64_t t) {
+    for_rows(context_.pool, skip, count, [&](std::int64_t t) {
       float* up = ws_.up_ + t * hidden;
       if (!w.up_bias.empty()) rows_.add(up, w.up_bias.data(), hidden);
       if (config_.gated)
@@ -302,7 +301,7 @@ class ForwardPass {
       throw Error(ErrorCode::context_full,
                   cat("position ", end - 1, " is beyond the ", config_.context_length,
                       " positions that this model has learned; it has nothing to say of later ones"));
-    for_rows(0, static_cast<std::int64_t>(tokens.size()), [&](std::int64_t t) {
+    for_rows(context_.pool, 0, static_cast<std::int64_t>(tokens.size()), [&](std::int64_t t) {
       float* x = ws_.x_ + t * config_.width;
       decode_weight_row(context_.kernels.matmul, weights_.embedding(), tokens[static_cast<std::size_t>(t)],
                         x);
@@ -360,7 +359,7 @@ class ForwardPass {
   void add_residual(const std::vector<float>& bias, const std::vector<float>& post_norm,
                     const ResidualScale& scale, std::int64_t skip, std::int64_t count) {
     const PassTimer timer(context_.times, &PassTimes::rows);
-    for_rows(skip, count, [&](std::int64_t t) {
+    for_rows(context_.pool, skip, count, [&](std::int64_t t) {
       float* y = ws_.normed_ + t * config_.width;
       if (!bias.empty()) rows_.add(y, bias.data(), config_.width);
       if (!post_norm.empty()) rows_.rms_norm(y, post_norm.data(), config_.width, config_.norm_epsilon, y);
@@ -375,19 +374,11 @@ class ForwardPass {
             std::int64_t first, std::int64_t last, float* y) {
     const PassTimer timer(context_.times, &PassTimes::rows);
     const std::int64_t n = config_.width;
-    for_rows(first, last, [&](std::int64_t t) {
+    for_rows(context_.pool, first, last, [&](std::int64_t t) {
       if (config_.norm == NormKind::rms)
         rows_.rms_norm(x + t * n, weight.data(), n, config_.norm_epsilon, y + t * n);
       else
         rows_.layer_norm(x + t * n, weight.data(), bias.data(), n, config_.norm_epsilon, y + t * n);
-    });
-  }
-
-  template <class Body>
-  void for_rows(std::int64_t first, std::int64_t last, Body body) {
-    context_.pool.run((last - first + kRowsPerItem - 1) / kRowsPerItem, [&](std::int64_t item) {
-      const std::int64_t begin = first + item * kRowsPerItem;
-      for (std::int64_t t = begin; t < std::min(last, begin + kRowsPerItem); ++t) body(t);
     });
   }
 

@@ -4,12 +4,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "model/for_rows.h"
+
 namespace kvtide {
 namespace {
-
-constexpr std::int64_t kRowsPerItem = 8;  // of elementwise work
-
-std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 // 0.5 x (1 + erf(x / sqrt(2)))
 float gelu(float x) { return 0.5f * x * (1.0f + std::erf(x * 0.70710678118654752f)); }
@@ -58,14 +56,6 @@ class Routing {
   }
 
  private:
-  template <class Body>
-  void for_rows(Body body) {
-    context_.pool.run((count_ + kRowsPerItem - 1) / kRowsPerItem, [&](std::int64_t item) {
-      const std::int64_t begin = item * kRowsPerItem;
-      for (std::int64_t t = begin; t < std::min(count_, begin + kRowsPerItem); ++t) body(t);
-    });
-  }
-
   void multiply_f32(const WeightMatrix& w, const float* x, float* y) {
     const MatmulJob job{&w, y, w.rows};
     context_.multiply({count_, w.columns, x, {}}, {&job, 1});
@@ -76,7 +66,7 @@ class Routing {
     float* a = s_.router_a;
     float* b = s_.router_b;
     multiply_f32(w_.router_down, x_, a);
-    for_rows([&](std::int64_t t) {
+    for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
       float *state = states + t * router_, *row = a + t * router_;
       for (std::int64_t i = 0; i < router_; ++i) {
         float value = row[i] + w_.down_bias[size(i)];
@@ -90,11 +80,12 @@ class Routing {
     multiply_f32(w_.router_second, b, a);
     activate(a, w_.second_bias);
     multiply_f32(w_.router_out, a, s_.scores);
-    for_rows([&](std::int64_t t) { choices_[size(t)] = choose(s_.scores + t * slots_, w_.balance); });
+    for_rows(context_.pool, 0, count_,
+             [&](std::int64_t t) { choices_[size(t)] = choose(s_.scores + t * slots_, w_.balance); });
   }
 
   void activate(float* rows, const std::vector<float>& bias) {
-    for_rows([&](std::int64_t t) {
+    for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
       float* row = rows + t * router_;
       for (std::int64_t i = 0; i < router_; ++i) row[i] = gelu(row[i] + bias[size(i)]);
     });
@@ -108,7 +99,7 @@ class Routing {
     std::vector<std::int64_t> next = begin_;
     place_.resize(size(count_));
     for (std::size_t t = 0; t < place_.size(); ++t) place_[t] = next[size(choices_[t].slot)]++;
-    for_rows([&](std::int64_t t) {
+    for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
       std::memcpy(s_.sorted + place_[size(t)] * config_.width, x_ + t * config_.width,
                   size(config_.width) * sizeof(float));
     });
@@ -129,11 +120,8 @@ class Routing {
   void down(int e) {
     if (rows_of(e) == 0) return;
     const std::int64_t n = config_.hidden, from = begin(e), rows = rows_of(e);
-    context_.pool.run((rows + kRowsPerItem - 1) / kRowsPerItem, [&](std::int64_t item) {
-      const std::int64_t start = item * kRowsPerItem;
-      for (std::int64_t i = start; i < std::min(rows, start + kRowsPerItem); ++i)
-        context_.rows.silu_mul(s_.gate + (from + i) * n, s_.up + (from + i) * n, n);
-    });
+    for_rows(context_.pool, from, from + rows,
+             [&](std::int64_t i) { context_.rows.silu_mul(s_.gate + i * n, s_.up + i * n, n); });
     const Activations x = context_.activations(s_.gate + from * n, rows, n);
     const MatmulJob job{&w_.experts[size(e)].down, s_.outputs + from * config_.width, config_.width};
     context_.multiply(x, {&job, 1});
@@ -141,7 +129,7 @@ class Routing {
 
   void put_back() {
     const bool nothing = config_.experts->skip == SkipSlot::zero;
-    for_rows([&](std::int64_t t) {
+    for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
       const Choice choice = choices_[size(t)];
       float* out = x_ + t * config_.width;
       const bool skipped = choice.slot == config_.experts->count;

@@ -6,7 +6,7 @@
 namespace kvtide {
 namespace {
 
-[[noreturn]] void refuse(const GgufFile& file, ErrorCode code, const std::string& why) {
+[[noreturn]] void refuse_vocab(const GgufFile& file, ErrorCode code, const std::string& why) {
   throw Error(code, cat(file.path(), ": ", why));
 }
 
@@ -14,8 +14,8 @@ std::optional<TokenId> read_id(const GgufFile& file, std::string_view key, std::
   const auto value = file.get_uint(key);
   if (!value) return std::nullopt;
   if (*value >= vocabulary)
-    refuse(file, ErrorCode::bad_format,
-           cat("'", key, "' is ", *value, "; it must be below the vocabulary size ", vocabulary));
+    refuse_vocab(file, ErrorCode::bad_format,
+                 cat("'", key, "' is ", *value, "; it must be below the vocabulary size ", vocabulary));
   return static_cast<TokenId>(*value);
 }
 
@@ -24,40 +24,40 @@ std::optional<TokenId> read_id(const GgufFile& file, std::string_view key, std::
 VocabSpec read_vocab(const GgufFile& file) {
   VocabSpec spec;
   const auto model = file.get_string("tokenizer.ggml.model");
-  if (!model) refuse(file, ErrorCode::bad_format, "the key 'tokenizer.ggml.model' is missing");
+  if (!model) refuse_vocab(file, ErrorCode::bad_format, "the key 'tokenizer.ggml.model' is missing");
   if (*model == "gpt2")
     spec.kind = VocabSpec::Kind::bpe;
   else if (*model == "llama")
     spec.kind = VocabSpec::Kind::sentencepiece;
   else
-    refuse(file, ErrorCode::unsupported,
-           cat("tokenizer model ", quoted(*model),
-               " is not supported; kvtide knows "
-               "gpt2 (byte-level BPE) and llama (SentencePiece)"));
+    refuse_vocab(file, ErrorCode::unsupported,
+                 cat("tokenizer model ", quoted(*model),
+                     " is not supported; kvtide knows "
+                     "gpt2 (byte-level BPE) and llama (SentencePiece)"));
   spec.pre = file.get_string("tokenizer.ggml.pre").value_or("default");
 
   const auto tokens = file.get_strings("tokenizer.ggml.tokens");
   if (!tokens || tokens->empty())
-    refuse(file, ErrorCode::bad_format, "the key 'tokenizer.ggml.tokens' is missing or empty");
+    refuse_vocab(file, ErrorCode::bad_format, "the key 'tokenizer.ggml.tokens' is missing or empty");
   spec.tokens.assign(tokens->begin(), tokens->end());
   const std::size_t size = spec.tokens.size();
 
   if (const auto types = file.get_ints("tokenizer.ggml.token_type")) {
     if (types->size() != size)
-      refuse(file, ErrorCode::bad_format,
-             cat("'tokenizer.ggml.token_type' has ", types->size(), " entries for ", size, " tokens"));
+      refuse_vocab(file, ErrorCode::bad_format,
+                   cat("'tokenizer.ggml.token_type' has ", types->size(), " entries for ", size, " tokens"));
     for (const std::int32_t type : *types) {
       if (type < 1 || type > 6)
-        refuse(file, ErrorCode::bad_format,
-               cat("'tokenizer.ggml.token_type' holds ", type, "; types are 1 to 6"));
+        refuse_vocab(file, ErrorCode::bad_format,
+                     cat("'tokenizer.ggml.token_type' holds ", type, "; types are 1 to 6"));
       spec.types.push_back(static_cast<TokenType>(type));
     }
   }
   if (spec.kind == VocabSpec::Kind::sentencepiece) {
     auto scores = file.get_floats("tokenizer.ggml.scores");
     if (!scores || scores->size() != size)
-      refuse(file, ErrorCode::bad_format,
-             cat("'tokenizer.ggml.scores' must have one entry for each of ", size, " tokens"));
+      refuse_vocab(file, ErrorCode::bad_format,
+                   cat("'tokenizer.ggml.scores' must have one entry for each of ", size, " tokens"));
     spec.scores = std::move(*scores);
   } else if (const auto merges = file.get_strings("tokenizer.ggml.merges")) {
     spec.merges.assign(merges->begin(), merges->end());

@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/out_of_memory.h"
+#include "base/refuse.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "model/cca_weights.h"
@@ -15,8 +16,6 @@
 
 namespace kvtide {
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
 // [channels][columns] of the contract into [columns][channels] of the kernels, and back.
 std::vector<float> rows_of(std::span<const float> x, std::int64_t columns) {

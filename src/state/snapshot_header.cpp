@@ -131,20 +131,20 @@ void write(JsonLine& json, const KvSpec& spec) {
   });
 }
 
-[[noreturn]] void refuse(std::string_view key, std::string_view wanted) {
+[[noreturn]] void refuse_header(std::string_view key, std::string_view wanted) {
   throw Error(ErrorCode::bad_format, cat("the header's '", key, "' must be ", wanted));
 }
 
 const JsonValue& field(const JsonValue& object, const char* key) {
   const JsonValue* found = object.find(key);
-  if (found == nullptr) refuse(key, "there");
+  if (found == nullptr) refuse_header(key, "there");
   return *found;
 }
 
 std::int64_t integer_of(const JsonValue& value, const char* key) {
-  if (value.integer() == nullptr) refuse(key, "an integer of 63 bits");
+  if (value.integer() == nullptr) refuse_header(key, "an integer of 63 bits");
   constexpr std::int64_t kMost = std::int64_t{1} << 62;
-  if (*value.integer() > kMost || *value.integer() < -kMost) refuse(key, "between -2^62 and 2^62");
+  if (*value.integer() > kMost || *value.integer() < -kMost) refuse_header(key, "between -2^62 and 2^62");
   return *value.integer();
 }
 
@@ -157,30 +157,30 @@ std::optional<std::int64_t> optional_integer(const JsonValue& object, const char
 
 int small_integer(const JsonValue& object, const char* key) {
   const std::int64_t number = integer(object, key);
-  if (number < 0 || number > 65536) refuse(key, "between 0 and 65536");
+  if (number < 0 || number > 65536) refuse_header(key, "between 0 and 65536");
   return static_cast<int>(number);
 }
 
 std::uint64_t size(const JsonValue& object, const char* key) {
   const std::int64_t number = integer(object, key);
-  if (number < 0) refuse(key, "at least 0");
+  if (number < 0) refuse_header(key, "at least 0");
   return static_cast<std::uint64_t>(number);
 }
 
 bool boolean(const JsonValue& object, const char* key) {
   const bool* value = field(object, key).boolean();
-  if (value == nullptr) refuse(key, "true or false");
+  if (value == nullptr) refuse_header(key, "true or false");
   return *value;
 }
 
 const std::string& text(const JsonValue& object, const char* key) {
   const std::string* value = field(object, key).text();
-  if (value == nullptr) refuse(key, "a string");
+  if (value == nullptr) refuse_header(key, "a string");
   return *value;
 }
 
 const JsonValue::List& list_of(const JsonValue& value, const char* key, const char* wanted = "a list") {
-  if (value.list() == nullptr) refuse(key, wanted);
+  if (value.list() == nullptr) refuse_header(key, wanted);
   return *value.list();
 }
 
@@ -190,12 +190,12 @@ const JsonValue::List& list(const JsonValue& object, const char* key) {
 
 const JsonValue& object_at(const JsonValue& object, const char* key) {
   const JsonValue& value = field(object, key);
-  if (value.object() == nullptr) refuse(key, "an object");
+  if (value.object() == nullptr) refuse_header(key, "an object");
   return value;
 }
 
 const JsonValue& checked_object(const JsonValue& value, const char* key) {
-  if (value.object() == nullptr) refuse(key, "a list of objects");
+  if (value.object() == nullptr) refuse_header(key, "a list of objects");
   return value;
 }
 
@@ -212,7 +212,7 @@ std::vector<std::int64_t> integers(const JsonValue& object, const char* key) {
 DType dtype(const JsonValue& object, const char* key) {
   const auto found = dtype_from_name(text(object, key));
   if (!found || (*found != DType::f32 && *found != DType::f16 && *found != DType::q8_0))
-    refuse(key, "f32, f16 or q8_0");
+    refuse_header(key, "f32, f16 or q8_0");
   return *found;
 }
 
@@ -225,7 +225,7 @@ DType dtype_of_full_rows(const JsonValue& object, const char* key) {
 
 double number_of(const JsonValue& value, const char* key, const char* wanted = "a number") {
   const std::optional<double> number = value.number();
-  if (!number) refuse(key, wanted);
+  if (!number) refuse_header(key, wanted);
   return *number;
 }
 
@@ -236,7 +236,7 @@ Choice choice(const JsonValue& object, const char* key, const char* const (&name
   const std::string name = text(object, key);
   for (std::size_t i = 0; i < kCount; ++i)
     if (name == names[i]) return static_cast<Choice>(i);
-  refuse(key, "a choice that this program knows");
+  refuse_header(key, "a choice that this program knows");
 }
 
 std::vector<double> numbers_of(const JsonValue& value, const char* key) {
@@ -268,7 +268,7 @@ ProceduralSpec read_procedural(const JsonValue& json) {
   spec.levels = small_integer(json, "levels");
   for (const JsonValue& pin : list(json, "pins")) {
     const auto values = integers_of(pin, "pins");
-    if (values.size() != 2) refuse("pins", "a list of [first, last]");
+    if (values.size() != 2) refuse_header("pins", "a list of [first, last]");
     spec.pins.push_back({values[0], values[1]});
   }
   spec.level_rows = integer(json, "level_rows");
@@ -282,7 +282,7 @@ ProceduralSpec read_procedural(const JsonValue& json) {
   for (const JsonValue& layer : list(json, "heads")) {
     spec.heads.emplace_back();
     for (const JsonValue& plan : list_of(layer, "heads", "a list of lists")) {
-      if (plan.object() == nullptr) refuse("heads", "lists of objects");
+      if (plan.object() == nullptr) refuse_header("heads", "lists of objects");
       spec.heads.back().push_back({boolean(plan, "full"), boolean(plan, "whole"), integer(plan, "rows"),
                                    static_cast<float>(number(plan, "weight"))});
     }
@@ -296,7 +296,7 @@ ProceduralImage read_past(const JsonValue& json) {
   for (const JsonValue& block : list(json, "blocks")) {
     const auto values = integers_of(block, "blocks");
     if (values.size() != 5 || values[2] < 1 || values[2] > 8 || values[3] < 0)
-      refuse("blocks", "a list of [first, last, level, tick, reach]");
+      refuse_header("blocks", "a list of [first, last, level, tick, reach]");
     image.blocks.push_back({values[0], values[1], static_cast<int>(values[2]), values[3], values[4]});
   }
   image.full = integers(json, "full");
@@ -329,7 +329,7 @@ std::vector<double> read_rope(const JsonValue& spec, const JsonValue& layer) {
   if (layer.find("rope") == nullptr) return {};
   const std::uint64_t index = size(layer, "rope");
   const JsonValue::List& ropes = list(spec, "ropes");
-  if (index >= ropes.size()) refuse("ropes", "a list with the rope of every layer");
+  if (index >= ropes.size()) refuse_header("ropes", "a list with the rope of every layer");
   return numbers_of(ropes[index], "ropes");
 }
 
@@ -364,7 +364,7 @@ KvSpec read_spec(const JsonValue& json) {
 
 SnapshotHeader read(const JsonValue& json) {
   if (json.object() == nullptr || text(json, "format") != "kvtide-state")
-    refuse("format", "\"kvtide-state\"");
+    refuse_header("format", "\"kvtide-state\"");
   SnapshotHeader header;
   header.image.spec = read_spec(object_at(json, "spec"));
   header.image.position = integer(json, "position");
@@ -374,25 +374,25 @@ SnapshotHeader read(const JsonValue& json) {
     const JsonValue& log = object_at(json, "auto_attention");
     header.image.adapting = {{integer(log, "smallest"), integer(log, "largest")}, integer(log, "first"), {}};
     for (const std::int64_t share : integers(log, "samples")) {
-      if (share < 0 || share > kWholeShare) refuse("samples", "a list of shares from 0 to 1000000");
+      if (share < 0 || share > kWholeShare) refuse_header("samples", "a list of shares from 0 to 1000000");
       header.image.adapting->samples.push_back(static_cast<std::int32_t>(share));
     }
   }
   for (const JsonValue& segment : list(json, "segments")) {
     const auto values = integers_of(segment, "segments");
-    if (values.size() != 3) refuse("segments", "a list of [first, last, shift]");
+    if (values.size() != 3) refuse_header("segments", "a list of [first, last, shift]");
     header.image.segments.push_back({values[0], values[1], values[2]});
   }
   header.image.released = integers(json, "released");
   header.image.forgotten = integers(json, "forgotten");
   header.image.edited = integer(json, "edited");
   for (const auto& [key, value] : *object_at(json, "identity").object()) {
-    if (value.text() == nullptr) refuse("identity", "an object of strings");
+    if (value.text() == nullptr) refuse_header("identity", "an object of strings");
     header.extras.identity[key] = *value.text();
   }
   header.extras.exact = boolean(json, "exact");
   for (const std::int64_t id : integers(json, "tokens")) {
-    if (id < 0 || id > (std::int64_t{1} << 30)) refuse("tokens", "a list of token ids");
+    if (id < 0 || id > (std::int64_t{1} << 30)) refuse_header("tokens", "a list of token ids");
     header.extras.tokens.push_back(static_cast<TokenId>(id));
   }
   if (const JsonValue* found = json.find("past"); found != nullptr && !found->is_null())

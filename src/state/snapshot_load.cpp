@@ -12,7 +12,7 @@ namespace {
 
 using namespace snapshot_format;
 
-constexpr Pos kFarthest = Pos{1} << 40;
+constexpr Pos kFarthestPosition = Pos{1} << 40;
 constexpr std::uint64_t kPagesAnyway = std::uint64_t{32} << 20;
 constexpr std::uint64_t kPagesPerByte = 64;
 
@@ -33,7 +33,7 @@ void read_runs(SnapshotHeader& header, std::uint64_t logits) {
   StateImage& image = header.image;
   const auto refuse = [](const std::string& why) { throw Error(ErrorCode::bad_format, why); };
   check(image.spec);
-  if (image.position < 0 || image.position > kFarthest)
+  if (image.position < 0 || image.position > kFarthestPosition)
     refuse(cat("position ", image.position, " is out of range"));
   image.runs.assign(image.spec.layers.size(), {});
   std::size_t layer = 0;

@@ -8,7 +8,7 @@
 namespace kvtide {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_image(const std::string& why) {
   throw Error(ErrorCode::invalid_argument, "KV state image: " + why);
 }
 
@@ -18,7 +18,7 @@ void check_ascending(const std::vector<Range>& ranges, Pos end, const char* what
   Pos before = 0;
   for (const auto& range : ranges) {
     if (range.first < before || range.first >= range.last || range.last > end)
-      refuse(
+      refuse_image(
           cat(what, " ", range.first, " to ", range.last, " overlaps the one before or leaves 0 to ", end));
     before = range.last;
   }
@@ -28,40 +28,45 @@ void check(const StateImage& image) {
   check(image.spec);
   constexpr Pos kFarthest = Pos{1} << 40;
   if (image.position < 0 || image.position > kFarthest)
-    refuse(cat("position ", image.position, " is out of range"));
-  if (image.attention_size && *image.attention_size < 1) refuse("the attention size must be at least 1");
+    refuse_image(cat("position ", image.position, " is out of range"));
+  if (image.attention_size && *image.attention_size < 1)
+    refuse_image("the attention size must be at least 1");
   if (image.adapting) {
     const AutoAttentionLog& log = *image.adapting;
     check(log.range);
     if (log.first < 0 || samples_at(log, image.position) != static_cast<std::int64_t>(log.samples.size()))
-      refuse(cat(log.samples.size(), " samples of the attention do not belong to position ", image.position));
+      refuse_image(
+          cat(log.samples.size(), " samples of the attention do not belong to position ", image.position));
     for (const std::int32_t share : log.samples)
-      if (share < 0 || share > kWholeShare) refuse(cat("a share of the attention of ", share, " millionths"));
-    if (image.attention_size != attention_size(log)) refuse("the attention size is not what its samples say");
+      if (share < 0 || share > kWholeShare)
+        refuse_image(cat("a share of the attention of ", share, " millionths"));
+    if (image.attention_size != attention_size(log))
+      refuse_image("the attention size is not what its samples say");
   }
   check_ascending(image.segments, image.position, "the segment");
   for (const Segment& segment : image.segments)
     if (segment.shift < 0 || segment.shift > image.position - segment.last)
-      refuse(cat("a shift of ", segment.shift, " moves positions beyond the newest one"));
+      refuse_image(cat("a shift of ", segment.shift, " moves positions beyond the newest one"));
   if (image.released.size() != image.spec.layers.size() ||
       image.forgotten.size() != image.spec.layers.size() || image.runs.size() != image.spec.layers.size())
-    refuse(cat("needs one entry per layer: ", image.spec.layers.size()));
+    refuse_image(cat("needs one entry per layer: ", image.spec.layers.size()));
   for (const auto* positions : {&image.released, &image.forgotten})
     for (const Pos p : *positions)
-      if (p < 0 || p > image.position) refuse(cat("released or forgotten position ", p, " is out of range"));
+      if (p < 0 || p > image.position)
+        refuse_image(cat("released or forgotten position ", p, " is out of range"));
   if (image.edited < 0 || image.edited > image.position)
-    refuse(cat("edited at ", image.edited, " is out of range"));
+    refuse_image(cat("edited at ", image.edited, " is out of range"));
   Pos before = -1;
   for (const Pos p : image.recurrent) {
     if (p <= before || p > image.position)
-      refuse(cat("the recurrent tensors' position ", p, " is out of order"));
+      refuse_image(cat("the recurrent tensors' position ", p, " is out of order"));
     before = p;
   }
   if (image.spec.recurrent.empty() ? !image.recurrent.empty() : before != image.position)
-    refuse("the recurrent tensors are not those of the position");
+    refuse_image("the recurrent tensors are not those of the position");
   for (const auto& runs : image.runs) check_ascending(runs, image.position, "the run");
   if (image.past.has_value() != image.spec.procedural.has_value())
-    refuse("the blocks of a procedural memory and its spec come together");
+    refuse_image("the blocks of a procedural memory and its spec come together");
   if (image.past)
     check(*image.past, memory_spec(image.spec), image.position, image.spec.layers.front().head_dim);
 }
@@ -94,7 +99,8 @@ KvState::KvState(const StateImage& image) : KvState((check(image), image.spec)) 
     const auto require = [&](Pos first, Pos last) {
       std::int64_t held = 0;
       for (const auto& rows : layers_[i].runs(first, last)) held += rows.last - rows.first;
-      if (held < last - first) refuse(cat("layer ", i, " lacks rows of the positions ", first, " to ", last));
+      if (held < last - first)
+        refuse_image(cat("layer ", i, " lacks rows of the positions ", first, " to ", last));
     };
     if (past_ && past_->holds(static_cast<int>(i))) {
       require(0, std::min(past_->spec().sinks, position()));

@@ -5,14 +5,13 @@
 #include <utility>
 
 #include "base/out_of_memory.h"
+#include "base/refuse.h"
 #include "base/text.h"
 #include "kernels/codec.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
 StateImage image_of(const StateShape& shape, Pos position, bool windows_only) {
   StateImage image;

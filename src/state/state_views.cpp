@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/out_of_memory.h"
+#include "base/refuse.h"
 #include "base/text.h"
 #include "kernels/codec.h"
 #include "kvtide/error.h"
@@ -10,8 +11,6 @@
 
 namespace kvtide {
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
 const LayerRows& layer_of(const KvState& kv, int layer) {
   if (layer < 0 || static_cast<std::size_t>(layer) >= kv.spec().layers.size())

@@ -12,11 +12,11 @@
 namespace kvtide {
 namespace {
 
-constexpr std::string_view kNames[] = {"chatml", "llama-3", "gemma", "mistral-instruct"};  // by Style
+constexpr std::string_view kStyleNames[] = {"chatml", "llama-3", "gemma", "mistral-instruct"};  // by Style
 
 std::string known_names() {
   std::string list;
-  for (const std::string_view name : kNames) list += cat(list.empty() ? "" : ", ", name);
+  for (const std::string_view name : kStyleNames) list += cat(list.empty() ? "" : ", ", name);
   return list;
 }
 
@@ -70,18 +70,18 @@ std::string find_default_system(std::string_view jinja) {
 
 }  // namespace
 
-std::span<const std::string_view> ChatTemplate::names() { return kNames; }
+std::span<const std::string_view> ChatTemplate::names() { return kStyleNames; }
 std::string_view ChatTemplate::name() const {
-  return or_out_of_memory([&] { return kNames[static_cast<std::size_t>(style_)]; });
+  return or_out_of_memory([&] { return kStyleNames[static_cast<std::size_t>(style_)]; });
 }
 
 ChatTemplate ChatTemplate::named(std::string_view name) try {
-  const auto* found = std::find(std::begin(kNames), std::end(kNames), name);
-  if (found == std::end(kNames)) {
+  const auto* found = std::find(std::begin(kStyleNames), std::end(kStyleNames), name);
+  if (found == std::end(kStyleNames)) {
     throw Error(ErrorCode::unsupported, cat("chat template: there is none named ", quoted(name),
                                             "; --chat-template takes ", known_names()));
   }
-  return ChatTemplate(static_cast<Style>(found - std::begin(kNames)));
+  return ChatTemplate(static_cast<Style>(found - std::begin(kStyleNames)));
 } catch (const std::bad_alloc&) {
   throw_out_of_memory();
 }

@@ -13,7 +13,7 @@
 namespace kvtide {
 namespace {
 
-struct Free {
+struct FreeText {
   void operator()(void* memory) const { std::free(memory); }
 };
 
@@ -32,7 +32,7 @@ std::string normalize(std::string_view text, NormalForm form) {
   const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
                                              static_cast<utf8proc_ssize_t>(text.size()), &made,
                                              static_cast<utf8proc_option_t>(options));
-  const std::unique_ptr<utf8proc_uint8_t, Free> owner(made);
+  const std::unique_ptr<utf8proc_uint8_t, FreeText> owner(made);
   if (size < 0)
     throw Error(size == UTF8PROC_ERROR_NOMEM ? ErrorCode::out_of_memory : ErrorCode::bad_text,
                 cat("text: cannot be normalised: ", utf8proc_errmsg(size)));

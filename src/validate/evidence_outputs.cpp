@@ -9,7 +9,7 @@
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kMostTokens = 12;
+constexpr std::int64_t kMostOutputTokens = 12;
 
 // The first token whose logits are wrong under a schedule; nullopt: none.
 std::optional<Pos> first_wrong(const Inspection& in, const Run& run) {
@@ -69,7 +69,8 @@ bool explain_outputs(Inspection& in) {
     }
   if (!best) return false;
   const Schedule& schedule = in.schedules[*best];
-  const std::int64_t count = std::min<std::int64_t>(kMostTokens, static_cast<std::int64_t>(in.tokens.size()));
+  const std::int64_t count =
+      std::min<std::int64_t>(kMostOutputTokens, static_cast<std::int64_t>(in.tokens.size()));
   const Dependence seen = measured(in, calls_of(std::min(schedule.calls.front(), count), count));
   Finding found;
   found.check = "logits";

@@ -12,7 +12,7 @@
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kMostTokens = 14;  // of the measured text: one run for each
+constexpr std::int64_t kMostSightTokens = 14;  // of the measured text: one run for each
 
 struct Guess {
   const char* cause;
@@ -242,8 +242,8 @@ bool explain_sight(Inspection& in) {
     const std::size_t s = best_schedule;
     const std::int64_t chunk = in.schedules[s].calls.front();
     const Schedule small =
-        calls_of(std::min(chunk, kMostTokens),
-                 std::min<std::int64_t>(kMostTokens, static_cast<std::int64_t>(in.tokens.size())));
+        calls_of(std::min(chunk, kMostSightTokens),
+                 std::min<std::int64_t>(kMostSightTokens, static_cast<std::int64_t>(in.tokens.size())));
     sight = read_sight(measured_sight(in, layer, small), small,
                        in.shape.layers[static_cast<std::size_t>(layer)].window);
   }

@@ -6,7 +6,7 @@
 namespace kvtide {
 namespace {
 
-TokenId likeliest(std::span<const float> logits) {
+TokenId likeliest_token(std::span<const float> logits) {
   return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
@@ -24,7 +24,7 @@ std::vector<TokenId> written_by(Inspection& in, std::span<const TokenId> prompt,
   std::vector<TokenId> out;
   const auto vocab = static_cast<std::size_t>(in.shape.vocab);
   while (last.refusal.empty() && last.logits.size() >= vocab) {
-    out.push_back(likeliest(std::span(last.logits).last(vocab)));
+    out.push_back(likeliest_token(std::span(last.logits).last(vocab)));
     if (static_cast<std::int64_t>(out.size()) == count) break;
     last = run_on(in.model, *state, std::span(out).last(1), {"", {1}}, options,
                   size + static_cast<std::int64_t>(out.size()) - 1);
@@ -68,7 +68,7 @@ void check_free_run(Inspection& in) {
     }
     for (std::size_t i = 0; i < written.size() && !first; ++i) {
       const auto row = std::span(golden.logits).subspan((prompt.size() + i - 1) * vocab, vocab);
-      const TokenId wanted = likeliest(row);
+      const TokenId wanted = likeliest_token(row);
       preferred = static_cast<double>(row[static_cast<std::size_t>(wanted)] -
                                       row[static_cast<std::size_t>(written[i])]);
       if (wanted != written[i]) first = i;

@@ -11,7 +11,7 @@
 namespace kvtide {
 namespace {
 
-[[noreturn]] void refuse(const std::string& file, const std::string& why) {
+[[noreturn]] void refuse_file(const std::string& file, const std::string& why) {
   throw Error(ErrorCode::bad_format, cat(file, ": ", why));
 }
 
@@ -23,15 +23,15 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 std::vector<float> finite_floats(const NpyArray& array, const std::string& file) {
   if (std::any_of(array.numbers.begin(), array.numbers.end(), [](double x) { return !std::isfinite(x); }))
-    refuse(file, "it holds NaN or infinity; a reference must be finite");
+    refuse_file(file, "it holds NaN or infinity; a reference must be finite");
   return array.floats();
 }
 
 std::vector<TokenId> token_ids(const NpyArray& array, const std::string& file) {
-  if (array.shape.size() != 1) refuse(file, cat("ids are one row, not ", shape_text(array.shape)));
+  if (array.shape.size() != 1) refuse_file(file, cat("ids are one row, not ", shape_text(array.shape)));
   std::vector<TokenId> ids;
   for (const double id : array.numbers) {
-    if (!(id >= 0.0 && id < 0x1p31 && id == std::floor(id))) refuse(file, cat("a token id is ", id));
+    if (!(id >= 0.0 && id < 0x1p31 && id == std::floor(id))) refuse_file(file, cat("a token id is ", id));
     ids.push_back(static_cast<TokenId>(id));
   }
   return ids;
@@ -49,16 +49,16 @@ GoldenFolder::GoldenFolder(const std::string& path) : path_(path) {
   if (file_exists(file("logits"))) {
     const NpyArray array = read_npy(file("logits"));
     if (array.shape.size() != 2 || array.shape[0] != n)
-      refuse(file("logits"),
-             cat("its shape is ", shape_text(array.shape), "; [", n, ", vocabulary] is expected"));
+      refuse_file(file("logits"),
+                  cat("its shape is ", shape_text(array.shape), "; [", n, ", vocabulary] is expected"));
     golden_.vocab = array.shape[1];
     golden_.logits = finite_floats(array, file("logits"));
   }
   if (file_exists(file("hidden"))) {
     const NpyArray array = read_npy(file("hidden"));
     if (array.shape.size() != 3 || array.shape[1] != n || array.shape[0] < 2)
-      refuse(file("hidden"),
-             cat("its shape is ", shape_text(array.shape), "; [layers + 1, ", n, ", width] is expected"));
+      refuse_file(file("hidden"), cat("its shape is ", shape_text(array.shape), "; [layers + 1, ", n,
+                                      ", width] is expected"));
     golden_.layers = array.shape[0] - 1;
     golden_.width = array.shape[2];
     golden_.hidden = finite_floats(array, file("hidden"));
@@ -71,14 +71,14 @@ GoldenFolder::GoldenFolder(const std::string& path) : path_(path) {
     frequencies_.push_back(file_exists(frequencies) ? read_npy(frequencies).numbers : std::vector<double>());
     if (file_exists(keys) != (layer == 0 ? file_exists(values) : !golden_.rows.empty()) ||
         file_exists(keys) != file_exists(values))
-      refuse(keys, "keys and values are there for every layer or for none");
+      refuse_file(keys, "keys and values are there for every layer or for none");
     if (!file_exists(keys)) continue;
     const NpyArray k = read_npy(keys), v = read_npy(values);
     if (k.shape.size() != 3 || k.shape[1] != n || k.shape != v.shape)
-      refuse(keys, cat("its shape is ", shape_text(k.shape), "; [KV heads, ", n,
-                       ", head size] is expected, as in the values' file"));
+      refuse_file(keys, cat("its shape is ", shape_text(k.shape), "; [KV heads, ", n,
+                            ", head size] is expected, as in the values' file"));
     if (2 * static_cast<std::int64_t>(frequencies_.back().size()) > k.shape[2])
-      refuse(frequencies, "it has more pairs than a head has dimensions");
+      refuse_file(frequencies, "it has more pairs than a head has dimensions");
     golden_.rows.push_back({k.shape[0], n, k.shape[2], 0, finite_floats(k, keys), finite_floats(v, values)});
   }
   if (file_exists(file("continuation")))

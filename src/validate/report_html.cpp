@@ -28,12 +28,6 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-std::string fixed(double value, int digits) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(digits) << value;
-  return out.str();
-}
-
 // 0.00305, 7.18e-08: three digits say how large an error is.
 std::string short_number(double value) {
   std::ostringstream out;

@@ -27,12 +27,6 @@ std::string wrapped(const std::string& text, const std::string& margin) {
   return line.empty() ? out : out + margin + line + "\n";
 }
 
-std::string fixed(double value, int digits) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(digits) << value;
-  return out.str();
-}
-
 std::string padded(std::string text, std::size_t size) {
   if (text.size() < size) text.resize(size, ' ');
   return text;

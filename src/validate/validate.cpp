@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/out_of_memory.h"
+#include "base/refuse.h"
 #include "base/text.h"
 #include "validate/inspection.h"
 
@@ -59,8 +60,6 @@ std::string share_text(double share) {
 }
 
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
 void require_fit(const TestedShape& shape, const Golden& golden, const std::string& name) {
   if (golden.vocab != shape.vocab && !golden.logits.empty())

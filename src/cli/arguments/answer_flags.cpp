@@ -11,8 +11,6 @@ namespace {
 using A = Arguments;
 using G = Given;
 
-constexpr std::int64_t kMany = std::int64_t{1} << 31;
-
 std::uint64_t seed_of(const Given& given) {
   const std::int64_t seed = whole(given, "the seed", -1, INT64_MAX);
   return seed >= 0 ? static_cast<std::uint64_t>(seed) : std::random_device()();

@@ -8,8 +8,6 @@ namespace {
 using A = Arguments;
 using G = Given;
 
-constexpr std::int64_t kMany = std::int64_t{1} << 31;
-
 constexpr Flag kModel[] = {
     {"-m", "--model", "FILE", "the model: a GGUF file (of a split one the first part) or a folder",
      [](A& a, const G& g) {

@@ -17,7 +17,7 @@ bool read_number(std::string_view text, T low, T high, T& value) {
   return failure == std::errc() && stopped == end && value >= low && value <= high;
 }
 
-[[noreturn]] void refuse(const Given& given, std::string_view what, std::string_view wanted) {
+[[noreturn]] void refuse_value(const Given& given, std::string_view what, std::string_view wanted) {
   throw Error(ErrorCode::invalid_argument,
               cat(given.flag, ": ", what, " must be ", wanted, ", not ", quoted(given.value)));
 }
@@ -28,14 +28,14 @@ std::int64_t whole(const Given& given, std::string_view what, std::int64_t low, 
                    std::string_view others) {
   std::int64_t value = 0;
   if (!read_number(given.value, low, high, value))
-    refuse(given, what, cat("a whole number from ", low, " to ", high, others));
+    refuse_value(given, what, cat("a whole number from ", low, " to ", high, others));
   return value;
 }
 
 float real(const Given& given, std::string_view what, float low, float high) {
   float value = 0.0f;
   if (!read_number(given.value, low, high, value))
-    refuse(given, what, cat("a number from ", low, " to ", high));
+    refuse_value(given, what, cat("a number from ", low, " to ", high));
   return value;
 }
 
@@ -47,7 +47,7 @@ std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, 
     const std::size_t comma = rest.find(',');
     std::int64_t value = 0;
     if (!read_number(rest.substr(0, comma), low, high, value))
-      refuse(given, what, cat("whole numbers from ", low, " to ", high, " with commas between them"));
+      refuse_value(given, what, cat("whole numbers from ", low, " to ", high, " with commas between them"));
     values.push_back(value);
     if (comma == rest.npos) return values;
     rest.remove_prefix(comma + 1);
@@ -66,7 +66,7 @@ std::int64_t bytes(const Given& given, std::string_view what, std::int64_t low) 
   }
   double value = 0.0;
   if (!read_number(digits, static_cast<double>(low) / unit, 0x1p50 / unit, value))
-    refuse(given, what, cat("a number of bytes from ", low, " on, such as 64M or 1.5G"));
+    refuse_value(given, what, cat("a number of bytes from ", low, " on, such as 64M or 1.5G"));
   return static_cast<std::int64_t>(value * unit);
 }
 
@@ -74,7 +74,7 @@ KvType kv_type(const Given& given) {
   if (given.value == "f16") return KvType::f16;
   if (given.value == "f32") return KvType::f32;
   if (given.value == "q8_0") return KvType::q8_0;
-  refuse(given, "the type of the KV memory", "f32, f16 or q8_0");
+  refuse_value(given, "the type of the KV memory", "f32, f16 or q8_0");
 }
 
 std::string path_of(const Given& given) {

@@ -12,8 +12,6 @@ namespace {
 using A = Arguments;
 using G = Given;
 
-constexpr std::int64_t kMany = std::int64_t{1} << 31;
-
 std::vector<std::string> words_of(const std::string& list) {
   std::vector<std::string> words;
   for (std::size_t at = 0; at <= list.size();) {

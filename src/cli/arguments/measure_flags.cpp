@@ -10,8 +10,6 @@ namespace {
 using A = Arguments;
 using G = Given;
 
-constexpr std::int64_t kMany = std::int64_t{1} << 31;
-
 constexpr Flag kPpl[] = {
     {"", "--chunks", "N", "chunks to read at most [all]",
      [](A& a, const G& g) { a.chunks = whole(g, "the number of chunks", 1, kMany); }},

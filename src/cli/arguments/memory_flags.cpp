@@ -10,8 +10,6 @@ namespace {
 using A = Arguments;
 using G = Given;
 
-constexpr std::int64_t kMany = std::int64_t{1} << 31;
-
 Overflow overflow_of(const Given& given) {
   for (const Overflow overflow : {Overflow::stop, Overflow::rolling, Overflow::refill, Overflow::procedural})
     if (given.value == overflow_name(overflow)) return overflow;

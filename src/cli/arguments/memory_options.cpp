@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
+#include "base/refuse.h"
 #include "base/text.h"
 #include "cli/arguments/procedural_options.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
+
 namespace {
 
 constexpr std::int64_t kSinks = 4, kWindow = 1024;
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/refuse.h"
 #include "base/text.h"
 #include "cli/arguments/flags.h"
 #include "cli/arguments/memory_options.h"
@@ -14,8 +15,6 @@
 
 namespace kvtide {
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
 std::string hint(std::string_view meant) { return meant.empty() ? "" : cat("; did you mean ", meant, "?"); }
 

@@ -8,8 +8,6 @@ namespace {
 using A = Arguments;
 using G = Given;
 
-constexpr std::int64_t kMany = std::int64_t{1} << 31;
-
 constexpr Flag kPlan[] = {
     {"-c", "--ctx", "N", "tokens of the text [100000]",
      [](A& a, const G& g) { a.lengths = {whole(g, "the length", 64, kMany)}; }},

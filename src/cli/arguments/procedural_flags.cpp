@@ -1,6 +1,7 @@
 // procedural_flags.cpp: the flags of a procedural memory.
 #include <algorithm>
 
+#include "base/refuse.h"
 #include "base/text.h"
 #include "cli/arguments/flag_groups.h"
 #include "cli/arguments/flag_values.h"
@@ -12,10 +13,6 @@ namespace {
 
 using A = Arguments;
 using G = Given;
-
-constexpr std::int64_t kMany = std::int64_t{1} << 31;
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
 ProceduralFlags& given(A& a) {
   a.memory.procedural.any = true;

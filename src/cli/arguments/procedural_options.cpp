@@ -1,13 +1,9 @@
 #include "cli/arguments/procedural_options.h"
 
+#include "base/refuse.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
-namespace {
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
-
-}  // namespace
 
 bool wants_procedural(const Arguments& a) {
   const ProceduralFlags& p = a.memory.procedural;

@@ -1,6 +1,7 @@
 // shard_flags.cpp: the flags of kvtide shard, and which of its two actions takes them.
 #include <algorithm>
 
+#include "base/refuse.h"
 #include "base/text.h"
 #include "cli/arguments/flag_groups.h"
 #include "cli/arguments/flag_values.h"
@@ -11,8 +12,6 @@ namespace {
 
 using A = Arguments;
 using G = Given;
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
 // One of two words.
 bool first_of(const G& g, std::string_view first, std::string_view second) {

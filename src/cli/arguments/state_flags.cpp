@@ -10,8 +10,6 @@ namespace {
 using A = Arguments;
 using G = Given;
 
-constexpr std::int64_t kMany = std::int64_t{1} << 31;
-
 std::string one_of(const Given& given, std::string_view what,
                    std::initializer_list<std::string_view> values) {
   std::string list;

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/refuse.h"
 #include "base/text.h"
 #include "cli/arguments/nearest.h"
 #include "kvtide/error.h"
@@ -26,8 +27,6 @@ constexpr Action kActions[] = {
      "FILE --out F.safetensors|FOLDER [--layout NAME] [--dtype TYPE] [--capacity N] [--exact-only]"},
     {"import", 1, "F.safetensors --like SNAPSHOT --out FILE [--tokens IDS]"},
 };
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
 const Action& find_action(const std::string& word) {
   std::vector<std::string_view> names;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kMost = std::int64_t{1} << 31;
 
-[[noreturn]] void refuse(const Given& given, const std::string& why) {
+[[noreturn]] void refuse_strategy(const Given& given, const std::string& why) {
   throw Error(ErrorCode::invalid_argument, cat(given.flag, ": ", why));
 }
 
@@ -20,7 +20,7 @@ std::int64_t count_of(const Given& given, std::string_view step) {
   std::int64_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure != std::errc() || end != text.data() + text.size() || value < 1 || value > kMost)
-    refuse(given, cat(quoted(step), " needs a whole number from 1 to ", kMost));
+    refuse_strategy(given, cat(quoted(step), " needs a whole number from 1 to ", kMost));
   return value;
 }
 
@@ -36,7 +36,7 @@ Strategy parse_strategy(const Given& given) {
     const std::string_view step = rest.substr(0, comma), name = step.substr(0, step.find('='));
     if (more) rest.remove_prefix(comma + 1);
     const auto once = [&](std::optional<std::int64_t>& value) {
-      if (value) refuse(given, cat(quoted(name), " stands there twice"));
+      if (value) refuse_strategy(given, cat(quoted(name), " stands there twice"));
       value = count_of(given, step);
     };
     if (name == "prefill") {
@@ -49,19 +49,20 @@ Strategy parse_strategy(const Given& given) {
       strategy.expand.push_back(count_of(given, step));
     } else {
       const std::string_view meant = nearest(name, kSteps);
-      refuse(given,
-             cat("there is no step ", quoted(name),
-                 meant.empty() ? "; there are prefill, compact, attend and expand, for instance prefill=512"
-                               : cat("; did you mean ", meant, "?")));
+      refuse_strategy(
+          given,
+          cat("there is no step ", quoted(name),
+              meant.empty() ? "; there are prefill, compact, attend and expand, for instance prefill=512"
+                            : cat("; did you mean ", meant, "?")));
     }
   }
   if (strategy.prefill && strategy.compact && *strategy.compact > *strategy.prefill)
-    refuse(given, cat("compact=", *strategy.compact, " is more than prefill=", *strategy.prefill,
-                      "; compact makes a memory smaller"));
+    refuse_strategy(given, cat("compact=", *strategy.compact, " is more than prefill=", *strategy.prefill,
+                               "; compact makes a memory smaller"));
   std::int64_t before = strategy.compact.value_or(strategy.prefill.value_or(0));
   for (const std::int64_t capacity : strategy.expand) {
     if (capacity <= before)
-      refuse(given, cat("expand=", capacity, " does not make a memory of ", before, " larger"));
+      refuse_strategy(given, cat("expand=", capacity, " does not make a memory of ", before, " larger"));
     before = capacity;
   }
   return strategy;

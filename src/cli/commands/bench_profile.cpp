@@ -9,15 +9,15 @@
 namespace kvtide {
 namespace {
 
-struct Part {
+struct TimedPart {
   const char* name;
   double seconds;
   const Work* work = nullptr;  // nullptr: nothing is counted
   double limit_gop_s = 0.0;    // of its operations
 };
 
-std::vector<Part> parts(const PassTimes& times, const std::optional<PassWork>& work,
-                        const PassLimits& limits) {
+std::vector<TimedPart> parts(const PassTimes& times, const std::optional<PassWork>& work,
+                             const PassLimits& limits) {
   return {{"matmul", times.matmul, work ? &work->matmul : nullptr, limits.products},
           {"quantise", times.quantise},
           {"attention", times.attention, work ? &work->attention : nullptr, limits.attention},
@@ -34,7 +34,7 @@ double rate(double amount, double seconds) { return seconds > 0.0 ? amount / sec
 std::string profile_text(const PassTimes& times, const std::optional<PassWork>& work,
                          const PassLimits& limits, std::int64_t tokens) {
   std::string text;
-  for (const Part& part : parts(times, work, limits)) {
+  for (const TimedPart& part : parts(times, work, limits)) {
     if (part.seconds == 0.0) continue;
     std::string name = part.name;
     name.resize(10, ' ');
@@ -55,7 +55,7 @@ std::string profile_text(const PassTimes& times, const std::optional<PassWork>& 
 Json profile_json(const PassTimes& times, const std::optional<PassWork>& work, const PassLimits& limits,
                   std::int64_t tokens) {
   Json list = Json::array();
-  for (const Part& part : parts(times, work, limits)) {
+  for (const TimedPart& part : parts(times, work, limits)) {
     Json item = Json::object();
     item.set("part", part.name).set("ms_tok", part.seconds * 1e3 / static_cast<double>(tokens));
     if (part.work != nullptr)

@@ -23,7 +23,7 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kTokensOfString = 48;  // planted, and asked for again
-enum : std::int64_t { kFull, kPolicy, kWindow };
+enum : std::int64_t { kFull, kPolicy, kPlainWindow };
 
 }  // namespace
 
@@ -73,19 +73,20 @@ int copytest_command(const Arguments& arguments) {
     const bool fails = nll[kFull] >= chance;
     const Pos back = plant.asked.first - plant.position;
     table.push_back({plant.name, count_text(back), number_text(nll[kFull], 2),
-                     fails ? "control fails" : number_text(nll[kPolicy], 2), number_text(nll[kWindow], 2)});
+                     fails ? "control fails" : number_text(nll[kPolicy], 2),
+                     number_text(nll[kPlainWindow], 2)});
     Json item = Json::object();
     item.set("string", plant.name)
         .set("position", plant.position)
         .set("back", back)
         .set("full_nll", nll[kFull])
         .set("nll", nll[kPolicy])
-        .set("window_nll", nll[kWindow])
+        .set("window_nll", nll[kPlainWindow])
         .set("control_fails", fails);
     items.push(std::move(item));
   }
   table.push_back({"mean", "", number_text(means[kFull], 2), number_text(means[kPolicy], 2),
-                   number_text(means[kWindow], 2)});
+                   number_text(means[kPlainWindow], 2)});
   if (!arguments.json) {
     write_result(cat(columns_text(table), "-ln p per token; a guess among all plain words costs ",
                      number_text(chance, 2), ". KV: full ", bytes_text(full.memory().kv), ", this ",
@@ -104,7 +105,7 @@ int copytest_command(const Arguments& arguments) {
       .set("chance", chance)
       .set("full_nll", means[kFull])
       .set("nll", means[kPolicy])
-      .set("window_nll", means[kWindow])
+      .set("window_nll", means[kPlainWindow])
       .set("strings", std::move(items));
   write_result(json.text() + "\n");
   return kExitFine;

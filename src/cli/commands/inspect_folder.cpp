@@ -16,7 +16,7 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kContexts[] = {4096, 32768, 100000};
-constexpr std::size_t kTextLimit = 72;
+constexpr std::size_t kLongestString = 72;
 
 // The cost per format, or null where it cannot be computed.
 Json costs_json(const ModelConfig& config, std::int64_t tokens) {
@@ -53,7 +53,7 @@ Json value_json(const JsonValue& value) {
 }
 
 std::string value_text(const JsonValue& value) {
-  if (value.text() != nullptr) return quoted(*value.text(), kTextLimit);
+  if (value.text() != nullptr) return quoted(*value.text(), kLongestString);
   if (value.list() != nullptr) return cat("[", value.list()->size(), " elements]");
   if (value.object() != nullptr) return cat("{", value.object()->size(), " members}");
   return value_json(value).text(false);

@@ -16,7 +16,7 @@
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kDefaultTokens = 256;
+constexpr std::int64_t kDefaultShardTokens = 256;
 
 int export_model(const Arguments& arguments) {
   const Stopwatch watch;
@@ -103,7 +103,7 @@ int run_shards(const Arguments& arguments) {
   const double load = loading.seconds();
   const std::vector<TokenId> prompt = encode_text(model.tokenizer(), input, arguments);
   ShardedGenerateOptions options;
-  options.max_tokens = arguments.max_tokens.value_or(kDefaultTokens);
+  options.max_tokens = arguments.max_tokens.value_or(kDefaultShardTokens);
   options.draft = arguments.shard.draft;
   // Text of the tokens so far; what is cut in the middle of a character waits for the rest.
   std::vector<TokenId> tokens;

@@ -37,7 +37,7 @@ std::vector<TokenId> text_of(const Arguments& arguments, const Tokenizer& tokeni
   return tokens;
 }
 
-Json optional_number(const std::optional<std::int64_t>& value) { return value ? Json(*value) : Json(); }
+Json number_or_null(const std::optional<std::int64_t>& value) { return value ? Json(*value) : Json(); }
 
 Json table_json(const LayerTable& table) {
   Json json = Json::object();
@@ -58,8 +58,8 @@ Json report_json(const ValidationReport& report) {
     Json item = Json::object();
     item.set("cause", f.cause)
         .set("check", f.check)
-        .set("layer", optional_number(f.layer))
-        .set("token", optional_number(f.token))
+        .set("layer", number_or_null(f.layer))
+        .set("token", number_or_null(f.token))
         .set("calls", f.calls)
         .set("cosine", f.cosine)
         .set("what", f.what)

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "base/refuse.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "kvtide/masks.h"
 
 namespace kvtide {
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
 std::string column_text(std::int64_t t) { return cat("column ", t, " "); }
 

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/refuse.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
 // The newest rows of a layer that follow one another without a gap, as they are seen.
 class Chain {

@@ -5,14 +5,13 @@
 #include <limits>
 
 #include "base/out_of_memory.h"
+#include "base/refuse.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "state/arrange.h"
 
 namespace kvtide {
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 32;
 

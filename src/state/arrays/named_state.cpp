@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/out_of_memory.h"
+#include "base/refuse.h"
 #include "base/text.h"
 #include "kernels/kernels.h"
 #include "kvtide/error.h"
@@ -12,8 +13,6 @@
 
 namespace kvtide {
 namespace {
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
 constexpr std::int64_t kLargestStep = 4096;  // tokens appended at once
 

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/out_of_memory.h"
+#include "base/refuse.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "kvtide/error.h"
@@ -21,8 +22,6 @@ using Shape = std::span<const std::int64_t>;
 constexpr std::size_t kLargestElement = 64;
 // A thread is worth starting for this many bytes read and written: it costs what moving about 1 MiB does.
 constexpr std::int64_t kBytesPerThread = std::int64_t{8} << 20;
-
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
 
 std::string text_of(Shape shape) {
   std::string text = "(";

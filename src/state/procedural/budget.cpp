@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/pages.h"
 #include "state/procedural/memory.h"
 
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kPage = 4096, kTile = 64;
+constexpr std::int64_t kTile = 64;
 // Of a head whose share of the rows changes: two more pages begun, and two steps of notes.
 constexpr std::int64_t kAdaptSlack = 2 * kPage + 2 * 256 * 16;
 constexpr Pos kWithoutEnd = Pos{1} << 30;

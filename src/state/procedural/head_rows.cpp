@@ -6,16 +6,14 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/pages.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kPage = 4096;
 constexpr std::size_t kNoteStep = 256;  // notes are reserved in steps: doubling would overrun a budget
-
-std::int64_t pages(std::int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 // Bytes of notes per row.
 std::int64_t note_bytes(HeadRows::Kind kind) {
@@ -145,13 +143,13 @@ std::vector<std::span<const std::byte>> HeadRows::parts() const {
 std::int64_t HeadRows::held_bytes() const {
   const std::size_t notes =
       positions_.capacity() + scores_.capacity() + bias_.capacity() + counts_.capacity();
-  return pages(rows() * key_bytes_) + pages(rows() * value_bytes_) + static_cast<std::int64_t>(notes * 4);
+  return page_ceil(rows() * key_bytes_) + page_ceil(rows() * value_bytes_) + static_cast<std::int64_t>(notes * 4);
 }
 
 std::int64_t HeadRows::bytes_for(Kind kind, std::int64_t key_bytes, std::int64_t value_bytes,
                                  std::int64_t rows) {
   const auto step = static_cast<std::int64_t>(kNoteStep);
-  return pages(rows * key_bytes) + pages(rows * value_bytes) +
+  return page_ceil(rows * key_bytes) + page_ceil(rows * value_bytes) +
          (rows + step - 1) / step * step * note_bytes(kind);
 }
 

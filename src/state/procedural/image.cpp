@@ -19,20 +19,22 @@ constexpr std::int64_t kMostBlocks = std::int64_t{1} << 26;
 constexpr Pos kMostSealed = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMostReferenceBytes = std::int64_t{1} << 40;
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_procedural_image(const std::string& why) {
   throw Error(ErrorCode::invalid_argument, "procedural memory: " + why);
 }
 
 // most: rows of a block of the head's list.
 void check_head(const std::vector<std::int64_t>& rows, const std::vector<std::int64_t>& most,
                 const std::string& name) {
-  if (rows.size() != most.size()) refuse(cat(name, " has ", rows.size(), " blocks of ", most.size()));
+  if (rows.size() != most.size())
+    refuse_procedural_image(cat(name, " has ", rows.size(), " blocks of ", most.size()));
   std::int64_t sum = 0;
   for (std::size_t b = 0; b < rows.size(); ++b) {
-    if (rows[b] < 0 || rows[b] > most[b]) refuse(cat(name, " has a block of ", rows[b], " rows"));
+    if (rows[b] < 0 || rows[b] > most[b])
+      refuse_procedural_image(cat(name, " has a block of ", rows[b], " rows"));
     sum += rows[b];
   }
-  if (sum > kMostHeadRows) refuse(cat(name, " has ", sum, " rows; ", kMostHeadRows, " fit"));
+  if (sum > kMostHeadRows) refuse_procedural_image(cat(name, " has ", sum, " rows; ", kMostHeadRows, " fit"));
 }
 
 }  // namespace
@@ -41,47 +43,54 @@ void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos positio
   if (image.sealed < 0 || image.sealed % spec.block != 0 ||
       image.sealed > std::max<Pos>(0, position - spec.window) ||
       position - image.sealed >= spec.window + spec.block)
-    refuse(cat("blocks up to position ", image.sealed, " do not belong to a text of ", position));
-  if (image.sealed > kMostSealed) refuse(cat("position ", image.sealed, " does not fit a row's note"));
+    refuse_procedural_image(
+        cat("blocks up to position ", image.sealed, " do not belong to a text of ", position));
+  if (image.sealed > kMostSealed)
+    refuse_procedural_image(cat("position ", image.sealed, " does not fit a row's note"));
   if (static_cast<std::int64_t>(image.blocks.size()) > kMostBlocks ||
       static_cast<std::int64_t>(image.full.size()) > kMostBlocks)
-    refuse("has too many blocks");
+    refuse_procedural_image("has too many blocks");
   Pos before = 0;
   for (const auto& block : image.blocks) {
     if (block.first < before || block.first >= block.last || block.last > image.sealed)
-      refuse(cat("the block ", block.first, " to ", block.last, " overlaps the one before or is not sealed"));
+      refuse_procedural_image(
+          cat("the block ", block.first, " to ", block.last, " overlaps the one before or is not sealed"));
     if (block.level < 1 || block.level > std::max(1, spec.levels))
-      refuse(cat("has a block of level ", block.level, "; there are ", spec.levels));
+      refuse_procedural_image(cat("has a block of level ", block.level, "; there are ", spec.levels));
     const Pos older = first_sealed_before(spec, block.last) - block.first;  // what its older parts took up
     if (block.reach < 0 || block.reach > std::max<Pos>(0, older))
-      refuse(cat("the block ", block.first, " to ", block.last, " cannot reach ", block.reach,
-                 " positions before its newest part"));
+      refuse_procedural_image(cat("the block ", block.first, " to ", block.last, " cannot reach ",
+                                  block.reach, " positions before its newest part"));
     before = block.last;
   }
   if (spec.levels > 0 && static_cast<std::int64_t>(image.blocks.size()) >= most_blocks(spec.levels))
-    refuse(cat("has ", image.blocks.size(), " blocks, of which two would have merged"));
+    refuse_procedural_image(cat("has ", image.blocks.size(), " blocks, of which two would have merged"));
   for (const auto* list : {&image.full, &image.whole}) {
     before = -1;
     for (const Pos first : *list) {
-      if (first <= before || first >= image.sealed) refuse(cat("the block at ", first, " is out of order"));
+      if (first <= before || first >= image.sealed)
+        refuse_procedural_image(cat("the block at ", first, " is out of order"));
       before = first;
     }
   }
   if (image.lost.size() != spec.heads.size() || image.strain.size() != spec.heads.size())
-    refuse("needs the losses and strains of every layer");
+    refuse_procedural_image("needs the losses and strains of every layer");
   for (std::size_t layer = 0; layer < spec.heads.size(); ++layer)
     for (const auto* numbers : {&image.lost[layer], &image.strain[layer]}) {
-      if (numbers->size() != spec.heads[layer].size()) refuse("needs the losses and strains of every head");
+      if (numbers->size() != spec.heads[layer].size())
+        refuse_procedural_image("needs the losses and strains of every head");
       for (const double number : *numbers)
         if (!(number >= 0.0 && number <= static_cast<double>(std::numeric_limits<float>::max())))
-          refuse("a loss or strain is no number that it can be");
+          refuse_procedural_image("a loss or strain is no number that it can be");
     }
-  if (image.rows.size() != spec.heads.size()) refuse(cat("needs the rows of ", spec.heads.size(), " layers"));
+  if (image.rows.size() != spec.heads.size())
+    refuse_procedural_image(cat("needs the rows of ", spec.heads.size(), " layers"));
   // The rows of full heads, which are thinned alike, and of those that never thin out.
   const std::vector<std::int64_t>*thinned = nullptr, *whole = nullptr;
   for (std::size_t layer = 0; layer < spec.heads.size(); ++layer) {
     if (image.rows[layer].size() != spec.heads[layer].size())
-      refuse(cat("layer ", layer, " needs the rows of ", spec.heads[layer].size(), " heads"));
+      refuse_procedural_image(
+          cat("layer ", layer, " needs the rows of ", spec.heads[layer].size(), " heads"));
     for (std::size_t h = 0; h < spec.heads[layer].size(); ++h) {
       const HeadPlan& plan = spec.heads[layer][h];
       const auto& rows = image.rows[layer][h];
@@ -94,28 +103,33 @@ void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos positio
       if (!plan.full) continue;
       const std::vector<std::int64_t>*& alike = plan.whole ? whole : thinned;
       if (alike != nullptr && *alike != rows)
-        refuse(cat("layer ", layer, ", head ", h, " has other rows than the full heads before it"));
+        refuse_procedural_image(
+            cat("layer ", layer, ", head ", h, " has other rows than the full heads before it"));
       alike = &rows;
       const std::int64_t sum = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
       if (!plan.whole && spec.full_rows > 0 && sum > spec.full_rows + pinned_within(spec, 0, image.sealed))
-        refuse(cat("layer ", layer, ", head ", h, " has ", sum, " rows of ", spec.full_rows));
+        refuse_procedural_image(
+            cat("layer ", layer, ", head ", h, " has ", sum, " rows of ", spec.full_rows));
     }
   }
   if ((thinned == nullptr && !image.full.empty()) || (whole == nullptr && !image.whole.empty()))
-    refuse("has blocks of full heads, but no full head");
+    refuse_procedural_image("has blocks of full heads, but no full head");
   if (image.retain_stride < 1 || image.retain_stride > kMostBlocks || image.blocks_seen < 0)
-    refuse("the references' strides are out of range");
+    refuse_procedural_image("the references' strides are out of range");
   if (static_cast<std::int64_t>(image.retained.size()) > References::kMostRetained)
-    refuse(cat(image.retained.size(), " references stay; ", References::kMostRetained, " fit"));
+    refuse_procedural_image(
+        cat(image.retained.size(), " references stay; ", References::kMostRetained, " fit"));
   before = -1;
   for (const Pos p : image.retained) {
-    if (p <= before || p >= position) refuse(cat("the reference at ", p, " is out of order"));
+    if (p <= before || p >= position)
+      refuse_procedural_image(cat("the reference at ", p, " is out of order"));
     before = p;
   }
   // Factors are bounded one by one, so that the product is.
   const double bytes = static_cast<double>(spec.window + spec.block) *
                        static_cast<double>(spec.heads.size()) * spec.query_heads * head_dim;
-  if (bytes > static_cast<double>(kMostReferenceBytes)) refuse("its references would not fit any memory");
+  if (bytes > static_cast<double>(kMostReferenceBytes))
+    refuse_procedural_image("its references would not fit any memory");
 }
 
 std::vector<ProceduralTensor> procedural_tensors(const ProceduralSpec& spec, const ProceduralImage& image,
@@ -237,15 +251,16 @@ void ProceduralMemory::check_payload() const {
       for (std::int64_t row = 0; row < h.rows->rows(); ++row) {
         const RowNote note = h.rows->note(row);
         if (note.position < 0 || note.position >= sealed_)
-          refuse(cat("a row of position ", note.position, " among those of the first ", sealed_));
+          refuse_procedural_image(
+              cat("a row of position ", note.position, " among those of the first ", sealed_));
         if (!std::isfinite(note.bias) || !std::isfinite(note.score) || !std::isfinite(note.count) ||
             note.count < 0.0f)
-          refuse("a row's bias, count or score is not a number that it can have");
+          refuse_procedural_image("a row's bias, count or score is not a number that it can have");
       }
   for (const float mass : std::as_const(*references_).masses())
-    if (!std::isfinite(mass)) refuse("a reference's log mass is not finite");
+    if (!std::isfinite(mass)) refuse_procedural_image("a reference's log mass is not finite");
   for (const std::uint16_t half : std::as_const(*references_).halves())
-    if ((half & 0x7c00u) == 0x7c00u) refuse("a reference's query is not finite");
+    if ((half & 0x7c00u) == 0x7c00u) refuse_procedural_image("a reference's query is not finite");
 }
 
 }  // namespace kvtide

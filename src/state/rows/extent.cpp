@@ -4,16 +4,12 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "base/pages.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
 namespace {
-
-constexpr std::int64_t kPage = 4096;
-
-std::int64_t page_floor(std::int64_t bytes) { return bytes / kPage * kPage; }
-std::int64_t page_ceil(std::int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 std::int64_t reserved(std::int64_t rows, std::int64_t row_bytes) {
   const auto bytes = checked_mul(static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(row_bytes));

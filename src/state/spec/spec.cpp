@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kMostTokens = std::int64_t{1}
                                      << 40;  // sums of a few token counts stay far from overflow
 
-constexpr std::int64_t kMostElements = std::int64_t{1} << 28;  // of a recurrent tensor
+constexpr std::int64_t kMostRecurrent = std::int64_t{1} << 28;  // of a recurrent tensor
 
 bool keeps_rows(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::q8_0; }
 
@@ -43,8 +43,8 @@ void check_recurrent(const KvSpec& spec, const Refuse& refuse) {
     if (tensor.shape.empty()) wrong(" needs a shape");
     std::int64_t elements = 1;
     for (const std::int64_t extent : tensor.shape) {
-      if (extent < 1 || extent > kMostElements / elements)
-        wrong(cat(" must have extents of at least 1 and at most ", kMostElements, " elements"));
+      if (extent < 1 || extent > kMostRecurrent / elements)
+        wrong(cat(" must have extents of at least 1 and at most ", kMostRecurrent, " elements"));
       elements *= extent;
     }
   }

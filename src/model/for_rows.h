@@ -1,0 +1,24 @@
+// for_rows.h: elementwise work on the rows of a chunk, a few rows for each item of the thread pool.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/thread_pool.h"
+
+namespace kvtide {
+
+// body(row) for every row from first to last - 1, each once, in any order.
+template <class Body>
+void for_rows(ThreadPool& pool, std::int64_t first, std::int64_t last, const Body& body) {
+  constexpr std::int64_t kRowsPerItem = 8;
+  pool.run((last - first + kRowsPerItem - 1) / kRowsPerItem, [&](std::int64_t item) {
+    const std::int64_t begin = first + item * kRowsPerItem;
+    for (std::int64_t row = begin; row < std::min(last, begin + kRowsPerItem); ++row) body(row);
+  });
+}
+
+// An index or count that is known not to be negative, as the standard library wants it.
+constexpr std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+}  // namespace kvtide
