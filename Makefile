@@ -22,7 +22,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
 SANITIZED := base tensor formats hostile kernels text state capi
 
-.PHONY: help install build bench-state demo test test-release test-python test-sanitized test-fuzz test-tsan test-references test-aarch64 test-allocations stress \
+.PHONY: help install build bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-aarch64 test-allocations stress \
   bench-peers bench-tokenizer bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
 
 help:  ## show this list
@@ -46,6 +46,22 @@ demo:  ## let a real model read a real text and go on writing
 	@printf '\nSecond act: the memory is resized while the text is being written, in place (see "events").\n\n'
 	build/kvtide run -m $(SMOLLM2) -p "$(OPENING)" -n 96 --temp 0.7 --repeat-penalty 1.1 --seed 3 \
 	  --strategy prefill=512,compact=48,attend=48,expand=96,expand=192
+
+package: build  ## Debian packages: build/packages/*.deb
+	@tools/install.sh package
+	@cmake --build build/cmake
+	@cd build/cmake && cpack -G DEB -B ../packages >../cpack.log || { cat ../cpack.log >&2 ; exit 1 ; }
+	@ls build/packages/*.deb
+
+wheel:  ## a Python wheel that needs no compiler where it is installed: build/wheel/*.whl
+	@tools/install.sh build python
+	@tools/make_wheel.sh build/wheel
+
+test-packages: package wheel  ## both packages in a bare Debian 12 without a compiler (root; 5 minutes)
+	@tools/install.sh demo test-packages
+	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
+	@mkdir -p build/test-packages
+	@tools/test_packages.sh build/test-packages $(SMOLLM2) build/wheel/*.whl build/packages/*.deb
 
 test: test-release test-python test-sanitized test-fuzz  ## every test: release, Python, sanitizers, fuzzing
 
