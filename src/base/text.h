@@ -38,4 +38,7 @@ inline std::string quoted(const char* text, std::size_t limit = 80) {
   return quoted(std::string_view(text), limit);
 }
 
+// The text as it stands in HTML and SVG: &, <, > and double quotes as entities.
+std::string markup_text(std::string_view text);
+
 }  // namespace kvtide

@@ -1,5 +1,6 @@
 #include "base/thread_pool.h"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <thread>
@@ -48,6 +49,11 @@ struct ThreadPool::Workers {
     for (std::thread& thread : threads) thread.join();
   }
 };
+
+int ThreadPool::count(int asked) {
+  if (asked != 0) return asked;
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
+}
 
 ThreadPool::ThreadPool(int threads) : threads_(threads) {
   if (threads < 1 || threads > kMaxThreads)

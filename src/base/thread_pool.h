@@ -3,9 +3,9 @@
 // run(n, body) calls body(i) exactly once for every i in [0, n), on any thread, high indices first, and
 // returns when all are done. Results must therefore not depend on which thread ran what: bodies write to
 // places of their own. When a body throws, indices that no thread has begun are given up, and run() throws
-// the first exception once every thread has stopped; the pool stays usable. Ownership: one pool belongs to
-// one caller at a time; run() is not reentrant and not thread safe. Waiting threads spin for a few
-// microseconds (a decode step is hundreds of short loops) and then sleep.
+// the first exception once every thread has stopped; the pool stays usable.
+// Ownership: one pool belongs to one caller at a time; run() is not reentrant and not thread safe. Waiting
+// threads spin for a few microseconds (a decode step is hundreds of short loops) and then sleep.
 //
 // A process that forks gives its child a pool without threads: the child's first run() starts threads of its
 // own, and destroying the pool there waits for none of the parent's.
@@ -21,6 +21,9 @@ namespace kvtide {
 class ThreadPool {
  public:
   static constexpr int kMaxThreads = 256;
+
+  // `asked`, or as many threads as the machine runs at once (at most kMaxThreads) when that is 0.
+  static int count(int asked);
 
   // `threads` counts the calling thread; 1 starts none. Throws Error(invalid_argument) outside [1,
   // kMaxThreads], Error(out_of_memory) when the system gives no more threads.

@@ -14,8 +14,6 @@ const char* overflow_name(Overflow overflow) noexcept {
       return "rolling";
     case Overflow::refill:
       return "refill";
-    case Overflow::procedural:
-      return "procedural";
   }
   return "unknown";
 }

@@ -1,8 +1,8 @@
 // overflow.h: what happens when a text goes on and the memory is full.
 //
 // Rolling is the state's own business (Rolling in SessionOptions); refill is done here, with the session's
-// public calls: forget everything, then read what is to stay from position 0 again. Thread rules: those of
-// Session.
+// public calls: forget everything, then read what is to stay from position 0 again.
+// Thread rules: those of Session.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace kvtide {
 
-enum class Overflow { stop, rolling, refill, procedural };
+enum class Overflow { stop, rolling, refill };
 const char* overflow_name(Overflow overflow) noexcept;
 
 // What a refill keeps of a text that fills `capacity` tokens: the first `pinned` ones and, of the rest, the

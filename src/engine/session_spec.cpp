@@ -1,7 +1,6 @@
 #include "engine/session_spec.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -40,8 +39,7 @@ KvSpec kv_spec(const ModelConfig& config, const SessionOptions& o) {
 
 SessionOptions completed(const ModelConfig& config, SessionOptions o) {
   const auto refuse = [](const std::string& why) { throw Error(ErrorCode::invalid_argument, why); };
-  if (o.threads == 0)
-    o.threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads);
+  o.threads = ThreadPool::count(o.threads);
   if (o.context == 0) o.context = config.context_length;
   if (config.convolved) o.slack = std::max(o.slack, kDraft);
   if (o.rolling && o.rolling->sinks + o.rolling->window > o.context)

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numeric>
 #include <random>
-#include <thread>
 
 #include "eval/planted_text.h"
 #include "kernels/codec.h"
@@ -255,9 +254,7 @@ HeadTable measure_heads(const Model& model, const HeadTableOptions& o) {
   HeadTable table;
   table.kv_heads = config.kv_heads;
   table.needs.resize(config.layers.size() * static_cast<std::size_t>(config.kv_heads));
-  ThreadPool pool(o.threads > 0 ? o.threads
-                                : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1,
-                                             ThreadPool::kMaxThreads));
+  ThreadPool pool(ThreadPool::count(std::max(o.threads, 0)));
   const auto prose = write_prose(model, o, [&](double share) { progress(0.7 * share); });
   for (std::uint64_t seed = 0; seed < 2; ++seed) {
     measure_induction(model, pool, prose, seed, table);

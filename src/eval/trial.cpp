@@ -1,10 +1,10 @@
 #include "eval/trial.h"
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 #include <vector>
 
+#include "base/stopwatch.h"
 #include "kvtide/error.h"
 #include "kvtide/generate.h"
 
@@ -17,10 +17,6 @@ struct Sample {
   Pos tokens;
   std::int64_t kv, rss;
 };
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -50,10 +46,10 @@ Trial try_memory(Session& session, std::span<const TokenId> text, const TrialOpt
     return !o.progress || o.progress(kReadingShare * static_cast<double>(done) / static_cast<double>(count));
   };
   Trial trial;
-  const double start = now();
+  const Stopwatch reading;
   session.read(text, read);
   const std::size_t of_reading = samples.size();
-  trial.prefill_tok_s = static_cast<double>(count) / (now() - start);
+  trial.prefill_tok_s = static_cast<double>(count) / reading.seconds();
   if (const auto counts = session.procedural_counts())
     trial.seal_ms_token = 1e3 * counts->seal_seconds / static_cast<double>(count);
 
@@ -61,10 +57,10 @@ Trial try_memory(Session& session, std::span<const TokenId> text, const TrialOpt
   Sampler sampler({});
   double spent = 0.0;
   while (static_cast<std::int64_t>(written.size()) < o.continuation) {
-    const double before = now();
+    const Stopwatch writing;
     written.push_back(sampler.pick(session.logits(), {}));
     session.read({&written.back(), 1});
-    spent += now() - before;
+    spent += writing.seconds();
     if (written.size() % 16 == 0) {
       sample(count + static_cast<Pos>(written.size()));
       go_on(kReadingShare + (1.0 - kReadingShare) * static_cast<double>(written.size()) /

@@ -6,7 +6,7 @@
 
 #include "base/checked.h"
 #include "base/checksum.h"
-#include "base/json/json_line.h"
+#include "base/json/json.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 
@@ -43,27 +43,23 @@ void SafeTensorsWriter::add(const std::string& name, const std::string& dtype,
 }
 
 std::string SafeTensorsWriter::header(const std::vector<const Array*>& order) const {
-  JsonLine json;
-  json.object([&] {
-    if (!metadata_.empty()) {
-      json.key("__metadata__");
-      json.object([&] {
-        for (const auto& [key, value] : metadata_) json.member(key, value);
-      });
-    }
-    std::uint64_t offset = 0;
-    for (const Array* array : order) {
-      const std::uint64_t end = offset + array->bytes.size();
-      json.key(array->name);
-      json.object([&] {
-        json.member("dtype", array->dtype);
-        json.member("shape", array->shape);
-        json.member("data_offsets", std::vector{offset, end});
-      });
-      offset = end;
-    }
-  });
-  std::string text = json.text();
+  Json json = Json::object();
+  if (!metadata_.empty()) {
+    Json metadata = Json::object();
+    for (const auto& [key, value] : metadata_) metadata.set(key, value);
+    json.set("__metadata__", std::move(metadata));
+  }
+  std::uint64_t offset = 0;
+  for (const Array* array : order) {
+    const std::uint64_t end = offset + array->bytes.size();
+    Json item = Json::object();
+    item.set("dtype", array->dtype)
+        .set("shape", Json::array(array->shape))
+        .set("data_offsets", Json::array(std::vector{offset, end}));
+    json.set(array->name, std::move(item));
+    offset = end;
+  }
+  std::string text = json.text(JsonForm::line);
   text.append((8 - text.size() % 8) % 8, ' ');
   return text;
 }

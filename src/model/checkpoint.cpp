@@ -1,7 +1,7 @@
 #include "model/checkpoint.h"
 
+#include "base/json/json_fields.h"
 #include "formats/gguf.h"
-#include "formats/json_fields.h"
 #include "formats/text_file.h"
 #include "model/folder_vocab.h"
 #include "model/read_config.h"

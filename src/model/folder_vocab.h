@@ -2,8 +2,9 @@
 //
 // tokenizer.json is the authority: which tokens there are, which of them are special, how text becomes ids.
 // tokenizer_config.json adds which special token begins and ends a text, and the chat template. Ids that
-// config.json gives are compared, and overruled where they disagree. Ownership: owns every text that spec()
-// refers to. Thread rules: const from any thread.
+// config.json gives are compared, and overruled where they disagree.
+// Ownership: owns every text that spec() refers to.
+// Thread rules: const from any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json/json_fields.h"
 #include "base/json/json_value.h"
-#include "formats/json_fields.h"
 #include "text/vocab.h"
 
 namespace kvtide {

@@ -1,7 +1,5 @@
 #include "kvtide/model.h"
 
-#include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "base/out_of_memory.h"
@@ -11,14 +9,7 @@
 #include "model/loaded_model.h"
 
 namespace kvtide {
-namespace {
-
-int loading_threads(int asked) {
-  if (asked != 0) return asked;
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads);
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Model::Model(const std::string& path, const ModelOptions& options) try
     : loaded_(std::make_unique<LoadedModel>()) {
@@ -39,7 +30,7 @@ Model::Model(const std::string& path, const ModelOptions& options) try
   m.tokenizer.emplace(vocab);
   for (const auto token : vocab.tokens) m.vocabulary_bytes += static_cast<std::int64_t>(token.size()) + 24;
 
-  ThreadPool pool(loading_threads(options.threads));
+  ThreadPool pool(ThreadPool::count(options.threads));
   m.weights.emplace(*m.checkpoint, pool);
   if (m.weights->mapped_bytes() == 0) m.checkpoint.reset();
 } catch (const std::bad_alloc&) {

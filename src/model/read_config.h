@@ -1,8 +1,8 @@
 // read_config.h: the shape of a model from what its file or folder says, by the architecture that it names.
 #pragma once
 
+#include "base/json/json_fields.h"
 #include "formats/gguf.h"
-#include "formats/json_fields.h"
 #include "model/config/config.h"
 
 namespace kvtide {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/json/json_fields.h"
 #include "base/text.h"
-#include "formats/json_fields.h"
 #include "kvtide/error.h"
 #include "model/tokenizer_steps.h"
 

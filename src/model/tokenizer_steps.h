@@ -1,7 +1,7 @@
 // tokenizer_steps.h: the normalizer, pre_tokenizer and decoder of a tokenizer.json as steps of a pipeline.
 #pragma once
 
-#include "formats/json_fields.h"
+#include "base/json/json_fields.h"
 #include "text/pipeline_spec.h"
 
 namespace kvtide {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <thread>
 
 #include "base/file.h"
 #include "base/new_folder.h"
@@ -64,9 +63,7 @@ class Exporter {
         folder_(folder),
         options_(options),
         kernels_(best_kernels()),
-        pool_(options.threads != 0 ? options.threads
-                                   : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1,
-                                                ThreadPool::kMaxThreads)),
+        pool_(ThreadPool::count(options.threads)),
         weights_(checkpoint, pool_) {
     describe();
   }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/json/json_fields.h"
 #include "base/text.h"
-#include "formats/json_fields.h"
 #include "formats/text_file.h"
 #include "kernels/attend_kernel.h"
 #include "kvtide/error.h"
@@ -15,37 +15,11 @@ namespace {
 
 constexpr std::int64_t kMostWide = std::int64_t{1} << 20, kMostVocabulary = std::int64_t{1} << 24;
 
-// One of a few words.
-std::string word(const JsonFields& json, const std::string& inside, const char* key,
-                 std::initializer_list<std::string_view> known) {
-  const auto value = json.text(key);
-  std::string list;
-  for (const std::string_view name : known) {
-    if (value && *value == name) return *value;
-    list += cat(list.empty() ? "" : ", ", name);
-  }
-  if (!value) json.refuse(ErrorCode::bad_format, cat("the key '", inside, key, "' is missing"));
-  json.refuse(ErrorCode::unsupported, cat("'", inside, key, "' is ", quoted(*value), "; known: ", list));
-}
-
-std::string needed_text(const JsonFields& json, const std::string& inside, const char* key) {
-  const auto value = json.text(key);
-  if (!value) json.refuse(ErrorCode::bad_format, cat("the key '", inside, key, "' is missing"));
-  return *value;
-}
-
-const JsonValue::List& list_of(const JsonFields& json, const char* key) {
-  const JsonValue* value = json.find(key);
-  if (value == nullptr || value->list() == nullptr)
-    json.refuse(ErrorCode::bad_format, cat("'", key, "' must be a list"));
-  return *value->list();
-}
-
 FileEntry read_file_entry(const JsonFields& json, const std::string& inside) {
   FileEntry out;
-  out.file = needed_text(json, inside, "file");
+  out.file = json.required_text("file");
   out.bytes = static_cast<std::uint64_t>(json.count("bytes", 1, std::int64_t{1} << 50));
-  const std::string sum = needed_text(json, inside, "crc32c");
+  const std::string sum = json.required_text("crc32c");
   const bool hex = sum.size() == 8 && std::all_of(sum.begin(), sum.end(), [](char c) {
                      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
                    });
@@ -67,8 +41,8 @@ std::vector<TensorEntry> read_tensors(const JsonFields& json, const std::string&
     const JsonFields item(value, json.file(), inside);
     TensorEntry entry;
     entry.name = name;
-    entry.dtype = needed_text(item, inside, "dtype");
-    for (const JsonValue& extent : list_of(item, "shape")) {
+    entry.dtype = item.required_text("dtype");
+    for (const JsonValue& extent : item.list("shape")) {
       if (extent.integer() == nullptr || *extent.integer() < 0)
         json.refuse(ErrorCode::bad_format, cat("'", inside, "shape' must be a list of whole numbers"));
       entry.shape.push_back(*extent.integer());
@@ -79,7 +53,7 @@ std::vector<TensorEntry> read_tensors(const JsonFields& json, const std::string&
 }
 
 ShardKind read_kind(const JsonFields& json, const std::string& name) {
-  const std::string kind = needed_text(json, cat("shard ", name, ": "), "kind");
+  const std::string kind = json.required_text("kind");
   for (const ShardKind known :
        {ShardKind::embedding, ShardKind::attention, ShardKind::mlp, ShardKind::moe, ShardKind::head})
     if (kind == shard_kind_name(known)) return known;
@@ -92,7 +66,7 @@ ShardEntry read_shard(const JsonValue& value, const std::string& file, const Mod
   JsonFields json(value, file, "shards[].");
   ShardEntry out;
   ShardInfo& info = out.info;
-  info.name = needed_text(json, "shards[].", "name");
+  info.name = json.required_text("name");
   json = JsonFields(value, file, cat("shard ", info.name, ": "));
   info.kind = read_kind(json, info.name);
   const auto last_layer = static_cast<std::int64_t>(config.layers.size()) - 1;
@@ -148,7 +122,7 @@ void read_hybrid_shape(const JsonFields& json, ModelConfig& c) {
   experts.count = static_cast<int>(json.count("experts", 1, 1024));
   experts.router_width = json.count("router_width", 1, kMostWide);
   experts.skip =
-      word(json, "", "skip_slot", {"identity", "zero"}) == "zero" ? SkipSlot::zero : SkipSlot::identity;
+      json.one_of("skip_slot", {"identity", "zero"}) == "zero" ? SkipSlot::zero : SkipSlot::identity;
   if (!c.gated || c.activation != Activation::silu)
     json.refuse(ErrorCode::unsupported, "'experts' are gated by silu: 'gated' and 'activation' must say so");
   c.experts = experts;
@@ -156,7 +130,7 @@ void read_hybrid_shape(const JsonFields& json, ModelConfig& c) {
 
 ModelConfig read_shape(const JsonFields& json) {
   ModelConfig c;
-  c.architecture = needed_text(json, "", "family");
+  c.architecture = json.required_text("family");
   c.width = json.count("d_model", 1, kMostWide);
   c.hidden = json.count("d_mlp", 1, kMostWide);
   c.vocab = json.count("vocabulary", 1, kMostVocabulary);
@@ -168,10 +142,9 @@ ModelConfig read_shape(const JsonFields& json) {
   check_heads(json.file(), c);
   c.attention_scale = static_cast<float>(json.real("attention_scale", 1e-6, 1e6));
   c.embedding_scale = static_cast<float>(json.real("embedding_scale", 1e-6, 1e6));
-  c.norm = word(json, "", "norm", {"rms", "layer"}) == "rms" ? NormKind::rms : NormKind::layer;
+  c.norm = json.one_of("norm", {"rms", "layer"}) == "rms" ? NormKind::rms : NormKind::layer;
   c.norm_epsilon = static_cast<float>(json.real("norm_epsilon", 0.0, 1.0));
-  c.activation =
-      word(json, "", "activation", {"silu", "gelu"}) == "silu" ? Activation::silu : Activation::gelu;
+  c.activation = json.one_of("activation", {"silu", "gelu"}) == "silu" ? Activation::silu : Activation::gelu;
   c.head_norms = json.flag("head_norms", false);
   c.post_norms = json.flag("post_norms", false);
   c.gated = json.flag("gated", true);
@@ -186,7 +159,7 @@ RopeFrequencies read_rope(const JsonValue& value, const std::string& file) {
   RopeFrequencies out;
   out.theta = json.real("theta", 0.0, 1e12);
   out.magnitude = json.real("magnitude", 1e-6, 1e6, 1.0);
-  for (const JsonValue& item : list_of(json, "frequencies")) {
+  for (const JsonValue& item : json.list("frequencies")) {
     const auto number = item.number();
     if (!number || !(*number >= 0.0 && *number <= 10.0))
       json.refuse(ErrorCode::bad_format, "'ropes[].frequencies' must hold numbers between 0 and 10");
@@ -216,19 +189,19 @@ ShardManifest read_manifest(const std::string& folder) {
   m.slots = json.count("slots", 1, kMostSlots);
   m.t_max = json.count("t_max", 1, kMostColumns);
   if (json.has("bos")) m.bos = static_cast<TokenId>(json.count("bos", 0, m.config.vocab - 1));
-  for (const JsonValue& item : list_of(json, "eos")) {
+  for (const JsonValue& item : json.list("eos")) {
     if (item.integer() == nullptr || *item.integer() < 0 || *item.integer() >= m.config.vocab)
       json.refuse(ErrorCode::bad_format, "'eos' must be a list of token ids within the vocabulary");
     m.eos.push_back(static_cast<TokenId>(*item.integer()));
   }
-  for (const JsonValue& item : list_of(json, "ropes")) m.ropes.push_back(read_rope(item, file));
+  for (const JsonValue& item : json.list("ropes")) m.ropes.push_back(read_rope(item, file));
   const auto tokenizer = json.child("tokenizer");
   if (!tokenizer) json.refuse(ErrorCode::bad_format, "the key 'tokenizer' is missing");
-  m.tokenizer = word(*tokenizer, "tokenizer.", "kind", {"folder", "gguf"});
-  for (const JsonValue& item : list_of(*tokenizer, "files"))
+  m.tokenizer = tokenizer->one_of("kind", {"folder", "gguf"});
+  for (const JsonValue& item : tokenizer->list("files"))
     m.tokenizer_files.push_back(
         read_file_entry(JsonFields(item, file, "tokenizer.files[]."), "tokenizer.files[]."));
-  for (const JsonValue& item : list_of(json, "shards")) m.shards.push_back(read_shard(item, file, m.config));
+  for (const JsonValue& item : json.list("shards")) m.shards.push_back(read_shard(item, file, m.config));
   check_manifest(m, file);
   for (const ShardEntry& shard : m.shards)
     if (shard.info.kind == ShardKind::attention)

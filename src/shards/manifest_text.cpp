@@ -1,27 +1,9 @@
 // manifest_text.cpp: manifest.json, written (docs/shards.md lists its keys).
-#include "base/json/json_text.h"
+#include "base/json/json.h"
 #include "shards/manifest.h"
 
 namespace kvtide {
 namespace {
-
-using Object = JsonValue::Object;
-using List = JsonValue::List;
-
-JsonValue text(std::string value) { return JsonValue(std::move(value)); }
-JsonValue number(std::int64_t value) { return JsonValue(value); }
-
-template <class Range>
-JsonValue numbers(const Range& range) {
-  List list;
-  for (const auto value : range) {
-    if constexpr (std::is_floating_point_v<std::decay_t<decltype(value)>>)
-      list.emplace_back(static_cast<double>(value));
-    else
-      list.push_back(number(value));
-  }
-  return JsonValue(std::move(list));
-}
 
 std::string hex32(std::uint32_t value) {
   constexpr char kDigits[] = "0123456789abcdef";
@@ -30,104 +12,102 @@ std::string hex32(std::uint32_t value) {
   return out;
 }
 
-void add_file(Object& object, const FileEntry& file) {
-  object.emplace_back("file", text(file.file));
-  object.emplace_back("bytes", number(static_cast<std::int64_t>(file.bytes)));
-  object.emplace_back("crc32c", text(hex32(file.crc32c)));
+void add_file(Json& object, const FileEntry& file) {
+  object.set("file", file.file).set("bytes", file.bytes).set("crc32c", hex32(file.crc32c));
 }
 
-JsonValue shard(const ShardEntry& entry) {
-  Object out;
+Json shard(const ShardEntry& entry) {
+  Json out = Json::object();
   const ShardInfo& info = entry.info;
-  out.emplace_back("name", text(info.name));
-  out.emplace_back("kind", text(shard_kind_name(info.kind)));
+  out.set("name", info.name);
+  out.set("kind", shard_kind_name(info.kind));
   const bool feeds = info.kind == ShardKind::mlp || info.kind == ShardKind::moe;
-  if (info.kind == ShardKind::attention || feeds) out.emplace_back("layer", number(info.layer));
+  if (info.kind == ShardKind::attention || feeds) out.set("layer", info.layer);
   if (info.kind == ShardKind::attention) {
-    out.emplace_back("attention", text(entry.attention));
-    out.emplace_back("rope", number(info.rope));
-    out.emplace_back("window", info.window ? number(*info.window) : JsonValue());
+    out.set("attention", entry.attention);
+    out.set("rope", info.rope);
+    out.set("window", info.window ? Json(*info.window) : Json());
   }
-  if (feeds) out.emplace_back("experts", number(entry.experts));
+  if (feeds) out.set("experts", entry.experts);
   if (info.kind == ShardKind::head) {
-    out.emplace_back("vocab_start", number(info.vocab_first));
-    out.emplace_back("vocab_end", number(info.vocab_last));
+    out.set("vocab_start", info.vocab_first);
+    out.set("vocab_end", info.vocab_last);
   }
   add_file(out, entry.file);
-  Object tensors;
+  Json tensors = Json::object();
   for (const TensorEntry& tensor : entry.tensors) {
-    Object item;
-    item.emplace_back("dtype", text(tensor.dtype));
-    item.emplace_back("shape", numbers(tensor.shape));
-    tensors.emplace_back(tensor.name, JsonValue(std::move(item)));
+    Json item = Json::object();
+    item.set("dtype", tensor.dtype);
+    item.set("shape", Json::array(tensor.shape));
+    tensors.set(tensor.name, std::move(item));
   }
-  out.emplace_back("tensors", JsonValue(std::move(tensors)));
-  return JsonValue(std::move(out));
+  out.set("tensors", std::move(tensors));
+  return out;
 }
 
 }  // namespace
 
 std::string manifest_text(const ShardManifest& m) {
   const ModelConfig& c = m.config;
-  Object out;
-  const auto add = [&](const char* key, JsonValue value) { out.emplace_back(key, std::move(value)); };
-  add("format", text("kvtide-shards"));
-  add("version", number(1));
-  add("family", text(c.architecture));
-  add("name", text(m.name));
-  add("d_model", number(c.width));
-  add("d_mlp", number(c.hidden));
-  add("vocabulary", number(c.vocab));
-  add("layers", number(static_cast<std::int64_t>(c.layers.size())));
-  add("heads", number(c.heads));
-  add("kv_heads", number(c.kv_heads));
-  add("head_dim", number(c.head_dim));
-  add("attention_scale", JsonValue(short_number(c.attention_scale)));
-  add("embedding_scale", JsonValue(short_number(c.embedding_scale)));
-  add("norm", text(c.norm == NormKind::rms ? "rms" : "layer"));
-  add("norm_epsilon", JsonValue(short_number(c.norm_epsilon)));
-  add("head_norms", JsonValue(c.head_norms));
-  add("post_norms", JsonValue(c.post_norms));
-  add("activation", text(c.activation == Activation::silu ? "silu" : "gelu"));
-  add("gated", JsonValue(c.gated));
-  add("learned_positions", JsonValue(c.learned_positions));
-  if (c.convolved) add("convolved", JsonValue(true));
-  if (c.scaled_residual) add("scaled_residual", JsonValue(true));
+  Json out = Json::object();
+  const auto add = [&](const char* key, Json value) { out.set(key, std::move(value)); };
+  add("format", "kvtide-shards");
+  add("version", 1);
+  add("family", c.architecture);
+  add("name", m.name);
+  add("d_model", c.width);
+  add("d_mlp", c.hidden);
+  add("vocabulary", c.vocab);
+  add("layers", c.layers.size());
+  add("heads", c.heads);
+  add("kv_heads", c.kv_heads);
+  add("head_dim", c.head_dim);
+  add("attention_scale", short_number(c.attention_scale));
+  add("embedding_scale", short_number(c.embedding_scale));
+  add("norm", c.norm == NormKind::rms ? "rms" : "layer");
+  add("norm_epsilon", short_number(c.norm_epsilon));
+  add("head_norms", c.head_norms);
+  add("post_norms", c.post_norms);
+  add("activation", c.activation == Activation::silu ? "silu" : "gelu");
+  add("gated", c.gated);
+  add("learned_positions", c.learned_positions);
+  if (c.convolved) add("convolved", true);
+  if (c.scaled_residual) add("scaled_residual", true);
   if (c.experts) {
-    add("experts", number(c.experts->count));
-    add("router_width", number(c.experts->router_width));
-    add("skip_slot", text(c.experts->skip == SkipSlot::zero ? "zero" : "identity"));
+    add("experts", c.experts->count);
+    add("router_width", c.experts->router_width);
+    add("skip_slot", c.experts->skip == SkipSlot::zero ? "zero" : "identity");
   }
-  add("context_length", number(c.context_length));
-  add("bos", m.bos ? number(*m.bos) : JsonValue());
-  add("eos", numbers(m.eos));
-  add("slots", number(m.slots));
-  add("t_max", number(m.t_max));
-  add("weights", text(m.weights));
-  add("rope_dims", number(c.rope_dims));
-  List ropes;
+  add("context_length", c.context_length);
+  add("bos", m.bos ? Json(*m.bos) : Json());
+  add("eos", Json::array(m.eos));
+  add("slots", m.slots);
+  add("t_max", m.t_max);
+  add("weights", m.weights);
+  add("rope_dims", c.rope_dims);
+  Json ropes = Json::array();
   for (const RopeFrequencies& rope : m.ropes) {
-    Object item;
-    item.emplace_back("theta", JsonValue(rope.theta));
-    item.emplace_back("magnitude", JsonValue(rope.magnitude));
-    item.emplace_back("frequencies", numbers(rope.frequencies));
-    ropes.emplace_back(std::move(item));
+    Json item = Json::object();
+    item.set("theta", rope.theta);
+    item.set("magnitude", rope.magnitude);
+    item.set("frequencies", Json::array(rope.frequencies));
+    ropes.push(std::move(item));
   }
-  add("ropes", JsonValue(std::move(ropes)));
-  List files;
+  add("ropes", std::move(ropes));
+  Json files = Json::array();
   for (const FileEntry& file : m.tokenizer_files) {
-    Object item;
+    Json item = Json::object();
     add_file(item, file);
-    files.emplace_back(std::move(item));
+    files.push(std::move(item));
   }
-  Object tokenizer;
-  tokenizer.emplace_back("kind", text(m.tokenizer));
-  tokenizer.emplace_back("files", JsonValue(std::move(files)));
-  add("tokenizer", JsonValue(std::move(tokenizer)));
-  List shards;
-  for (const ShardEntry& entry : m.shards) shards.push_back(shard(entry));
-  add("shards", JsonValue(std::move(shards)));
-  return json_text(JsonValue(std::move(out)));
+  Json tokenizer = Json::object();
+  tokenizer.set("kind", m.tokenizer);
+  tokenizer.set("files", std::move(files));
+  add("tokenizer", std::move(tokenizer));
+  Json shards = Json::array();
+  for (const ShardEntry& entry : m.shards) shards.push(shard(entry));
+  add("shards", std::move(shards));
+  return out.text(JsonForm::file);
 }
 
 }  // namespace kvtide

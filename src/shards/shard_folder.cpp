@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <thread>
 
 #include "base/out_of_memory.h"
 #include "base/text.h"
@@ -11,20 +10,11 @@
 #include "shards/shard_file.h"
 
 namespace kvtide {
-namespace {
-
-int threads_of(const ShardOptions& options) {
-  if (options.threads != 0) return options.threads;
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads);
-}
-
-}  // namespace
-
 ShardFolder::Impl::Impl(const std::string& folder, const ShardOptions& options)
     : path(folder),
       manifest(read_manifest(folder)),
       kernels(options.kernels.empty() ? best_kernels() : kernels_by_name(options.kernels)),
-      pool(threads_of(options)) {
+      pool(ThreadPool::count(options.threads)) {
   for (const ShardEntry& shard : manifest.shards) {
     check_file(path, shard.file, Checksum::leave);  // compared when it is read
     infos.push_back(shard.info);

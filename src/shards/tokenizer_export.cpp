@@ -4,9 +4,9 @@
 
 #include "base/checksum.h"
 #include "base/file.h"
+#include "base/json/json_fields.h"
 #include "base/text.h"
 #include "formats/gguf_writer.h"
-#include "formats/json_fields.h"
 #include "formats/text_file.h"
 #include "kvtide/error.h"
 #include "model/folder_vocab.h"

@@ -35,14 +35,6 @@ StateImage image_of(const StateShape& shape, Pos position, bool windows_only) {
 
 }  // namespace
 
-DType kv_dtype(KvType type) noexcept {
-  return type == KvType::f16 ? DType::f16 : type == KvType::f32 ? DType::f32 : DType::q8_0;
-}
-
-KvType kv_type_of(DType dtype) noexcept {
-  return dtype == DType::f16 ? KvType::f16 : dtype == DType::f32 ? KvType::f32 : KvType::q8_0;
-}
-
 KvSpec spec_of(const StateShape& shape) {
   KvSpec spec;
   for (const StateLayer& layer : shape.layers)

@@ -7,6 +7,7 @@
 #include "kvtide/state.h"
 #include "state/snapshot.h"
 #include "state/state.h"
+#include "tensor/kv_type.h"
 
 namespace kvtide {
 
@@ -14,9 +15,6 @@ struct State::Impl {
   KvState kv;
   SnapshotExtras extras;
 };
-
-DType kv_dtype(KvType type) noexcept;
-KvType kv_type_of(DType dtype) noexcept;  // of f32, f16 and q8_0
 
 // The spec that a shape stands for; steps of one token, which KvState::set_max_append changes.
 KvSpec spec_of(const StateShape& shape);

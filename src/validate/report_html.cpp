@@ -11,23 +11,6 @@
 namespace kvtide {
 namespace {
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '&')
-      out += "&amp;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += c;
-  }
-  return out;
-}
-
 // 0.00305, 7.18e-08: three digits say how large an error is.
 std::string short_number(double value) {
   std::ostringstream out;
@@ -77,7 +60,7 @@ std::string heat_map(const ValidationReport& report, const WorstTable& table, co
                  high - 1, "\" fill=\"", cosine_colour(found.cosine, report.gate), "\"><title>layer ", layer,
                  ", token ", t, " (id ", report.tokens[static_cast<std::size_t>(t)], "): cosine ",
                  fixed(found.cosine, 6), ", max-abs ", short_number(found.max_abs), ", ",
-                 escaped(report.schedules[found.schedule].name), "</title></rect>");
+                 markup_text(report.schedules[found.schedule].name), "</title></rect>");
     }
     out += cat("<text x=\"", kLeft + tokens * cell + 6, "\" y=\"", y + high - 5, "\">", fixed(worst, 6),
                "</text>");
@@ -97,7 +80,7 @@ std::string schedules_table(const ValidationReport& report) {
       return v.empty() ? std::string("-")
                        : fixed(static_cast<double>(*std::min_element(v.begin(), v.end())), 6);
     };
-    out += cat("<tr><td>", escaped(r.name), "</td><td class=n>", worst(r.isolated.change_cosine),
+    out += cat("<tr><td>", markup_text(r.name), "</td><td class=n>", worst(r.isolated.change_cosine),
                "</td><td class=n>", worst(r.chained.sum_cosine), "</td><td class=n>",
                fixed(r.logits_cosine, 6), "</td><td class=n>", short_number(r.kl_mean), "</td><td class=n>",
                short_number(r.kl_worst), "</td><td class=n>", r.top_same, " of ", r.top_asked, "</td><td>",
@@ -114,19 +97,20 @@ std::string schedules_table(const ValidationReport& report) {
 std::string report_html(const ValidationReport& report) try {
   std::string out = cat(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>",
-      report.passed ? "passed" : "failed", ": ", escaped(report.model), "</title><style>", kStyle,
+      report.passed ? "passed" : "failed", ": ", markup_text(report.model), "</title><style>", kStyle,
       "</style></head><body>\n<h1><span class=\"", report.passed ? "passed\">Passed" : "failed\">Failed",
-      "</span>: ", escaped(report.model), "</h1>\n<p class=note>Against ", escaped(report.reference), "; ",
-      report.tokens.size(), " tokens; every layer and token must reach a cosine of ", report.gate, ".",
-      report.arithmetic.empty() ? "" : cat(" The model's arithmetic: ", escaped(report.arithmetic), "."),
+      "</span>: ", markup_text(report.model), "</h1>\n<p class=note>Against ", markup_text(report.reference),
+      "; ", report.tokens.size(), " tokens; every layer and token must reach a cosine of ", report.gate, ".",
+      report.arithmetic.empty() ? "" : cat(" The model's arithmetic: ", markup_text(report.arithmetic), "."),
       "</p>\n");
   for (const Finding& f : report.findings) {
-    out += cat("<div class=finding><p><b>", escaped(f.cause), "</b>");
+    out += cat("<div class=finding><p><b>", markup_text(f.cause), "</b>");
     if (f.layer) out += cat(", layer ", *f.layer);
     if (f.token) out += cat(", token ", *f.token);
-    if (!f.calls.empty()) out += cat(", ", escaped(f.calls));
+    if (!f.calls.empty()) out += cat(", ", markup_text(f.calls));
     if (f.cosine < 1.0) out += cat(", cosine ", fixed(f.cosine, 6));
-    out += cat("</p><p>", escaped(f.what), ".</p><p><b>What to do:</b> ", escaped(f.advice), "</p></div>\n");
+    out += cat("</p><p>", markup_text(f.what), ".</p><p><b>What to do:</b> ", markup_text(f.advice),
+               "</p></div>\n");
   }
   const WorstTable table = worst_of(report);
   if (!table.cells.empty()) {
@@ -148,13 +132,13 @@ std::string report_html(const ValidationReport& report) try {
     for (const WorstCell& cell : table.worst(12))
       out += cat("<tr><td class=n>", cell.layer, "</td><td class=n>", cell.token, "</td><td class=n>",
                  fixed(cell.cosine, 6), "</td><td class=n>", short_number(cell.max_abs), "</td><td>",
-                 escaped(report.schedules[cell.schedule].name), "</td></tr>\n");
+                 markup_text(report.schedules[cell.schedule].name), "</td></tr>\n");
     out += "</table>\n";
   }
   out += "<h2>Checks</h2>\n<table>\n";
   for (const CheckResult& check : report.checks)
     out += cat("<tr><td class=\"", outcome_name(check.outcome), "\">", outcome_name(check.outcome),
-               "</td><td>", escaped(check.name), "</td><td>", escaped(check.detail), "</td></tr>\n");
+               "</td><td>", markup_text(check.name), "</td><td>", markup_text(check.detail), "</td></tr>\n");
   out += cat("</table>\n<h2>By how the text was cut</h2>\n", schedules_table(report));
   if (!report.apart.empty()) {
     out +=
@@ -163,7 +147,7 @@ std::string report_html(const ValidationReport& report) try {
             report.apart_gate,
             ".</p>\n<table><tr><th class=n>token</th><th>why</th><th class=n>worst cosine</th></tr>\n");
     for (const TokenNote& note : report.apart)
-      out += cat("<tr><td class=n>", note.token, "</td><td>", escaped(note.why), "</td><td class=n>",
+      out += cat("<tr><td class=n>", note.token, "</td><td>", markup_text(note.why), "</td><td class=n>",
                  fixed(note.cosine, 6), "</td></tr>\n");
     out += "</table>\n";
   }

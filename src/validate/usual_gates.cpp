@@ -7,6 +7,7 @@
 #include "eval/filler.h"
 #include "model/loaded_model.h"
 #include "shards/tokenizer_export.h"
+#include "tensor/kv_type.h"
 
 namespace kvtide {
 namespace {
@@ -22,10 +23,6 @@ bool all_floats(const LayerWeights& w) {
       matrices.insert(matrices.end(), {&expert.gate, &expert.up, &expert.down});
   return std::all_of(matrices.begin(), matrices.end(),
                      [](const WeightMatrix* m) { return is_float(m->dtype); });
-}
-
-const char* name_of(KvType type) {
-  return type == KvType::f16 ? "f16" : type == KvType::f32 ? "f32" : "q8_0";
 }
 
 std::vector<TokenId> markers(const Tokenizer& tokenizer) {
@@ -57,7 +54,8 @@ ValidateOptions usual_gates(const Model& model, const SessionOptions& options) t
   out.gate = out.apart_gate = out.row_gate = options.exact ? kExact : kBf16;
   out.arithmetic = options.exact ? "f32 throughout" : "attention in bf16";
   if (!options.exact && !floats) out.arithmetic += ", products of 8-bit integers";
-  out.arithmetic += cat(", keys ", name_of(options.key_type), ", values ", name_of(options.value_type));
+  out.arithmetic +=
+      cat(", keys ", kv_type_name(options.key_type), ", values ", kv_type_name(options.value_type));
   if (coarse_rows || (!options.exact && !floats)) {
     out.gate = out.row_gate = kCoarse;
     out.apart_gate = kCoarseApart;

@@ -312,7 +312,10 @@ class Contradictions(MemoryTest):
                 self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", *words), USAGE, *parts)
 
     def test_policies_that_do_not_exist_name_those_that_do(self):
-        self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", "--overflow", "drop"), USAGE, "'drop'", "stop, rolling, refill and procedural")
+        self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", "--overflow", "drop"), USAGE, "'drop'", "stop, rolling or refill")
+
+    def test_a_procedural_memory_has_a_flag_of_its_own(self):
+        self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", "--overflow", "procedural"), USAGE, "--overflow", "--kv-proc on")
 
 
 if __name__ == "__main__":

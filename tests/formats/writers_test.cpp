@@ -1,4 +1,4 @@
-// Files that are written here and read by the strict readers: safetensors, GGUF metadata, JSON.
+// Files that are written here and read by the strict readers: safetensors, GGUF metadata.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "base/checksum.h"
-#include "base/json/json_text.h"
 #include "base/mapped_file.h"
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
@@ -104,29 +103,6 @@ TEST(GgufWriter, KeysOfEveryKindAreReadBack) {
   EXPECT_EQ(file.get_floats("a.numbers"), numbers);
   EXPECT_EQ(file.get_ints("a.types"), types);
   EXPECT_TRUE(file.tensors().empty());
-}
-
-TEST(JsonText, ATreeIsReadBackAsItWas) {
-  const std::string text =
-      "{\n  \"a\": [1, 2.5, true, null],\n  \"b \\\"q\\\"\": {\n    \"c\": -9007199254740993\n  },\n"
-      "  \"d\": [\n    {},\n    []\n  ],\n  \"e\": 1e-05\n}\n";
-  EXPECT_EQ(json_text(JsonValue::parse(text, "x")), text);
-}
-
-TEST(JsonText, DoublesKeepEveryBit) {
-  for (const double value : {0.1, 1.0 / 3.0, 5e-324, 1.7976931348623157e308, 0.6978305848598664}) {
-    const JsonValue read = JsonValue::parse(json_text(JsonValue(value)), "x");
-    EXPECT_EQ(*read.number(), value);
-  }
-  EXPECT_NE(
-      message_of([] { json_text(JsonValue(std::numeric_limits<double>::infinity())); }).find("not finite"),
-      std::string::npos);
-}
-
-TEST(JsonText, AShortNumberIsTheSameFloat) {
-  EXPECT_EQ(short_number(1e-5f), 1e-5);
-  for (const float value : {0.1f, 1e-6f, 0.088388346f, 16777216.0f})
-    EXPECT_EQ(static_cast<float>(short_number(value)), value);
 }
 
 }  // namespace

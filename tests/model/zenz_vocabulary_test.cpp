@@ -6,8 +6,8 @@
 #include <fstream>
 #include <set>
 
+#include "base/json/json_fields.h"
 #include "base/json/json_value.h"
-#include "formats/json_fields.h"
 #include "kvtide/tokenizer.h"
 #include "model/folder_vocab.h"
 #include "tests/formats/temporary_folder.h"

@@ -7,7 +7,9 @@
 //   });
 //   file.write(json.text());  // {"rows":3,"shape":[3,4]}
 //
-// Members stand in the order in which they are written. Ownership: owns its text. Thread rules: one thread.
+// Members stand in the order in which they are written.
+// Ownership: owns its text.
+// Thread rules: one thread.
 #pragma once
 
 #include <charconv>
@@ -18,12 +20,9 @@
 #include <string_view>
 #include <vector>
 
-namespace kvtide {
+#include "base/json/json_value.h"
 
-// A string in quotes, or the shortest number that reads back as the same; bytes that are not UTF-8 become
-// U+FFFD, numbers that are not finite null.
-std::string json_scalar(std::string_view text);
-std::string json_scalar(double number);
+namespace kvtide {
 
 class JsonLine {
  public:
@@ -60,10 +59,10 @@ class JsonLine {
     char digits[24];
     put({digits, std::to_chars(digits, digits + sizeof digits, of).ptr});
   }
-  void value(std::floating_point auto of) { put(json_scalar(static_cast<double>(of))); }
-  void value(std::string_view of) { put(json_scalar(of)); }
-  void value(const char* of) { put(json_scalar(std::string_view(of))); }
-  void value(const std::string& of) { put(json_scalar(std::string_view(of))); }
+  void value(std::floating_point auto of) { put(JsonValue::text_of(static_cast<double>(of))); }
+  void value(std::string_view of) { put(JsonValue::text_of(of)); }
+  void value(const char* of) { put(JsonValue::text_of(std::string_view(of))); }
+  void value(const std::string& of) { put(JsonValue::text_of(std::string_view(of))); }
   template <class T>
   void value(const std::optional<T>& of) {
     of ? value(*of) : value(nullptr);

@@ -1,63 +1,88 @@
 #include "base/json/json_text.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
-#include "base/json/json_line.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
 namespace {
 
-// The text of a string, a number or a word.
-std::string scalar(const JsonValue& value) {
-  if (value.text() != nullptr) return json_scalar(std::string_view(*value.text()));
-  if (value.boolean() != nullptr) return *value.boolean() ? "true" : "false";
-  if (value.integer() != nullptr) return std::to_string(*value.integer());
-  if (value.is_null()) return "null";
-  if (!std::isfinite(*value.number()))
-    throw Error(ErrorCode::invalid_argument, "JSON cannot hold a number that is not finite");
-  return json_scalar(*value.number());
-}
+class Writer {
+ public:
+  explicit Writer(JsonForm form) : form_(form) {}
 
-bool is_plain(const JsonValue& value) { return value.list() == nullptr && value.object() == nullptr; }
+  std::string take() { return std::move(out_); }
 
-void write(const JsonValue& value, const std::string& indent, std::string& out) {
-  if (is_plain(value)) {
-    out += scalar(value);
-    return;
+  void write(const JsonValue& value) {
+    if (const auto* items = value.list())
+      write_list(*items);
+    else if (const auto* members = value.object())
+      write_object(*members);
+    else
+      write_plain(value);
   }
-  const std::string inner = indent + "  ";
-  const char* separator = "";
-  if (value.list() != nullptr) {
-    bool plain = true;
-    for (const JsonValue& item : *value.list()) plain = plain && is_plain(item);
-    out += "[";
-    for (const JsonValue& item : *value.list()) {
-      out += separator;
-      out += plain ? (*separator != '\0' ? " " : "") : "\n" + inner;
-      write(item, inner, out);
-      separator = ",";
+
+ private:
+  static bool is_plain(const JsonValue& value) {
+    return value.list() == nullptr && value.object() == nullptr;
+  }
+
+  void write_plain(const JsonValue& value) {
+    const auto number = value.number();
+    if (form_ == JsonForm::file && number && !std::isfinite(*number))
+      throw Error(ErrorCode::invalid_argument, "JSON cannot hold a number that is not finite");
+    out_ += value.plain_text();
+  }
+
+  void write_list(const JsonValue::List& items) {
+    const bool on_one_line = form_ == JsonForm::line || items.empty() ||
+                             (form_ == JsonForm::file && std::all_of(items.begin(), items.end(), is_plain));
+    out_ += '[';
+    ++level_;
+    for (const JsonValue& item : items) {
+      if (&item != &items.front()) out_ += form_ != JsonForm::line && on_one_line ? ", " : ",";
+      if (!on_one_line) begin_line();
+      write(item);
     }
-    out += plain ? "]" : "\n" + indent + "]";
-    return;
+    --level_;
+    if (!on_one_line) begin_line();
+    out_ += ']';
   }
-  out += "{";
-  for (const auto& [name, member] : *value.object()) {
-    out += separator;
-    out += "\n" + inner + scalar(JsonValue(name)) + ": ";
-    write(member, inner, out);
-    separator = ",";
+
+  void write_object(const JsonValue::Object& members) {
+    const bool on_one_line = form_ == JsonForm::line || members.empty();
+    out_ += '{';
+    ++level_;
+    for (const auto& member : members) {
+      if (&member != &members.front()) out_ += ',';
+      if (!on_one_line) begin_line();
+      out_ += JsonValue::text_of(member.first);
+      out_ += on_one_line ? ":" : ": ";
+      write(member.second);
+    }
+    --level_;
+    if (!on_one_line) begin_line();
+    out_ += '}';
   }
-  out += value.object()->empty() ? "}" : "\n" + indent + "}";
-}
+
+  void begin_line() {
+    out_ += '\n';
+    out_.append(2 * level_, ' ');
+  }
+
+  JsonForm form_;
+  std::size_t level_ = 0;
+  std::string out_;
+};
 
 }  // namespace
 
-std::string json_text(const JsonValue& value) {
-  std::string out;
-  write(value, "", out);
-  return out + "\n";
+std::string json_text(const JsonValue& value, JsonForm form) {
+  Writer writer(form);
+  writer.write(value);
+  return writer.take() + (form == JsonForm::file ? "\n" : "");
 }
 
 double short_number(float value) {

@@ -1,7 +1,6 @@
 #include "base/json/json_value.h"
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -25,9 +24,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     return add(value == 0 ? JsonValue(-0.0) : JsonValue(std::int64_t{value}));
   }
   bool number_unsigned(number_unsigned_t value) override {
-    constexpr auto kLargest = static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max());
-    return value <= kLargest ? add(JsonValue(static_cast<std::int64_t>(value)))
-                             : add(JsonValue(static_cast<double>(value)));
+    JsonValue whole(value);
+    return add(whole.integer() != nullptr ? std::move(whole) : JsonValue(static_cast<double>(value)));
   }
   bool number_float(number_float_t value, const string_t&) override { return add(JsonValue(value)); }
   bool string(string_t& value) override { return add(JsonValue(std::move(value))); }
@@ -99,13 +97,15 @@ JsonValue JsonValue::parse(std::string_view text, std::string_view file) {
 
 std::optional<double> JsonValue::number() const {
   if (const auto* whole = integer()) return static_cast<double>(*whole);
+  if (const auto* large = std::get_if<std::uint64_t>(&value_)) return static_cast<double>(*large);
   if (const auto* real = std::get_if<double>(&value_)) return *real;
   return std::nullopt;
 }
 
 std::string_view JsonValue::kind() const {
-  static constexpr std::string_view kKinds[] = {"null",     "true or false", "a whole number", "a number",
-                                                "a string", "a list",        "an object"};
+  static constexpr std::string_view kKinds[] = {"null",      "true or false", "a whole number",
+                                                "a number",  "a string",      "a list",
+                                                "an object", "a whole number"};
   return kKinds[value_.index()];
 }
 
@@ -114,6 +114,23 @@ const JsonValue* JsonValue::find(std::string_view name) const {
     for (const Member& member : *members)
       if (member.first == name) return &member.second;
   return nullptr;
+}
+
+// Single strings and numbers only: the destructor of the library's trees needs memory, and ends the program
+// without.
+std::string JsonValue::text_of(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string JsonValue::text_of(double number) { return nlohmann::json(number).dump(); }
+
+std::string JsonValue::plain_text() const {
+  if (const auto* value = text()) return text_of(std::string_view(*value));
+  if (const auto* value = boolean()) return *value ? "true" : "false";
+  if (const auto* value = integer()) return std::to_string(*value);
+  if (const auto* value = std::get_if<std::uint64_t>(&value_)) return std::to_string(*value);
+  if (const auto value = number()) return text_of(*value);
+  return "null";
 }
 
 }  // namespace kvtide

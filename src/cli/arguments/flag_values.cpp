@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "kvtide/error.h"
+#include "tensor/kv_type.h"
 
 namespace kvtide {
 namespace {
@@ -70,11 +71,17 @@ std::int64_t bytes(const Given& given, std::string_view what, std::int64_t low) 
   return static_cast<std::int64_t>(value * unit);
 }
 
+std::string one_of(const Given& given, std::string_view what, std::span<const std::string_view> words) {
+  std::string list;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (given.value == words[i]) return given.value;
+    list += cat(i == 0 ? "" : i + 1 == words.size() ? " or " : ", ", words[i]);
+  }
+  refuse_value(given, what, list);
+}
+
 KvType kv_type(const Given& given) {
-  if (given.value == "f16") return KvType::f16;
-  if (given.value == "f32") return KvType::f32;
-  if (given.value == "q8_0") return KvType::q8_0;
-  refuse_value(given, "the type of the KV memory", "f32, f16 or q8_0");
+  return *kv_type_from_name(one_of(given, "the type of the KV memory", {"f32", "f16", "q8_0"}));
 }
 
 std::string path_of(const Given& given) {

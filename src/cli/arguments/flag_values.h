@@ -1,9 +1,12 @@
-// flag_values.h: values of flags as numbers, with a message that says what would be right.
+// flag_values.h: values of flags as numbers and choices, with a message that says what would be right.
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kvtide/types.h"
@@ -27,6 +30,22 @@ std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, 
                                      std::int64_t high);
 std::int64_t bytes(const Given& given, std::string_view what, std::int64_t low);  // "64M", "1.5G", "65536"
 KvType kv_type(const Given& given);
+std::string one_of(const Given& given, std::string_view what, std::span<const std::string_view> words);
+inline std::string one_of(const Given& given, std::string_view what,
+                          std::initializer_list<std::string_view> words) {
+  return one_of(given, what, std::span(words.begin(), words.size()));
+}
+// What one of these words stands for: one_of<bool>(given, "it", {{"on", true}, {"off", false}}).
+template <class T>
+T one_of(const Given& given, std::string_view what,
+         std::initializer_list<std::pair<std::string_view, T>> words) {
+  std::vector<std::string_view> known;
+  for (const auto& [word, value] : words) known.push_back(word);
+  const std::string chosen = one_of(given, what, std::span<const std::string_view>(known));
+  for (const auto& [word, value] : words)
+    if (chosen == word) return value;
+  return words.begin()->second;  // never reached: one_of returns one of the words
+}
 std::string path_of(const Given& given);  // not empty
 
 }  // namespace kvtide

@@ -1,8 +1,6 @@
 // measure_flags.cpp: the flags of the commands that measure a model: ppl, bench, logits.
-#include "base/text.h"
 #include "cli/arguments/flag_groups.h"
 #include "cli/arguments/flag_values.h"
-#include "kvtide/error.h"
 
 namespace kvtide {
 namespace {
@@ -20,10 +18,8 @@ constexpr Flag kPpl[] = {
     {"", "--against", "full|window",
      "with --stream: PPL, KL, agreement beside the full cache, or a window of equal bytes",
      [](A& a, const G& g) {
-       if (g.value != "full" && g.value != "window")
-         throw Error(ErrorCode::invalid_argument,
-                     cat(g.flag, ": what to compare with must be full or window, not ", quoted(g.value)));
-       a.against = g.value == "full" ? Against::full : Against::window;
+       a.against =
+           one_of<Against>(g, "what to compare with", {{"full", Against::full}, {"window", Against::window}});
      }},
     {"-o", "--out", "FILE", "with --stream: the likeliest token behind each one, an id a line",
      [](A& a, const G& g) { a.out = g.value; }},

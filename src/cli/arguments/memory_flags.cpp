@@ -11,10 +11,12 @@ using A = Arguments;
 using G = Given;
 
 Overflow overflow_of(const Given& given) {
-  for (const Overflow overflow : {Overflow::stop, Overflow::rolling, Overflow::refill, Overflow::procedural})
-    if (given.value == overflow_name(overflow)) return overflow;
-  throw Error(ErrorCode::invalid_argument, cat(given.flag, ": there is no policy ", quoted(given.value),
-                                               "; there are stop, rolling, refill and procedural"));
+  if (given.value == "procedural")
+    throw Error(ErrorCode::invalid_argument,
+                cat(given.flag, ": a procedural memory never fills up; --kv-proc on switches it on"));
+  return one_of<Overflow>(
+      given, "the policy",
+      {{"stop", Overflow::stop}, {"rolling", Overflow::rolling}, {"refill", Overflow::refill}});
 }
 
 void set_attention(SessionOptions& options, const Given& given) {
@@ -58,7 +60,7 @@ constexpr Flag kAttention[] = {
     {"", "--attention-size", "N",
      "each token sees its N newest positions [all]; auto, auto:MIN-MAX: adapts itself",
      [](A& a, const G& g) { set_attention(a.session, g); }},
-    {"", "--overflow", "POLICY", "a full context: stop, rolling, refill or procedural [stop]",
+    {"", "--overflow", "POLICY", "a full context: stop, rolling or refill [stop]",
      [](A& a, const G& g) { a.memory.overflow = overflow_of(g); }},
 };
 constexpr Flag kSnapshots[] = {

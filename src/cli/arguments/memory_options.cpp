@@ -29,7 +29,7 @@ void check_memory_flags(const Arguments& a) {
     refuse(
         "--kv-log: a procedural memory is what it tells of; it needs --kv-proc on, --kv-budget or "
         "--kv-preset");
-  if (procedural && m.overflow != Overflow::stop && m.overflow != Overflow::procedural)
+  if (procedural && m.overflow != Overflow::stop)
     refuse(
         cat("--overflow ", overflow_name(m.overflow), ": a procedural memory never fills up; leave it out"));
   if (procedural) procedural_options(a);

@@ -8,7 +8,7 @@ namespace kvtide {
 bool wants_procedural(const Arguments& a) {
   const ProceduralFlags& p = a.memory.procedural;
   if (p.on) return *p.on;
-  return a.memory.overflow == Overflow::procedural || p.budget || !p.preset.empty();
+  return p.budget || !p.preset.empty();
 }
 
 ProceduralOptions procedural_options(const Arguments& a) {

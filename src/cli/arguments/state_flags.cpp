@@ -1,25 +1,12 @@
 // state_flags.cpp: the flags of kvtide state.
-#include "base/text.h"
 #include "cli/arguments/flag_groups.h"
 #include "cli/arguments/flag_values.h"
-#include "kvtide/error.h"
 
 namespace kvtide {
 namespace {
 
 using A = Arguments;
 using G = Given;
-
-std::string one_of(const Given& given, std::string_view what,
-                   std::initializer_list<std::string_view> values) {
-  std::string list;
-  for (const std::string_view value : values) {
-    if (given.value == value) return given.value;
-    list += cat(list.empty() ? "" : ", ", value);
-  }
-  throw Error(ErrorCode::invalid_argument,
-              cat(given.flag, ": ", what, " must be one of ", list, ", not ", quoted(given.value)));
-}
 
 constexpr Flag kState[] = {
     {"", "--capacity", "N", "compact, expand: rows that fit from now on; export: rows of the arrays",

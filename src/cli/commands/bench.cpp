@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "base/json/json.h"
 #include "base/text.h"
 #include "cli/commands/bench_profile.h"
 #include "cli/commands/bench_run.h"
@@ -11,7 +12,6 @@
 #include "cli/commands/exit_status.h"
 #include "cli/commands/input_text.h"
 #include "cli/commands/opening.h"
-#include "cli/output/json.h"
 #include "cli/output/output_file.h"
 #include "cli/output/report.h"
 #include "cli/output/speed_plot.h"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/output/json.h"
+#include "base/json/json.h"
 #include "eval/limits.h"
 
 namespace kvtide {

@@ -5,12 +5,12 @@
 #include <map>
 #include <optional>
 
+#include "base/json/json.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/inspect_folder.h"
 #include "cli/commands/kv_cost.h"
-#include "cli/output/json.h"
 #include "cli/output/terminal.h"
 #include "formats/gguf.h"
 #include "formats/text_file.h"

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "base/json/json.h"
 #include "cli/arguments/arguments.h"
-#include "cli/output/json.h"
 #include "model/config/config.h"
 
 namespace kvtide {

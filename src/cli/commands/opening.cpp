@@ -1,7 +1,6 @@
 #include "cli/commands/opening.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/text.h"
 #include "cli/arguments/memory_options.h"
@@ -14,10 +13,6 @@
 
 namespace kvtide {
 namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // The positions that --kv-pin names; of `system` those that the chat template puts before the first message
 // of the user. Throws Error(invalid_argument) when there is no template.
@@ -58,10 +53,8 @@ SessionOptions options_for(const Arguments& arguments, const Model& model, std::
 }  // namespace
 
 OpenModel::OpenModel(const Arguments& arguments, std::int64_t context)
-    : load_seconds(now()),
-      model(arguments.model, arguments.loading),
-      session(model, options_for(arguments, model, context)) {
-  load_seconds = now() - load_seconds;
+    : model(arguments.model, arguments.loading), session(model, options_for(arguments, model, context)) {
+  load_seconds = watch.seconds();
   for (const std::string& note : model.notes()) say(cat("note: ", note));
   stop_if_interrupted("stopped while loading; nothing was read or written");
 }

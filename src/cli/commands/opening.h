@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/stopwatch.h"
 #include "cli/arguments/arguments.h"
 #include "kvtide/chat.h"
 #include "kvtide/session.h"
@@ -14,7 +15,8 @@
 namespace kvtide {
 
 struct OpenModel {
-  double load_seconds;  // first, so that it starts before the model; filled in when the model is there
+  Stopwatch watch;  // first, so that it starts before the model
+  double load_seconds = 0.0;
   Model model;
   Session session;
 
@@ -32,9 +34,8 @@ struct OpenModel {
 class ContextGuard {
  public:
   explicit ContextGuard(const Session& session) : session_(session) {}
-  void let_overflow() {
-    makes_room_ = true;
-  }                                          // a text that does not fit is not refused: something makes room
+  // A text that does not fit is not refused: something makes room.
+  void let_overflow() { makes_room_ = true; }
   void before_reading(std::int64_t tokens);  // tokens that are about to be added
 
  private:

@@ -1,6 +1,7 @@
 // kvtide plan: what a procedural memory would take for a model and a length, and how fast it could be.
 #include <algorithm>
 
+#include "base/json/json.h"
 #include "base/text.h"
 #include "cli/arguments/procedural_options.h"
 #include "cli/commands/choose_heads.h"
@@ -8,7 +9,6 @@
 #include "cli/commands/exit_status.h"
 #include "cli/commands/heads_file.h"
 #include "cli/output/columns.h"
-#include "cli/output/json.h"
 #include "cli/output/procedural_report.h"
 #include "cli/output/terminal.h"
 #include "eval/plan.h"

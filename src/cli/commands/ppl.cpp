@@ -1,5 +1,6 @@
 // kvtide ppl: how well a model predicts a text, in chunks (llama-perplexity's rule) or in one stream.
 
+#include "base/json/json.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
@@ -8,7 +9,6 @@
 #include "cli/commands/interrupt.h"
 #include "cli/commands/opening.h"
 #include "cli/commands/ppl_against.h"
-#include "cli/output/json.h"
 #include "cli/output/memory_event.h"
 #include "cli/output/output_file.h"
 #include "cli/output/procedural_report.h"

@@ -3,17 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/json/json.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "cli/commands/interrupt.h"
 #include "cli/output/columns.h"
-#include "cli/output/json.h"
 #include "cli/output/procedural_report.h"
 #include "cli/output/progress.h"
 #include "cli/output/session_words.h"
 #include "cli/output/terminal.h"
 #include "eval/compare.h"
 #include "eval/control.h"
+#include "tensor/kv_type.h"
 
 namespace kvtide {
 namespace {

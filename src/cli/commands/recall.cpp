@@ -2,6 +2,7 @@
 // cache beside each cell.
 #include <algorithm>
 
+#include "base/json/json.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/contenders.h"
@@ -9,7 +10,6 @@
 #include "cli/commands/interrupt.h"
 #include "cli/commands/ppl_against.h"
 #include "cli/output/columns.h"
-#include "cli/output/json.h"
 #include "cli/output/progress.h"
 #include "cli/output/session_words.h"
 #include "cli/output/terminal.h"

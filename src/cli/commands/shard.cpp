@@ -2,13 +2,13 @@
 // and these files driven as one model.
 #include <unistd.h>
 
+#include "base/json/json.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/input_text.h"
 #include "cli/commands/interrupt.h"
-#include "cli/output/json.h"
 #include "cli/output/terminal.h"
 #include "kvtide/error.h"
 #include "shards/sharded_generate.h"

@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "base/checksum.h"
+#include "base/json/json.h"
 #include "base/text.h"
 #include "cli/commands/state_files.h"
-#include "cli/output/json.h"
 #include "cli/output/report.h"
 #include "cli/output/terminal.h"
 #include "state/state_rows.h"

@@ -3,9 +3,9 @@
 #include <functional>
 #include <system_error>
 
+#include "base/json/json.h"
 #include "base/text.h"
 #include "cli/commands/state_files.h"
-#include "cli/output/json.h"
 #include "cli/output/npy_writer.h"
 #include "cli/output/output_file.h"
 #include "cli/output/terminal.h"

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/json/json.h"
 #include "base/text.h"
 #include "cli/commands/cache_folder.h"
 #include "cli/commands/choose_heads.h"
@@ -22,7 +23,6 @@
 #include "cli/commands/table_cell.h"
 #include "cli/commands/table_policies.h"
 #include "cli/output/columns.h"
-#include "cli/output/json.h"
 #include "cli/output/memory_reading.h"
 #include "cli/output/output_file.h"
 #include "cli/output/progress.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/json/json_fields.h"
 #include "base/text.h"
 #include "cli/commands/input_text.h"
 #include "cli/output/columns.h"
@@ -29,14 +30,16 @@ double TableCell::at(const std::string& name) const {
 
 std::optional<TableCell> read_cell(const std::string& path) {
   try {
-    const FlatJson json = parse_flat_json(read_text_file(path).text, path);
+    const JsonValue json = JsonValue::parse(read_text_file(path).text, path);
+    const JsonFields fields(json, path);
     TableCell cell;
-    cell.model = json.texts.at("model");
-    cell.policy = json.texts.at("policy");
-    cell.note = json.texts.at("note");
-    cell.figures = json.numbers;
-    cell.context = static_cast<std::int64_t>(json.numbers.at("ctx"));
-    cell.bounded = json.numbers.at("bounded") != 0.0;
+    cell.model = fields.required_text("model");
+    cell.policy = fields.required_text("policy");
+    cell.note = fields.required_text("note");
+    for (const auto& [name, value] : *json.object())
+      if (const auto number = value.number()) cell.figures[name] = *number;
+    cell.context = static_cast<std::int64_t>(cell.figures.at("ctx"));
+    cell.bounded = cell.figures.at("bounded") != 0.0;
     cell.figures.erase("ctx");
     cell.figures.erase("bounded");
     return cell;

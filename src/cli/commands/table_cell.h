@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/output/json.h"
+#include "base/json/json.h"
 
 namespace kvtide {
 

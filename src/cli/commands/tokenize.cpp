@@ -1,9 +1,9 @@
 // kvtide tokenize: the tokens of a text. Needs the vocabulary only, so no weight is loaded.
+#include "base/json/json.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/input_text.h"
-#include "cli/output/json.h"
 #include "cli/output/terminal.h"
 #include "model/checkpoint.h"
 

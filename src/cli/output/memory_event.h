@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/output/json.h"
+#include "base/json/json.h"
 #include "kvtide/transition.h"
 
 namespace kvtide {

@@ -7,6 +7,7 @@
 #include "cli/output/procedural_report.h"
 #include "cli/output/session_words.h"
 #include "cli/output/terminal.h"
+#include "tensor/kv_type.h"
 
 namespace kvtide {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/output/json.h"
+#include "base/json/json.h"
 #include "cli/output/memory_event.h"
 #include "cli/output/memory_reading.h"
 #include "kvtide/generate.h"

@@ -34,8 +34,4 @@ std::string memory_words(const Session& session) {
   return words;
 }
 
-const char* kv_type_name(KvType type) {
-  return type == KvType::f16 ? "f16" : type == KvType::f32 ? "f32" : "q8_0";
-}
-
 }  // namespace kvtide

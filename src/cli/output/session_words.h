@@ -15,6 +15,4 @@ std::int64_t most_held(const Session& session);
 // is.
 std::string memory_words(const Session& session);
 
-const char* kv_type_name(KvType type);  // as -ctk and -ctv spell it
-
 }  // namespace kvtide

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "base/json/json_value.h"
+#include "base/json/json_fields.h"
 #include "base/text.h"
 #include "cli/output/terminal.h"
 #include "formats/text_file.h"
@@ -15,15 +15,9 @@ namespace kvtide {
 namespace {
 
 constexpr double kWidth = 400, kHeight = 270, kLeft = 58, kRight = 14, kTop = 46, kBottom = 44;
+constexpr double kMostDrawn = 1e12;  // a size that can be drawn
 constexpr const char* kColours[] = {"#1f5fa8", "#d9822b", "#4b8b3b", "#8e5ea2"};
 constexpr const char* kLimitColour = "#888888";
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text)
-    out += c == '&' ? std::string("&amp;") : c == '<' ? std::string("&lt;") : std::string(1, c);
-  return out;
-}
 
 // 1, 2 or 5 times a power of ten: at most `most` steps reach `top`.
 double step_for(double top, int most) {
@@ -36,7 +30,7 @@ double step_for(double top, int most) {
 std::string label(double x, double y, std::string_view anchor, std::string_view text,
                   std::string_view colour = "#333333", std::string_view more = "") {
   return cat("<text x=\"", number_text(x, 1), "\" y=\"", number_text(y, 1), "\" text-anchor=\"", anchor,
-             "\" fill=\"", colour, "\"", more, ">", escaped(text), "</text>\n");
+             "\" fill=\"", colour, "\"", more, ">", markup_text(text), "</text>\n");
 }
 
 using Line = std::map<std::int64_t, double>;  // tokens per second by depth
@@ -141,30 +135,12 @@ std::vector<SpeedPoint> read_speed_points(const std::string& path) {
   if (json.list() == nullptr)
     throw Error(ErrorCode::bad_format, cat(path, ": must be a list of measured rows, not ", json.kind()));
   std::vector<SpeedPoint> points;
-  for (const JsonValue& row : *json.list()) {
-    const auto text = [&](const char* name) {
-      const JsonValue* found = row.find(name);
-      if (found == nullptr || found->text() == nullptr)
-        throw Error(ErrorCode::bad_format, cat(path, ": row ", points.size() + 1, " has no text ", name));
-      return *found->text();
-    };
-    const auto number = [&](const char* name, bool needed) {
-      const JsonValue* found = row.find(name);
-      const std::optional<double> value = found != nullptr ? found->number() : std::nullopt;
-      if (!value && (needed || (found != nullptr && !found->is_null())))
-        throw Error(ErrorCode::bad_format, cat(path, ": row ", points.size() + 1, " has no number ", name));
-      if (value && (!(*value >= 0.0) || *value > 1e12))
-        throw Error(ErrorCode::bad_format, cat(path, ": row ", points.size() + 1, ": ", name,
-                                               " must be at least 0 and of a size that can be drawn"));
-      return value.value_or(0.0);
-    };
-    const std::string test = text("test");
-    if (test != "pp" && test != "tg")
-      throw Error(ErrorCode::bad_format,
-                  cat(path, ": row ", points.size() + 1, ": test must be pp or tg, not ", quoted(test)));
-    points.push_back({text("engine"), text("model"), test == "pp",
-                      static_cast<std::int64_t>(number("depth", true)), number("tok_s", true),
-                      number("limit_tok_s", false)});
+  for (const JsonValue& item : *json.list()) {
+    const JsonFields row(item, cat(path, ": row ", points.size() + 1));
+    const bool reads = row.one_of("test", {"pp", "tg"}) == "pp";
+    points.push_back({row.required_text("engine"), row.required_text("model"), reads,
+                      static_cast<std::int64_t>(row.real("depth", 0.0, kMostDrawn)),
+                      row.real("tok_s", 0.0, kMostDrawn), row.real("limit_tok_s", 0.0, kMostDrawn, 0.0)});
   }
   return points;
 }

@@ -8,8 +8,8 @@
 #include <span>
 #include <string_view>
 
+#include "base/json/json_fields.h"
 #include "formats/gguf.h"
-#include "formats/json_fields.h"
 #include "model/config/config.h"
 #include "model/config/tensor_rules.h"
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "formats/json_fields.h"
+#include "base/json/json_fields.h"
 #include "model/config/config.h"
 
 namespace kvtide {

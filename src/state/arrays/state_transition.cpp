@@ -4,7 +4,6 @@
 #include <cstring>
 #include <functional>
 #include <string>
-#include <thread>
 
 #include "base/checked.h"
 #include "base/out_of_memory.h"
@@ -69,9 +68,8 @@ bool overlap(const DenseSource& source, const DenseTarget& target) {
 
 int threads_for(const DenseMove& move, int asked) {
   if (asked != 0) return asked;
-  const auto machine =
-      std::clamp<std::int64_t>(std::thread::hardware_concurrency(), 1, ThreadPool::kMaxThreads);
-  return static_cast<int>(std::clamp<std::int64_t>(bytes_moved(move) / kBytesPerThread, 1, machine));
+  const std::int64_t wanted = bytes_moved(move) / kBytesPerThread;
+  return static_cast<int>(std::clamp<std::int64_t>(wanted, 1, ThreadPool::count(0)));
 }
 
 // The checks that both transitions end with, and the move.

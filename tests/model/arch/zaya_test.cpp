@@ -1,8 +1,8 @@
 // zaya_config_test.cpp: the config.json of both ages of ZAYA1, and what is refused of it.
 #include <gtest/gtest.h>
 
+#include "base/json/json_fields.h"
 #include "base/json/json_value.h"
-#include "formats/json_fields.h"
 #include "model/read_config.h"
 #include "tests/model/expect_refused.h"
 

@@ -1,8 +1,8 @@
 // folder_config_test.cpp: the shapes that config.json files of several ages and makers describe.
 #include <gtest/gtest.h>
 
+#include "base/json/json_fields.h"
 #include "base/json/json_value.h"
-#include "formats/json_fields.h"
 #include "model/read_config.h"
 #include "tests/model/expect_refused.h"
 

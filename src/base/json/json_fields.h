@@ -1,10 +1,13 @@
-// json_fields.h: the members of a JSON object, typed and range-checked: of a config.json, of a manifest.
+// json_fields.h: the members of a JSON object, typed and range-checked: of a config.json, of a manifest, of a
+// row of measurements.
 //
-// A key that is null counts as absent, as it does for the programs that write such files. Ownership: refers
-// to the JsonValue, which must outlive it. Thread rules: const from any thread.
+// A key that is null counts as absent, as it does for the programs that write such files.
+// Ownership: refers to the JsonValue, which must outlive it.
+// Thread rules: const from any thread.
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +36,10 @@ class JsonFields {
   bool flag(std::string_view key, bool fallback) const;
   std::optional<std::string> text(std::string_view key) const;
   std::vector<std::string> texts(std::string_view key) const;  // a list of strings; empty: absent
+  std::string required_text(std::string_view key) const;
+  // One of a few words; Error(unsupported) that lists them for another.
+  std::string one_of(std::string_view key, std::initializer_list<std::string_view> known) const;
+  const JsonValue::List& list(std::string_view key) const;  // which must be there
   std::optional<JsonFields> child(std::string_view key) const;
 
   // "FILE: why".

@@ -1,4 +1,4 @@
-#include "formats/json_fields.h"
+#include "base/json/json_fields.h"
 
 #include "base/text.h"
 
@@ -78,6 +78,28 @@ std::vector<std::string> JsonFields::texts(std::string_view key) const {
     out.push_back(*item.text());
   }
   return out;
+}
+
+std::string JsonFields::required_text(std::string_view key) const {
+  require(key);
+  return *text(key);
+}
+
+std::string JsonFields::one_of(std::string_view key, std::initializer_list<std::string_view> known) const {
+  const std::string value = required_text(key);
+  std::string list;
+  for (const std::string_view name : known) {
+    if (value == name) return value;
+    list += cat(list.empty() ? "" : ", ", name);
+  }
+  refuse(ErrorCode::unsupported, cat("'", inside_, key, "' is ", quoted(value), "; known: ", list));
+}
+
+const JsonValue::List& JsonFields::list(std::string_view key) const {
+  const JsonValue* value = find(key);
+  if (value == nullptr || value->list() == nullptr)
+    refuse(ErrorCode::bad_format, cat("'", inside_, key, "' must be a list"));
+  return *value->list();
 }
 
 std::optional<JsonFields> JsonFields::child(std::string_view key) const {
