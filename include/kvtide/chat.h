@@ -3,7 +3,8 @@
 // There is no Jinja engine: a model's template is recognised by the markers it uses and written by a routine
 // of ours. The result is a list of segments, so that what a user typed is never read as markup (see
 // Tokenizer::encode). The bos token is not part of it: encode adds it to a text that starts, as the
-// vocabulary says. Ownership and thread rules: a plain value.
+// vocabulary says.
+// Ownership and thread rules: a plain value.
 #pragma once
 
 #include <cstddef>

@@ -2,8 +2,9 @@
 //
 // Every failure that a caller can cause (a bad file, a bad request, a full disk) is thrown as an Error whose
 // message names the object, what is wrong and what would be right. Expected outcomes are return values; bugs
-// are asserts. Thread rules: a plain value. Invariant: an operation that throws has changed nothing the
-// caller can see.
+// are asserts.
+// Thread rules: a plain value.
+// Invariant: an operation that throws has changed nothing the caller can see.
 #pragma once
 
 #include <exception>

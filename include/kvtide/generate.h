@@ -55,8 +55,8 @@ struct GenerateOptions {
 };
 
 struct Generated {
-  std::vector<TokenId>
-      tokens;        // without the end token that stopped it; tokens of a stop string are among them
+  // Without the end token that stopped it; tokens of a stop string are among them
+  std::vector<TokenId> tokens;
   std::string text;  // without the stop string
   StopReason reason = StopReason::max_tokens;
 };

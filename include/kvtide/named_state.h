@@ -1,20 +1,20 @@
 // named_state.h: a KV memory as named tensors, with no model in sight: what programs that run exported models
 // keep between two calls, with its position, its transitions and its snapshots.
 //
-//   NamedState state = make_state(unified_spec({.layers = 18, .kv_heads = 1, .capacity = 256, .head_dim =
-//   256})); state.append(3, [&](const Row& row) { ... fill row.key and row.value ... });
+//   const KvShape shape = {.layers = 18, .kv_heads = 1, .capacity = 256, .head_dim = 256};
+//   NamedState state = make_state(unified_spec(shape));
+//   state.append(3, [&](const Row& row) { ... fill row.key and row.value ... });
 //   state.apply(Expand{512});                            // "kv_cache" is now [36, 1, 512, 256]
 //   std::vector<std::byte> kv = state.read("kv_cache");  // row i is position i; rows nobody wrote are zeros
 //
-// Ownership: a NamedState owns its rows; fork() shares those of the past. Thread rules: one thread at a time
-// per state; forks are independent. Invariants
+// Ownership: a NamedState owns its rows; fork() shares those of the past.
+// Thread rules: one thread at a time per state; forks are independent.
+// Invariants
 //   1. A state owns its position: nothing outside advances it, and every change takes part in all tensors or
-//   in
-//      none.
+//      in none.
 //   2. Elements that nobody wrote are zeros.
 //   3. Plain arrays hold rows as they are seen, oldest first. What they cannot say (a window that has moved
-//   on, a
-//      gap, moved rows) is refused, or reported when exact_only asks for the rest.
+//      on, a gap, moved rows) is refused, or reported when exact_only asks for the rest.
 // Units: bytes as they lie in memory, little endian, C order. A row of q8_0 is head_dim / 32 blocks of an f16
 // scale and 32 signed bytes.
 #pragma once
@@ -66,8 +66,8 @@ struct StateSpec {
 // The usual layouts. Layers with a window of their own: windows[layer]; an empty list: none has one.
 struct KvShape {
   std::int64_t layers = 0, kv_heads = 0, capacity = 0, head_dim = 0;
-  ElementType key_type = ElementType::f16,
-              value_type = ElementType::f16;  // equal where one tensor holds both
+  // Equal where one tensor holds keys and values.
+  ElementType key_type = ElementType::f16, value_type = ElementType::f16;
   std::vector<std::optional<std::int64_t>> windows = {};
 };
 StateSpec unified_spec(const KvShape& shape);    // kv_cache
@@ -81,7 +81,8 @@ struct Row {
   std::span<float> key, value;         // [head_dim]
 };
 
-// A run of rows of one layer of a tensor, where they lie. Valid until the state changes, appends apart.
+// A run of rows of one layer of a tensor, where they lie. Valid until the state changes; appending keeps it
+// valid.
 struct TensorView {
   std::int64_t block = 0;                        // index into the tensor's first axis that has layers
   Pos first = 0;                                 // position of row 0, as it is seen
@@ -97,13 +98,13 @@ struct TensorBytes {
 
 struct ReadTensor {
   std::optional<ElementType> type;  // f32 or f16; nullopt: the tensor's own
-  bool exact_only = false;  // the rows that a plain array can say; false: refuse when there are others
+  bool exact_only = false;          // leave out rows that a plain array cannot say; false: refuse them
 };
 
 struct TensorRead {
   std::vector<std::byte> bytes;
   PosRange rows;           // positions of rows [0, rows.size()) of the array; the rest is zeros
-  Pos left_out = 0;        // positions below, which were read, are not in the array
+  Pos left_out = 0;        // positions below this one were read and are not in the array
   std::int64_t moved = 0;  // rows that were written elsewhere; their keys are rotated to where they are seen
 };
 
@@ -120,8 +121,8 @@ class NamedState {
   std::int64_t capacity() const;  // 0: no tensor has a sequence axis
   std::int64_t room() const;
   std::optional<std::int64_t> attention_size() const;
-  std::int64_t held_bytes() const;  // in memory; of these, shared with forks
-  std::int64_t shared_bytes() const;
+  std::int64_t held_bytes() const;      // in memory
+  std::int64_t shared_bytes() const;    // of these, shared with forks
   std::int64_t capacity_bytes() const;  // when it is full
 
   // One tensor as an array. Throws Error(invalid_argument): no such tensor; rows that the array cannot say.

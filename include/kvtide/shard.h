@@ -6,13 +6,16 @@
 //   ShardState state = attention.make_state();        // one per shard and sequence
 //   std::vector<float> hidden = attention.predict({x, cosine, sine, attention_mask, write_mask}, state);
 //
-// A call carries T columns, 1 to t_max. Of the attention shard's masks a column is active when it is written;
-// the active ones come first. With n positions in the state, column t writes slot n + t and sees the slots
-// [lo, n + t]; anything else is refused with the slot. A rejected draft is taken back by truncate(n). The
-// contents of slots that no column sees never matter, finite or not. A moe shard chooses experts; its router
-// adds what the router of the layer before had of the same column, which therefore goes along with hidden.
+// A call carries T tokens at once, each in a column of its own; T is 1 to t_max. A column of an attention
+// shard is active when the write mask stores its key and value in a slot. The active columns come first. When
+// the state holds n positions, the write mask must put column t into slot n + t, and the attention mask must
+// show it the slots lo to n + t, where lo is the caller's choice. Other masks are refused with the number of
+// the slot. truncate(n) takes a rejected draft back. Slots that no column sees may hold anything, NaN
+// included. The router of a moe shard adds its own numbers to those of the moe shard in the layer before. So
+// the caller hands these numbers on beside the activations (`router` of predict).
 // Ownership: a Shard owns its weights and shares the threads of its folder; a ShardState owns its arrays.
-// Thread rules: one call at a time among the shards of one folder. Invariants
+// Thread rules: one call at a time among the shards of one folder.
+// Invariants
 //   1. A call that throws has changed nothing.
 //   2. A column's result is the same bits whatever T is and whatever the other columns hold.
 //   3. A state is used with the shard that made it, or with the same shard opened again.

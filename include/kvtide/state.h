@@ -5,8 +5,10 @@
 //   const RowsView keys = state.view(0, KvPart::keys, state.runs(0).back());
 //
 // A session's memory is a State too (Session::state); it is changed through its session, so that the tokens
-// go along. Ownership: owns its rows; forks and views share them. Thread rules: one thread at a time; forks
-// are independent of each other. Invariants
+// go along.
+// Ownership: owns its rows; forks and views share them.
+// Thread rules: one thread at a time; forks are independent of each other.
+// Invariants
 //   1. What a view shows never changes while it lives, but for a truncate or drop of the rows it shows: their
 //      bytes then read as zeros or what is appended in their place. It may outlive the state.
 //   2. tokens() is as long as position(), or empty when nobody said which tokens the rows belong to.

@@ -2,13 +2,12 @@
 //
 // An array is [rows][kv_heads][seq][head_dim] in C order; the sequence axis is 2, and positions [0, position)
 // of every row and head are in use. Nothing here knows what an element means: it is 1 to 64 opaque bytes.
-// Ownership: the caller owns every byte before, during and after a call. Thread rules: functions of their
-// arguments, from any thread; two calls must not write the same target.
+// Ownership: the caller owns every byte before, during and after a call.
+// Thread rules: functions of their arguments, from any thread; two calls must not write the same target.
 // Invariants
 //   1. A call that throws has written nothing.
 //   2. Every element of a target is written: positions in use are equal to the source bit for bit, the rest
-//   is
-//      padding. What the source holds behind the positions in use never reaches the target.
+//      is padding. What the source holds behind the positions in use never reaches the target.
 //   3. The first check that fails decides the message; the order is that of the list above each function.
 #pragma once
 

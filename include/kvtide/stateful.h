@@ -7,8 +7,10 @@
 //
 // The mask covers all that is active, what the state holds and what the call adds. One of another length is
 // refused: a mask of the call's own tokens hides the state from them, and every token but the first comes out
-// wrong. Ownership: owns its memory; refers to the Model, which must outlive it: one object per sequence.
-// Thread rules: one caller at a time. Invariant: a call that throws has changed nothing.
+// wrong.
+// Ownership: owns its memory; refers to the Model, which must outlive it: one object per sequence.
+// Thread rules: one caller at a time.
+// Invariant: a call that throws has changed nothing.
 #pragma once
 
 #include <cstdint>

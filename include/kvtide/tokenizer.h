@@ -1,15 +1,14 @@
 // tokenizer.h: text to token ids and back.
 //
-// Ownership: a Tokenizer owns copies of everything it needs. Thread rules: const members from any thread.
+// Ownership: a Tokenizer owns copies of everything it needs.
+// Thread rules: const members from any thread.
 // Invariants
 //   1. decode(encode(x)) == x for every valid UTF-8 x without markers, with two exceptions that the
-//   vocabularies make:
-//      SentencePiece's own space mark U+2581 comes back as a space, and what a vocabulary cannot spell is
-//      lost (bytes that a byte-level vocabulary lacks, see missing_bytes; unknown characters where there are
-//      no byte tokens).
+//      vocabularies make: SentencePiece's own space mark U+2581 comes back as a space, and what a vocabulary
+//      cannot spell is lost (bytes that a byte-level vocabulary lacks, see missing_bytes; unknown characters
+//      where there are no byte tokens).
 //   2. encode takes time linear in the length of the text (times its logarithm within one word) and a bounded
-//   stack,
-//      whatever the text is.
+//      stack, whatever the text is.
 //   3. Where a vocabulary holds a text twice, encode uses the lower id; both decode.
 #pragma once
 
@@ -66,8 +65,8 @@ class Tokenizer {
   std::string decode(std::span<const TokenId> ids, bool special = false) const;
 
   std::size_t size() const;  // number of tokens in the vocabulary
-  std::optional<TokenId> find(
-      std::string_view token) const;  // id of a token by its stored text, e.g. "<|im_end|>"
+  // Id of a token by its stored text, e.g. "<|im_end|>"
+  std::optional<TokenId> find(std::string_view token) const;
   std::optional<TokenId> bos() const;
   std::optional<TokenId> eos() const;
   bool adds_bos() const;

@@ -14,8 +14,10 @@
 // what they equal instead (docs/validator.md).
 //
 // A model under test is anything that reads tokens into a state: implement TestedModel. What it cannot do it
-// leaves out and says so in its shape; one that gives logits only is judged by its logits. Ownership: states
-// belong to the model that made them and do not outlive it. Thread rules: one caller at a time. Invariants
+// leaves out and says so in its shape; one that gives logits only is judged by its logits.
+// Ownership: states belong to the model that made them and do not outlive it.
+// Thread rules: one caller at a time.
+// Invariants
 //   1. A state is at the position of the next token; reading appends, whatever the chunk.
 //   2. Rows are those of the state after the last read, keys as they were rotated when written, pairs of a
 //      rotation lying half a rotated width apart.

@@ -1,8 +1,10 @@
-// arena.h: memory for many pieces that live as long as the whole, side by side in 2 MiB pages where the
-// system has them: fewer faults while it is filled, fewer translations while it is read.
+// arena.h: memory for many pieces that are given up together, side by side in 2 MiB pages where the system
+// has them. Large pages mean fewer page faults while it is filled and fewer address translations while it is
+// read.
 //
-// Ownership: owns all pieces; movable, pieces stay where they are. Thread rules: take() from one thread at a
-// time. Invariant: pieces start as zeros at multiples of 64 bytes.
+// Ownership: owns all pieces; movable, pieces stay where they are.
+// Thread rules: take() from one thread at a time.
+// Invariant: pieces start as zeros at multiples of 64 bytes.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
 // buffer.h: memory straight from the operating system: page aligned, zero filled, committed by first touch.
 //
 // Ownership: owns its pages; movable, not copyable. RAM is used only for pages that were written (or read
-// through); give_back returns pages, which read as zeros afterwards. Thread rules: as for a plain array.
+// through); give_back returns pages, which read as zeros afterwards.
+// Thread rules: as for a plain array.
 #pragma once
 
 #include <cstddef>

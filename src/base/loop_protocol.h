@@ -7,8 +7,7 @@
 // Invariants
 //   1. An index of [0, n) is claimed by exactly one thread: `unclaimed` gives them out, high ones first.
 //   2. A thread that has claimed an index keeps its loop from ending. What the caller writes before it gives
-//   out
-//      indices (`body`, `loop`) is therefore of the same loop until the thread has finished the index.
+//      out indices (`body`, `loop`) is therefore of the same loop until the thread has finished the index.
 //   3. A worker reads `started` once, decides by that value whether to stop, and sleeps only while `started`
 //      still has it. A loop or a stop that comes in between changes the value, so no wake-up is lost.
 #pragma once

@@ -1,7 +1,7 @@
 // new_folder.h: a folder that takes its name when all is written, and disappears otherwise.
 //
-// Ownership: until put_in_place() the folder "<path>.incomplete" belongs to the object. Thread rules: one
-// caller.
+// Ownership: until put_in_place() the folder "<path>.incomplete" belongs to the object.
+// Thread rules: one caller.
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
 // handles.h: what the handles of kvtide.h hold, and how an exception becomes a result and a message.
 //
-// Ownership: a handle owns what it stands for and shares its model. Thread rules: one call at a time per
-// handle. Invariant: no exception leaves a guarded call.
+// Ownership: a handle owns what it stands for and shares its model.
+// Thread rules: one call at a time per handle.
+// Invariant: no exception leaves a guarded call.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,9 @@
 //
 // Every read names what is read; a read that does not fit throws Error(bad_format) with the file, the object,
 // the byte where it starts, the bytes it needs and the byte where the file ends. Nothing is allocated unless
-// that happens. Ownership: refers to the bytes, the file name and the subject; all must outlive it. Thread
-// rules: one thread.
+// that happens.
+// Ownership: refers to the bytes, the file name and the subject; all must outlive it.
+// Thread rules: one thread.
 #pragma once
 
 #include <bit>
@@ -54,7 +55,7 @@ class ByteReader {
   // A 64-bit length followed by that many bytes of text, in place. Longer than `longest` is refused.
   std::string_view string(std::uint64_t longest, std::string_view what);
 
-  // `count` items of at least `item_bytes` each must fit into the rest of the file, or the count is a lie.
+  // Refuses a count of items, each of at least `item_bytes`, that do not fit into the rest of the file.
   void expect_room(std::uint64_t count, std::uint64_t item_bytes, std::string_view what) const;
 
   // Throws Error(code): "FILE: KIND 'NAME': MESSAGE".

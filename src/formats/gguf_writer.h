@@ -1,7 +1,9 @@
 // gguf_writer.h: a GGUF file (version 3) of metadata alone: what carries a vocabulary without its model.
 //
-// Keys are written in the order in which they were added. Ownership: owns the bytes. Thread rules: one
-// thread. Source: the GGUF specification of the ggml project.
+// Keys are written in the order in which they were added.
+// Ownership: owns the bytes.
+// Thread rules: one thread.
+// Source: the GGUF specification of the ggml project.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +23,7 @@ class GgufWriter {
   GgufWriter& add(std::string_view key, std::span<const std::string_view> values);
   GgufWriter& add(std::string_view key, std::span<const float> values);
   GgufWriter& add(std::string_view key, std::span<const std::int32_t> values);
-  // A literal would rather become a bool.
+  // Without this overload a string literal would be taken for a bool.
   GgufWriter& add(std::string_view key, const char* value) { return add(key, std::string_view(value)); }
 
   std::vector<std::byte> bytes() const;  // the whole file

@@ -1,7 +1,8 @@
 // npy.h: one array of a NumPy file (format versions 1 and 2), checked before anything is taken from it.
 //
-// Little endian, C order; float16, float32, float64, int32 and int64. Ownership: a plain value with numbers
-// of its own. Thread rules: none needed.
+// Little endian, C order; float16, float32, float64, int32 and int64.
+// Ownership: a plain value with numbers of its own.
+// Thread rules: none needed.
 #pragma once
 
 #include <cstddef>

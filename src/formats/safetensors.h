@@ -1,8 +1,9 @@
 // safetensors.h: a safetensors file: named tensors and text metadata, checked, in place.
 //
 // Format: a 64-bit length, a JSON object of that length ({name: {dtype, shape, data_offsets}} and
-// "__metadata__", an object of texts), then the tensors' bytes, one after another without gaps. Ownership:
-// tensors refer to the bytes given to parse. Thread rules: a plain value.
+// "__metadata__", an object of texts), then the tensors' bytes, one after another without gaps.
+// Ownership: tensors refer to the bytes given to parse.
+// Thread rules: a plain value.
 #pragma once
 
 #include <cstddef>

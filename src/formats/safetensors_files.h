@@ -1,8 +1,9 @@
 // safetensors_files.h: the weights of a folder: model.safetensors, or the shards that
 // model.safetensors.index.json lists.
 //
-// Opening checks every file (safetensors.h) and the index against them. Ownership: owns the mapped files;
-// tensors are valid while it lives, also after a move. Thread rules: const members from any thread.
+// Opening checks every file (safetensors.h) and the index against them.
+// Ownership: owns the mapped files; tensors are valid while it lives, also after a move.
+// Thread rules: const members from any thread.
 // Invariants (each is refused otherwise)
 //   1. A shard's name is a bare file name: nothing outside the folder is opened.
 //   2. A tensor lies in one file, and in the one that the index says.

@@ -1,6 +1,8 @@
 // safetensors_writer.h: a safetensors file from named arrays: what the strict reader (safetensors.h) accepts.
 //
-// Ownership: owns what was added. Thread rules: one thread. Invariants
+// Ownership: owns what was added.
+// Thread rules: one thread.
+// Invariants
 //   1. Names are unique; every array has exactly the bytes that its shape and type need.
 //   2. Tensors lie without gaps in the order of their element size, then of their names, so that every one
 //      is aligned to its elements; the header is padded with spaces to a multiple of 8 bytes.

@@ -1,10 +1,12 @@
 // attend.inl: the body of attend_kernel.h on Lanes; included once by each attend.<isa>.cpp.
 //
-// Order of the arithmetic (docs/architecture.md, idea 5), the same for every instruction set and every
+// Order of the arithmetic (docs/architecture.md, idea 4), the same for every instruction set and every
 // caller:
-//   score  sixteen chains over the head dimension, summed in the order of reduce_add, times scale, plus log
-//   mass; tile   max over visible rows; p = e^(score - max); sum of p in sixteen chains; out = sum of p_j
-//   v_j, j ascending; merge  both sides scaled to the larger max and added.
+//   score  sixteen chains over the head dimension, summed in the order of reduce_add; times scale, plus log
+//          mass
+//   tile   max over visible rows; p = e^(score - max); sum of p in sixteen chains; out = sum of p_j v_j, j
+//          ascending
+//   merge  both sides scaled to the larger max and added
 #include "kernels/exp.inl"
 
 #include "tensor/blocks.h"

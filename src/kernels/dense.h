@@ -2,7 +2,9 @@
 //
 // Shapes in brackets; matrices lie row after row without gaps; `n` (rows of the block) and `dim` are
 // multiples of 16: the caller pads with zero rows and columns. Every result is summed in one order, the same
-// for every instruction set. Ownership: none. Thread rules: pure functions on the caller's memory.
+// for every instruction set.
+// Ownership: none.
+// Thread rules: pure functions on the caller's memory.
 #pragma once
 
 #include <cstdint>

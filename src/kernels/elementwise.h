@@ -1,8 +1,9 @@
 // elementwise.h: what happens to one row of activations between two matrix products.
 //
 // Every function works on one row (or on one row at a time), so chunking cannot change a result. Shapes in
-// brackets. Source of the formulas: LayerNorm (Ba et al. 2016), RMSNorm (Zhang, Sennrich 2019), RoPE (Su et
-// al. 2021), SwiGLU/GeGLU (Shazeer 2020).
+// brackets.
+// Source of the formulas: LayerNorm (Ba et al. 2016), RMSNorm (Zhang, Sennrich 2019), RoPE (Su et al. 2021),
+// SwiGLU/GeGLU (Shazeer 2020).
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,9 @@
 //
 // It spreads a few large elements over all of them, which is what four bits with one scale per 32 elements
 // can hold. It is its own inverse and keeps dot products, so a query transformed once may meet stored keys as
-// they lie, and what stored values add up to is transformed back once. Invariants: sums in a fixed order, the
-// same bits on every processor. Thread rules: pure.
+// they lie, and what stored values add up to is transformed back once.
+// Invariants: sums in a fixed order, the same bits on every processor.
+// Thread rules: pure.
 #pragma once
 
 #include <cstdint>

@@ -3,9 +3,9 @@
 //
 // Two families:
 //   dot     weights in panels (tensor/panel.h), activations in 8 bits per block of 32: exact integer dot
-//   products; decode  panels to f32, followed by gemm: f32 activations (the exact mode, and types without a
-//   panel form).
-// Order of the arithmetic, the same for every instruction set and any number of rows m (idea 5): one f32
+//           products
+//   decode  panels to f32, then gemm with f32 activations: the exact mode, and types without a panel form
+// Order of the arithmetic, the same for every instruction set and any number of rows m (idea 4): one f32
 // accumulator per output, block after block (dot) or element after element (gemm) in k, each step one fused
 // multiply-add:
 //   q4_0 q5_0 q8_0  acc = fma(float(sum q_w q_x), d_w * d_x, acc), q_w with its offset taken off

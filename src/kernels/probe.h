@@ -1,9 +1,9 @@
-// probe.h: loops that do nothing but reach a limit of the processor, so that a bench can say how near the
-// rest comes.
+// probe.h: loops that do nothing but reach a limit of the processor, so that a bench can say what share of it
+// the engine reaches.
 //
 // Each function keeps one execution unit busy with independent operations of the kind that the family's real
-// kernels use. Results are returned only so that no compiler can leave the work out. Thread rules: pure
-// functions.
+// kernels use. Results are returned only so that no compiler can leave the work out.
+// Thread rules: pure functions.
 #pragma once
 
 #include <cstddef>

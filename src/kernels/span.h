@@ -2,19 +2,18 @@
 //
 // Invariants
 //   1. rows >= 1, and keys/values stay valid until the next change of the owning state.
-//   2. log_mass is added to the score before the softmax, and mass to those of all rows; nullptr means that
-//   every row stands for itself.
+//   2. log_mass[i] is added to the score of row i before the softmax, and mass to the score of every row.
+//      Without log_mass (nullptr) every row stands for one token.
 //   3. Rows of a positioned span are consecutive: row i was written at position *first + i. A span without a
-//   position
-//      is always visible.
+//      position is always visible.
 //   4. Spans of a list come in ascending order of position, those without a position and sinks first.
-//   5. A span is seen `shift` tokens nearer to the reader than it was written; readers beyond `reader_limit`
-//   see it as
-//      if they stood there. Keys stay as they are: the query is rotated to min(position - shift,
-//      reader_limit).
+//   5. A span is seen `shift` tokens nearer to the reader than it was written. A reader beyond `reader_limit`
+//      sees it as a reader at that position would. Keys stay as they are: the query is rotated to the
+//      position min(position - shift, reader_limit).
 //   6. Keys and values of a `spread` span lie as their Hadamard transforms (hadamard.h).
-//   7. With `rotation` the keys are turned when they are read instead: one turn per row, however many spans
-//      with a distance of their own there are. Rows of the span keep their distances from one another.
+//   7. With `rotation` the keys are turned instead, each by the same angles, when they are read. So spans at
+//      many distances need no rotated copies of the queries. Rows of the span keep their distances from one
+//      another.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // cca_weights.h: what compressed convolutional attention (cca.h) has beside queries, keys and values.
 //
-// Ownership: value_delayed refers to the panels of Weights. Thread rules: plain data.
+// Ownership: value_delayed refers to the panels of Weights.
+// Thread rules: plain data.
 #pragma once
 
 #include <cstdint>

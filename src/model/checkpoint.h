@@ -2,8 +2,9 @@
 // role.
 //
 // A GGUF file and a Hugging Face folder (config.json, tokenizer.json, safetensors) both are one; what is
-// built from it does not know which it was. Ownership: owns the mapped files; tensors and the vocabulary's
-// views are valid while it lives. Thread rules: const members from any thread.
+// built from it does not know which it was.
+// Ownership: owns the mapped files; tensors and the vocabulary's views are valid while it lives.
+// Thread rules: const members from any thread.
 #pragma once
 
 #include <algorithm>

@@ -1,15 +1,17 @@
 // experts.h: a feed-forward of several experts of which a router chooses one per token.
 //
 // With m the normed input of a token and z the router's width:
-//   z = D m + b;  behind the first layer z += carry * z of the same token in the layer before
-//   p = softmax(W3 gelu(W2 gelu(W1 rms(z) + c1) + c2)) over the experts and one slot more; gelu is the erf
-//   form e = the largest p + balance (the balance counts for the choice only) out = p_e * down_e(silu(gate_e
-//   m) * up_e m);  the last slot: p_e * m, or nothing (SkipSlot)
-// The router is computed in f32: a choice is not to hang on the rounding of activations. Tokens are grouped
-// by expert, which changes no bit of any of them: a row of a matrix product does not depend on its
-// neighbours. Ownership: weights refer to the panels of Weights. Thread rules: one step at a time per
-// scratch. Source: the published description of ZAYA1 (Zyphra, 2025); "Mixture-of-Depths" (Raposo et al.
-// 2024).
+//   z   = D m + b; from layer 1 on plus carry * (z of the same token in the layer before)
+//   p   = softmax(W3 gelu(W2 gelu(W1 rms(z) + c1) + c2)) over the experts and one slot more; gelu is the
+//         erf form
+//   e   = the index with the largest p + balance; the balance counts for this choice only
+//   out = p_e * down_e(silu(gate_e m) * up_e m); of the slot behind the experts p_e * m, or zeros (SkipSlot)
+// The router is computed in f32, so that the choice does not hang on the rounding of activations. Tokens are
+// grouped by expert, which changes no bit of any of them: a row of a matrix product does not depend on its
+// neighbours.
+// Ownership: weights refer to the panels of Weights.
+// Thread rules: one step at a time per scratch.
+// Source: the published description of ZAYA1 (Zyphra, 2025); "Mixture-of-Depths" (Raposo et al. 2024).
 #pragma once
 
 #include <cstdint>
@@ -31,8 +33,8 @@ struct Expert {
 
 struct ExpertsWeights {
   WeightMatrix router_down, router_first, router_second, router_out;
-  std::vector<float> down_bias, carry, norm, first_bias,
-      second_bias;             // [router_width]; carry: empty in layer 0
+  // [router_width]; carry: empty in layer 0
+  std::vector<float> down_bias, carry, norm, first_bias, second_bias;
   std::vector<float> balance;  // [experts + 1]
   std::vector<Expert> experts;
 };

@@ -2,8 +2,9 @@
 //
 // A tensor may hold more rows than the matrix (queries, keys and values in one), its rows in another order,
 // or inputs times outputs instead of outputs times inputs. 8-bit integers become q8_0 blocks whose scale is
-// 1: exactly the same integers; their own scales are applied to the products. Ownership: refers to the
-// tensor. Thread rules: const from any thread.
+// 1: exactly the same integers; their own scales are applied to the products.
+// Ownership: refers to the tensor.
+// Thread rules: const from any thread.
 #pragma once
 
 #include <cstddef>

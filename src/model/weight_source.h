@@ -1,7 +1,8 @@
 // weight_source.h: checked tensors by role, for the parts of a model that load themselves (cca.h, experts.h).
 //
-// Ownership: what matrix() returns refers to memory of the Weights that are being loaded. Thread rules: one
-// caller. Everything throws Error: bad_format (missing, or another shape), numeric (NaN or infinity).
+// Ownership: what matrix() returns refers to memory of the Weights that are being loaded.
+// Thread rules: one caller. Everything throws Error: bad_format (missing, or another shape), numeric (NaN or
+// infinity).
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,9 @@
 //
 // Matrices that have a panel form are repacked (threads share the work, the file's pages are let go one
 // matrix after another, so that the peak stays near one copy). Other matrices are used where they lie in the
-// file. Ownership: Weights owns the panels and refers to the Checkpoint it was loaded from, which must
-// outlive it while mapped_bytes() is not 0.
+// file.
+// Ownership: Weights owns the panels and refers to the Checkpoint it was loaded from, which must outlive it
+// while mapped_bytes() is not 0.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,8 @@
 // the forward pass (decoder.h), so that a chain of f16 shards gives the bits of a session on the same weights
 // with f32 activations and an f16 memory.
 //
-// Ownership: none; rows are the caller's. Thread rules: the pool's. No row's result depends on another row.
+// Ownership: none; rows are the caller's.
+// Thread rules: the pool's. No row's result depends on another row.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,10 @@
 // hybrid_names.h: how shards call the tensors of compressed convolutional attention (cca.h), routed experts
 // (experts.h) and scaled residual streams (residual.h).
 //
-// Pure functions. Invariant: matrices of products end in ".weight" and may be 8-bit integers beside
-// "<name>_scale"; convolutions do not, since they are taken element by element.
+// Pure functions.
+// Invariant: the name of a matrix that is multiplied ends in ".weight"; it may hold 8-bit integers, with
+// their scales in "<name>_scale". A convolution is taken element by element: its name ends otherwise, and it
+// is floats.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // manifest.h: what manifest.json of a folder of shards says, as plain data; read and checked, or written.
 //
-// Thread rules: pure functions. Invariants of what read_manifest returns
+// Thread rules: pure functions.
+// Invariants of what read_manifest returns
 //   1. One embedding; one attention shard and one mlp or moe shard for every layer; heads that cover the
 //      vocabulary once, in order. Names and files are unique; a file is a bare name.
 //   2. Every shard lists the tensors that its kind needs, with the shapes that the model's numbers ask for.

@@ -1,9 +1,10 @@
 // sharded.h: the shards of a folder driven as one model, through nothing but what shard.h gives to any host:
 // activations, rope tables and masks in, activations out.
 //
-// Ownership: owns the shards, one state for each attention shard (one sequence), and the tokenizer. Thread
-// rules: one caller at a time. Invariants: opening checks every file before the first token; all states are
-// at the same position between two calls; a call that throws has changed nothing.
+// Ownership: owns the shards, one state for each attention shard (one sequence), and the tokenizer.
+// Thread rules: one caller at a time.
+// Invariants: opening checks every file before the first token; all states are at the same position between
+// two calls; a call that throws has changed nothing.
 #pragma once
 
 #include <cstdint>

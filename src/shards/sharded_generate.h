@@ -1,8 +1,8 @@
 // sharded_generate.h: greedy text from shards, token by token or with drafts that are verified together.
 //
 // With drafts a call reads the newest token and up to t_max - 1 guessed ones; the guesses are kept as long as
-// they are what the model itself says, and the rest is taken back. A column's bits do not depend on how many
-// travel with it, so the tokens are those of plain greedy decoding, always.
+// they are the tokens that the model itself would choose, and the rest is taken back. A column's bits do not
+// depend on the other columns of its call, so the tokens are always those of plain greedy decoding.
 #pragma once
 
 #include <cstdint>

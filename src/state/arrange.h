@@ -23,11 +23,11 @@ struct Segment {
 struct Holdings {
   Pos position = 0;               // of the next token
   std::vector<Segment> segments;  // ascending
-  // Per layer: positions below, sinks apart, had left the window when a gap was closed (the last time at
-  // position `edited`). They would come near again, and are not seen any more, whether they are still there
-  // or not.
+  // Per layer: positions below this one, sinks apart, had left the layer's window before a gap was closed.
+  // Closing the gap moves them nearer to the reader, inside the window again; they must stay unseen, whether
+  // their rows are still held or not.
   std::vector<Pos> forgotten;
-  Pos edited = 0;
+  Pos edited = 0;  // position at which a gap was closed last
 };
 
 // What queries of one layer may see.
@@ -58,8 +58,8 @@ std::int64_t count_rows(const KvSpec& spec, const Holdings& held);
 // neighbours, as they are seen; gaps that earlier drops left at the edges of the range stay as they are.
 Holdings without(const KvSpec& spec, const Holdings& held, const PosRange& range, bool close_gap);
 
-// What is left when only the first `length` positions remain; below the first thing that was ever dropped, as
-// if nothing had been.
+// What is left when only the first `length` positions remain. When `length` lies before everything that was
+// ever dropped, the result is that of a text from which nothing was dropped.
 Holdings back_to(const Holdings& held, Pos length);
 bool before_edits(const Holdings& held, Pos length);
 

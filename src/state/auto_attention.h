@@ -3,10 +3,10 @@
 //
 // Every 32nd query is a sample: the share of its attention that falls on the far half of what it sees, in
 // parts per million, averaged over the heads of the layers that keep everything. Every 256 positions the mean
-// of the last eight decides: much attention at the far end means that what lies beyond would be looked at,
-// too, and the size doubles; next to none, and it halves. Samples are whole numbers and decisions stand at
-// fixed positions, so that chunks, threads, forks, snapshots and truncations change nothing: what was sampled
-// says everything.
+// of the last eight samples decides. When much attention falls on the far half, tokens beyond it would be
+// looked at, too: the size doubles. When next to none does, it halves. Samples are whole numbers and
+// decisions are taken at fixed positions, so chunks, threads, forks, snapshots and truncations change
+// nothing.
 #pragma once
 
 #include <cstdint>

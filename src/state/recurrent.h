@@ -2,9 +2,10 @@
 // token.
 //
 // Such a tensor is replaced as a whole, cannot be resized, and holds something of every token that was read.
-// So taking tokens back needs the values of earlier positions: those of the last `slack` positions are kept,
-// as far as a step said what they were (stage), and always those at which a step ended. Ownership: values are
-// shared between copies and never changed in place. Thread rules: as for the state that owns this.
+// So taking tokens back needs the values that it had at earlier positions. Kept are the values of the last
+// `slack` positions that a step reported (stage), and those at the end of every step.
+// Ownership: values are shared between copies and never changed in place.
+// Thread rules: as for the state that owns this.
 #pragma once
 
 #include <cstddef>

@@ -1,16 +1,17 @@
 // state.h: the KV memory of one text: what a model has read, as cached keys and values of every layer.
 //
-// A state stands alone: it is built from a plain KvSpec, with no model, file or tokenizer in sight. It
-// owns its position: the number of tokens appended. Appending takes two steps: begin(T) opens rows for T
-// tokens, each layer writes and attends to them, commit() advances the position. A step that is dropped
-// leaves the state as it was. Ownership: movable; fork() shares the rows of the past and copies none. Thread
-// rules: one thread at a time per state; different (layer, head, token) rows of a step may be written from
-// different threads; forks are independent. Invariants
+// A state stands alone: it is built from a plain KvSpec, with no model, file or tokenizer in sight. It owns
+// its position: the number of tokens appended. Appending takes two steps: begin(T) opens rows for T tokens,
+// each layer writes and attends to them, commit() advances the position. A step that is dropped leaves the
+// state as it was.
+// Ownership: movable; fork() shares the rows of the past and copies none.
+// Thread rules: one thread at a time per state; different (layer, head, token) rows of a step may be written
+// from different threads; forks are independent.
+// Invariants
 //   1. Keys and values of a committed position never change while it can still be seen.
 //   2. Rows that were never written, or were taken back, read as zeros when they are opened.
 //   3. RAM follows use: address space is reserved, pages are taken when rows are written and given back when
-//   a window
-//      has moved past them.
+//      a window has moved past them.
 //   4. What a query sees is a pure function of positions (arrange.h): never of chunking or of where rows lie.
 #pragma once
 
@@ -45,9 +46,9 @@ struct StateImage {
   std::vector<Segment> segments;
   std::vector<Pos> released, forgotten;  // per layer, as in KvState and Holdings
   Pos edited = 0;
-  std::vector<std::vector<PosRange>>
-      runs;                         // per layer: rows held, ascending, each run in one piece of memory
-  std::vector<Pos> recurrent = {};  // positions of which the recurrent tensors' values are kept
+  // Per layer: rows held, ascending, each run in one piece of memory
+  std::vector<std::vector<PosRange>> runs;
+  std::vector<Pos> recurrent = {};           // positions of which the recurrent tensors' values are kept
   std::optional<ProceduralImage> past = {};  // of a procedural state
 };
 

@@ -2,8 +2,9 @@
 //
 // A word is its symbols (bytes, or characters), merged pair by pair, best merge first. A symbol without a
 // token is spelled in byte tokens, becomes the unknown token or is left out, in this order of preference, as
-// the `tokenizers` package does. Ownership: refers to the texts of the vocabulary, which the caller keeps
-// alive. Thread rules: const from any thread.
+// the `tokenizers` package does.
+// Ownership: refers to the texts of the vocabulary, which the caller keeps alive.
+// Thread rules: const from any thread.
 #pragma once
 
 #include <array>

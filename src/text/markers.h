@@ -1,9 +1,10 @@
 // markers.h: tokens that are cut out of the text before anything else looks at it, such as <|im_start|>.
 //
 // A control marker counts only in markup (text that the program wrote); a text marker counts everywhere. The
-// leftmost match wins, and the longest of those that start there. Ownership: refers to texts that the caller
-// keeps alive. Thread rules: const members from any thread. Invariant: no marker is longer than kLongest, so
-// that a search is linear.
+// leftmost match wins, and the longest of those that start there.
+// Ownership: refers to texts that the caller keeps alive.
+// Thread rules: const members from any thread.
+// Invariant: no marker is longer than kLongest, so that a search is linear.
 #pragma once
 
 #include <array>

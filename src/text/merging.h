@@ -1,8 +1,8 @@
 // merging.h: repeated merging of neighbours, the loop that byte-level BPE and SentencePiece share.
 //
 // The pair of lowest rank merges first, the leftmost of equals. Short runs are scanned; long ones use a
-// queue, so that the time per symbol hardly grows with the run, and nothing recurses. Thread rules: a
-// MergeRun belongs to one call of encode.
+// queue, so that the time per symbol hardly grows with the run, and nothing recurses.
+// Thread rules: a MergeRun belongs to one call of encode.
 #pragma once
 
 #include <bitset>

@@ -1,8 +1,9 @@
 // pattern.h: a regular expression that a tokenizer.json brings along. The one place that knows PCRE2.
 //
-// Ownership: owns the compiled expression; a Search refers to it and to its text. Thread rules: const members
-// from any thread; a Search belongs to one. A match that takes more than kLeastSteps
-// steps and kStepsPerByte for every byte of the text is an Error, so that no file can make it endless.
+// Ownership: owns the compiled expression; a Search refers to it and to its text.
+// Thread rules: const members from any thread; a Search belongs to one.
+// Limits: a match may take kLeastSteps steps, and kStepsPerByte more for every byte of the text. Beyond that
+// it is an Error, so that no file can make it endless.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,9 @@
 // pipeline.h: a stretch of text between markers to token ids: normalised, cut into words, merged.
 //
-// Ownership: owns its steps; refers to the vocabulary through its BpeModel. Thread rules: const from any
-// thread. Time: linear in the text, times the logarithm of its length within one word; a regular expression
-// of a file may cost more, up to a limit that is an Error.
+// Ownership: owns its steps; refers to the vocabulary through its BpeModel.
+// Thread rules: const from any thread.
+// Limits: time is linear in the text, times the logarithm of its length within one word. A regular expression
+// of a file may cost more, up to the limit of pattern.h.
 #pragma once
 
 #include <functional>

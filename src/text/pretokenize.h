@@ -1,8 +1,9 @@
 // pretokenize.h: cuts text into the words inside which byte-level BPE merges.
 //
 // The published rules are regular expressions; here each is a scanner written by hand that reads every
-// character a bounded number of times, so no text can make it slow or deep. Thread rules: free functions from
-// any thread. Invariant: the words, joined, are the text.
+// character a bounded number of times, so no text can make it slow or deep.
+// Thread rules: free functions from any thread.
+// Invariant: the words, joined, are the text.
 #pragma once
 
 #include <string_view>

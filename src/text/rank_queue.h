@@ -3,7 +3,8 @@
 // One bucket per rank that occurs. Positions of a rank mostly arrive from left to right, so a bucket is a
 // list that is sorted at most once, when its turn comes; only what arrives later goes through a heap. A
 // million waiting positions therefore cost about the same each as a thousand do, which one large heap does
-// not give. Thread rules: belongs to one call of encode.
+// not give.
+// Thread rules: belongs to one call of encode.
 #pragma once
 
 #include <algorithm>

@@ -2,8 +2,9 @@
 //
 // A space is written U+2581. User-defined tokens are matched first and stay whole; between them the
 // neighbours whose joined text is the token of the highest score merge first. What is left without a token is
-// spelled in byte tokens, or becomes the unknown token (one for a run of such characters). Ownership: refers
-// to the texts of the vocabulary, which the caller keeps alive. Thread rules: const from any thread.
+// spelled in byte tokens, or becomes the unknown token (one for a run of such characters).
+// Ownership: refers to the texts of the vocabulary, which the caller keeps alive.
+// Thread rules: const from any thread.
 #pragma once
 
 #include <array>
@@ -59,8 +60,8 @@ class SentencePiece {
   bool has_bytes_ = false;
   bool has_unused_ = false;
   BytePairs joined_;  // of the tokens that merging may produce
-  std::bitset<256>
-      before_mark_;  // bytes behind which such a token has a U+2581, which shares its first byte with dashes
+  // Bytes behind which such a token has a U+2581, which shares its first byte with dashes
+  std::bitset<256> before_mark_;
 };
 
 }  // namespace kvtide

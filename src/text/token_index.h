@@ -2,8 +2,10 @@
 //
 // A vocabulary is built once and looked up millions of times, so both tables are open addressing over flat
 // arrays. A hostile vocabulary that aims at collisions makes a table choose another seed; one that defeats
-// every seed is refused. Ownership: TokenTexts owns the bytes; a TextIndex refers to tokens by id and is
-// given the texts on each call. Thread rules: const members from any thread.
+// every seed is refused.
+// Ownership: TokenTexts owns the bytes; a TextIndex refers to tokens by id and is given the texts on each
+// call.
+// Thread rules: const members from any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // unicode.h: the classes of characters that pre-tokenisers distinguish.
 //
 // The classes are those of the `tokenizers` package (see tools/make_unicode_tables.py), because ids have to
-// agree with it. Thread rules: constant data. Every code point has a class; most have no bit set.
+// agree with it.
+// Thread rules: constant data. Every code point has a class; most have no bit set.
 #pragma once
 
 #include <array>

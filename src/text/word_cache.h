@@ -1,8 +1,9 @@
 // word_cache.h: the ids of words that one call of encode met before.
 //
 // Prose repeats its words, and what a word becomes does not depend on its neighbours. Direct-mapped: a word
-// takes the place of another with the same hash; long words and words of many ids are not kept. Ownership: no
-// memory until it is opened. Thread rules: belongs to one call of encode.
+// takes the place of another with the same hash; long words and words of many ids are not kept.
+// Ownership: no memory until it is opened.
+// Thread rules: belongs to one call of encode.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // engine_model.h: a model of the engine as a model under test: its own forward pass into its own memory.
 //
-// Nothing is replaced but, when layers are isolated, what enters a layer. Ownership: refers to the Model,
-// which must outlive it. Thread rules: one caller at a time.
+// Nothing is replaced but, when layers are isolated, what enters a layer.
+// Ownership: refers to the Model, which must outlive it.
+// Thread rules: one caller at a time.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,9 @@
 // golden_folder.h: a reference that was computed elsewhere: a folder of NumPy files (docs/validator.md).
 //
 // tokens.npy, and any of hidden.npy, logits.npy, keys.L.npy and values.L.npy, frequencies.L.npy,
-// continuation.npy. Ownership: owns the arrays. Thread rules: one caller at a time.
+// continuation.npy.
+// Ownership: owns the arrays.
+// Thread rules: one caller at a time.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // measure.h: how alike two vectors are, and from when on that is not alike enough.
 //
-// Sums in double. Thread rules: pure functions.
+// Sums in double.
+// Thread rules: pure functions.
 #pragma once
 
 #include <span>

@@ -1,6 +1,7 @@
 // memory_file.h: a file system of files in memory, so that a snapshot can be taken and read without a disk.
 //
-// Ownership: owns the bytes. Thread rules: one thread at a time.
+// Ownership: owns the bytes.
+// Thread rules: one thread at a time.
 #pragma once
 
 #include <cstddef>

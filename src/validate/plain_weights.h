@@ -1,7 +1,8 @@
 // plain_weights.h: the weights of a model as a plain forward pass takes them: row by row, as f32.
 //
-// From a checkpoint, or from a folder of shards (shard_weights.cpp). Ownership: rows are decoded from mapped
-// files that the object owns; a PlainMatrix refers to it. Thread rules: const members from any thread.
+// From a checkpoint, or from a folder of shards (shard_weights.cpp).
+// Ownership: rows are decoded from mapped files that the object owns; a PlainMatrix refers to it.
+// Thread rules: const members from any thread.
 #pragma once
 
 #include <cstdint>

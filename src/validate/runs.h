@@ -1,6 +1,7 @@
 // runs.h: the text read by a model under test, cut into calls, with everything that came out put together.
 //
-// Ownership: plain values. Thread rules: one caller at a time.
+// Ownership: plain values.
+// Thread rules: one caller at a time.
 #pragma once
 
 #include <cstdint>

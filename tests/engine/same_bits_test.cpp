@@ -1,4 +1,4 @@
-// One arithmetic (docs/architecture.md, idea 5): what must not change a bit of any logit.
+// One arithmetic (docs/architecture.md, idea 4): what must not change a bit of any logit.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,4 +1,4 @@
-// One arithmetic (docs/architecture.md, idea 5): what must not change a bit of attention.
+// One arithmetic (docs/architecture.md, idea 4): what must not change a bit of attention.
 //
 // What holds: chunks, threads, tables, where rows lie in memory, and cuts between spans at multiples of 64
 // positions. A cut inside a tile makes two partials of one and so changes the rounding; states never make one

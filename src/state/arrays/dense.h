@@ -1,9 +1,11 @@
 // dense.h: moving the rows of a dense array at the speed of the memory.
 //
 // An array is cut into blocks, one for each row and head; a block of the target takes the first `kept` bytes
-// of the block of the source and is padding behind them. Ownership: none; the caller's bytes must not
-// overlap. Thread rules: one pool, one caller at a time. Units: bytes. Invariant: every byte of the target is
-// written exactly once, so that a target in memory costs one pass.
+// of the block of the source and is padding behind them.
+// Ownership: none; the caller's bytes must not overlap.
+// Thread rules: one pool, one caller at a time.
+// Units: bytes.
+// Invariant: every byte of the target is written exactly once, so that a target in memory costs one pass.
 #pragma once
 
 #include <cstddef>

@@ -1,14 +1,16 @@
 // layout.h: the arrays in which other runtimes keep a KV memory, as a plan over the rows of a state.
 //
-//   unified    kv_cache                       [2 * layers, kv_heads, capacity, head_dim]: all keys, then
-//   values split      kv_cache_local, kv_cache_global   the same, layers with a window of their own apart
-//   from the others per_layer  layers.I.k_state, .v_state     [1, kv_heads, capacity, head_dim] stacked
-//   keyCache, valueCache           [layers, 1, kv_heads, capacity, head_dim], and pastLen [1]
+//   layout     arrays                           shape
+//   unified    kv_cache                         [2 * layers, kv_heads, capacity, head_dim]: the keys of all
+//                                               layers, then the values
+//   split      kv_cache_local, kv_cache_global  the same; local: the layers with a window of their own
+//   per_layer  layers.I.k_state, .v_state       [1, kv_heads, capacity, head_dim]
+//   stacked    keyCache, valueCache, pastLen    [layers, 1, kv_heads, capacity, head_dim]; pastLen [1]
 //
-// Row i of an array is position first + i as a reader sees it; rows that nobody wrote are zeros. Arrays of
-// this kind say nothing of gaps and of rows that were moved: such a state is cut to the newest rows that
-// stand side by side, and moved keys are rotated to where they are seen. The plan tells both, and the caller
-// decides whether that will do. Pure functions of the state's image.
+// Row i of an array is position first + i as a reader sees it; rows that nobody wrote are zeros. Such an
+// array cannot show a gap between positions, nor that a row was moved. So the plan takes only the newest rows
+// without a gap between them, and rotates moved keys to where they are seen. It says what it left out and
+// what it moved, and the caller decides whether that will do. Pure functions of the state's image.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +44,7 @@ struct LayoutArray {
 struct ExactRows {
   PosRange rows;              // the newest positions, as they are seen, of which every layer has a row
   std::int64_t left_out = 0;  // positions below this one were read and are not among them
-  std::string why;            // they are left out
+  std::string why;            // the reason for which they are left out
   std::int64_t moved = 0;     // rows that are seen elsewhere than they were written
 };
 

@@ -8,17 +8,18 @@
 namespace kvtide {
 
 inline constexpr Pos kTrueUpTo = 2048;  // nearer rows keep their distance
-inline constexpr Pos kTurnShare = 8;    // of a distance: nearer neighbours may be seen with one turn
+inline constexpr Pos kTurnShare = 8;    // blocks of full heads that begin within distance / 8 share one turn
 
 // The distance at which a row that is `distance` tokens old is seen when `position` tokens were read: never
 // more than `most`. log squeezes the far past and keeps its order; clamp puts all of it at `most`.
 Pos seen_distance(FarRule rule, Pos distance, Pos position, Pos most);
 
-// Nats, at most 0, that are added to the log mass of rows that stand for all tokens from `nearest` to
-// `farthest` positions old, `farthest` the larger: squeezed rows stand closer together than any did in
-// training, and all of them together would draw more attention than a text of `most` tokens can. So they
-// weigh as much as the positions that they are seen at. Rows of full heads do not: those find single tokens,
-// which would drown (strings planted 30,000 tokens back, nats per token: 3.6, and 8.5 with half of this).
+// Nats, at most 0, that are added to the log mass of rows that stand for the tokens from `nearest` to
+// `farthest` positions old. Rows that are seen nearer than they are stand closer together than any did in
+// training; all of them together would draw more attention than a text of `most` tokens can. So they weigh as
+// much as the positions at which they are seen. Rows of full heads keep their weight: these heads find single
+// tokens, which would be lost among the others (strings planted 30,000 tokens back cost 3.6 nats per token,
+// and 8.5 with half of this mass).
 float far_mass(Pos nearest, Pos farthest, Pos position, Pos most);
 
 }  // namespace kvtide

@@ -4,10 +4,11 @@
 // the oldest block is sealed: plain heads keep a few rows of it, full heads all of them (converted). Blocks
 // are the same for all heads; old ones are consolidated, two into one. Ownership: copies share rows until
 // one of the two seals. Thread rules: seal() alone; observe from different threads for different (layer,
-// token). Invariants
+// token).
+// Invariants
 //   1. Contents are a pure function of the tokens: sealing happens at fixed positions, with fixed references.
 //   2. Tokens that the rows of a head stand for add up to the tokens that were sealed, but for counted
-//   losses: audit() looks.
+//      losses: audit() looks.
 #pragma once
 
 #include <cstdint>

@@ -37,8 +37,8 @@ class References {
   // `count` of these, evenly spaced; all of them when there are fewer.
   static std::vector<Pos> spread(const std::vector<Pos>& positions, std::int64_t count);
 
-  // Keeps some tokens of [first, last) beyond their time in the ring. Throws std::bad_alloc and changes
-  // nothing.
+  // Keeps the references of some tokens of [first, last) when the ring gives up their slots. Throws
+  // std::bad_alloc, and has then changed nothing.
   void retain(Pos first, Pos last);
   const std::vector<Pos>& retained() const { return old_positions_; }
 

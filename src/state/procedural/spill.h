@@ -60,8 +60,8 @@ class SpilledRows {
   const std::byte* key(std::int64_t row) const { return keys_ + row * key_bytes_; }
   const std::byte* value(std::int64_t row) const { return values_ + row * value_bytes_; }
 
-  // Writes rows behind those there are, and then makes them part of them: throws Error(io) between, or not at
-  // all.
+  // Adding rows takes two steps: write_ahead() puts them behind the ones that are there and may throw
+  // Error(io), take() counts them in and cannot fail.
   void write_ahead(const std::byte* keys, const std::byte* values, std::int64_t rows);
   void take(std::int64_t rows, std::int64_t blocks) {
     rows_ += rows;

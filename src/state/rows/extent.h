@@ -4,8 +4,10 @@
 // Row r of a KV head keeps its address for as long as the extent lives: rows are numbered by position, the
 // reservation is large, pages are taken by the first write and given back when rows are released. So growing
 // copies nothing, a window that moves on leaves only a hole behind, and shrinking is visible in the resident
-// set. Ownership: owns its mapping. Thread rules: different rows from different threads; release and zero
-// alone. Small pages only: 2 MiB pages times 180 regions would cost a short text hundreds of megabytes.
+// set.
+// Ownership: owns its mapping.
+// Thread rules: different rows from different threads; release and zero alone. Small pages only: 2 MiB pages
+// times 180 regions would cost a short text hundreds of megabytes.
 #pragma once
 
 #include <atomic>

@@ -3,8 +3,10 @@
 // Rows are numbered by position. A fresh state owns one extent and appends to it. A copy (fork) shares the
 // rows and starts an extent of its own with the first row it writes; what others can see is never written.
 // Rows of one attention tile (64) always lie in one extent, so that sharing never changes the order of the
-// arithmetic. Ownership: copies share extents. Thread rules: one state's rows are changed by one thread at a
-// time; two states that share extents may be used from two threads, because shared rows are never written.
+// arithmetic.
+// Ownership: copies share extents.
+// Thread rules: one state's rows are changed by one thread at a time; two states that share extents may be
+// used from two threads, because shared rows are never written.
 #pragma once
 
 #include <cstdint>
@@ -66,8 +68,8 @@ class LayerRows {
 
   RowFormat format_;
   std::int64_t reserve_;
-  std::vector<std::shared_ptr<Extent>>
-      extents_;                // each once: use_count() is the number of states that share it
+  // Each once: use_count() is the number of states that share it
+  std::vector<std::shared_ptr<Extent>> extents_;
   std::vector<bool> ours_;     // may be appended to by this state
   std::vector<Piece> pieces_;  // ascending, not overlapping
 };
