@@ -4,70 +4,12 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <vector>
+
+#include "kernels/attend_tiles.h"
 
 namespace kvtide {
 namespace {
-
-constexpr std::int64_t kGroupTiles = 16;  // tiles folded into one partial before it joins the result
-
-// A tile of one span: where its rows are and which positions its places stand for.
-struct TileRef {
-  AttendTile tile;
-  std::optional<Pos> base;  // position of place 0, as it is seen
-  std::size_t view = 0;     // index of its view point
-  bool sink = false;
-  std::optional<Pos> last_reader;
-};
-// Tiles [first, last) of a list, folded together: all of them spread, or none.
-struct Group {
-  std::size_t first, last;
-  bool spread;
-};
-struct Plan {  // of one KV head
-  std::vector<TileRef> tiles;
-  std::vector<Group> groups;
-  bool words = false;  // some keys are q8_0
-};
-
-Plan plan_tiles(std::span<const Span> spans, std::span<const ViewPoint> views, Pos lowest_visible) {
-  Plan plan;
-  const Span* previous = nullptr;
-  std::int64_t open_group = -1;  // number of the group that the last tile belongs to
-  std::int64_t loose_tiles = 0;  // tiles of rows without a position so far: they share groups, too
-  for (const Span& span : spans) {
-    const ViewPoint view{span.shift, span.reader_limit};
-    // Rows that follow one another and are seen alike share groups wherever they lie in memory; others never
-    // do.
-    const bool continues = previous != nullptr && span.first.has_value() == previous->first.has_value() &&
-                           previous->sink == span.sink && previous->spread == span.spread &&
-                           view == ViewPoint{previous->shift, previous->reader_limit};
-    if (!continues) open_group = -1;
-    previous = &span;
-    TileRef ref{};
-    ref.view = static_cast<std::size_t>(std::find(views.begin(), views.end(), view) - views.begin());
-    ref.sink = span.sink;
-    ref.last_reader = span.last_reader;
-    const std::int64_t start = span.first.value_or(0);
-    for (std::int64_t row = 0; row < span.rows;) {
-      const std::int64_t tile = (start + row) / kTileRows;
-      const int begin = static_cast<int>((start + row) % kTileRows);
-      const int end = static_cast<int>(std::min<std::int64_t>(kTileRows, begin + span.rows - row));
-      const std::int64_t next = row + end - begin;
-      if (!span.first || span.sink || start + next + span.shift > lowest_visible) {
-        ref.tile = tile_of(span, row, begin, end);
-        if (span.first) ref.base = tile * kTileRows + span.shift;
-        const std::int64_t group = (span.first ? tile : loose_tiles++) / kGroupTiles;
-        if (group != open_group) plan.groups.push_back({plan.tiles.size(), plan.tiles.size(), span.spread});
-        open_group = group;
-        plan.words = plan.words || span.key_type == DType::q8_0;
-        plan.tiles.push_back(ref);
-        plan.groups.back().last = plan.tiles.size();
-      }
-      row = next;
-    }
-  }
-  return plan;
-}
 
 // Running partials of one block of queries, with their memory.
 struct Partials {
@@ -110,7 +52,7 @@ struct Block {
   std::int64_t token, tokens;
   std::vector<Asked> q;  // per view point
 
-  Block(const AttendShape& s, const AttendRow& k, const Plan& plan, int head, std::int64_t first,
+  Block(const AttendShape& s, const AttendRow& k, const TilePlan& plan, int head, std::int64_t first,
         std::int64_t count, std::span<const float* const> all_q)
       : shape(s),
         kernels(k),
@@ -134,7 +76,7 @@ struct Block {
     return ((token + i / group) * shape.heads + kv_head * group + i % group) * shape.head_dim;
   }
 
-  void fold_group(const Plan& plan, const Group& tiles, const AttendPartials& into) const {
+  void fold_group(const TilePlan& plan, const TileGroup& tiles, const AttendPartials& into) const {
     Asked spread;
     const TileRef* spread_for = nullptr;
     int lo[kQueryBlock], hi[kQueryBlock];
@@ -191,39 +133,14 @@ struct Block {
 
 }  // namespace
 
-AttendTile tile_of(const Span& span, std::int64_t row, int begin, int end) {
-  return {span.keys + row * span.key_stride,
-          span.values + row * span.value_stride,
-          span.key_type,
-          span.value_type,
-          span.key_stride,
-          span.value_stride,
-          begin,
-          end,
-          span.log_mass != nullptr ? span.log_mass + row : nullptr,
-          span.rotation,
-          static_cast<int>(span.rotation_pairs),
-          span.mass};
-}
-
-std::vector<ViewPoint> view_points(std::span<const std::vector<Span>> spans) {
-  std::vector<ViewPoint> points{{}};
-  for (const auto& list : spans)
-    for (const Span& span : list) {
-      const ViewPoint point{span.shift, span.reader_limit};
-      if (std::find(points.begin(), points.end(), point) == points.end()) points.push_back(point);
-    }
-  return points;
-}
-
-void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape,
-            std::span<const ViewPoint> view_points, std::span<const float* const> q,
-            std::span<const std::vector<Span>> spans, float* out, float* log_mass) {
+void attend(ThreadPool& pool, const AttendRow& kernels, const AttendInput& input, float* out,
+            float* log_mass) {
+  const AttendShape& shape = input.shape;
   const Pos lowest = shape.window ? std::max<Pos>(0, shape.first - *shape.window + 1) : 0;
-  std::vector<Plan> plans;
+  std::vector<TilePlan> plans;
   std::size_t most_groups = 0;
-  for (const auto& list : spans) {
-    plans.push_back(plan_tiles(list, view_points, lowest));
+  for (const auto& list : input.spans) {
+    plans.push_back(plan_tiles(list, input.views, lowest));
     most_groups = std::max(most_groups, plans.back().groups.size());
   }
   const int group = shape.heads / shape.kv_heads;
@@ -234,7 +151,7 @@ void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape
     const std::int64_t first = item / shape.kv_heads * per_block;
     const auto head = static_cast<std::size_t>(item % shape.kv_heads);
     return Block(shape, kernels, plans[head], static_cast<int>(head), first,
-                 std::min(per_block, shape.tokens - first), q);
+                 std::min(per_block, shape.tokens - first), input.q);
   };
 
   if (items >= 2 * pool.threads() || most_groups < 2 || pool.threads() == 1) {
@@ -242,10 +159,10 @@ void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape
     // evens out the threads.
     pool.run(items, [&](std::int64_t item) {
       const Block block = block_of(item);
-      const Plan& plan = plans[static_cast<std::size_t>(block.kv_head)];
+      const TilePlan& plan = plans[static_cast<std::size_t>(block.kv_head)];
       Partials total, part;
       total.clear(block.queries(), block.padded_dim);
-      for (const Group& tiles : plan.groups) {
+      for (const TileGroup& tiles : plan.groups) {
         part.clear(block.queries(), block.padded_dim);
         block.fold_group(plan, tiles, part.view());
         kernels.merge(block.queries(), block.padded_dim, part.view(), total.view());
@@ -260,7 +177,7 @@ void attend(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape
   std::vector<Partials> parts(static_cast<std::size_t>(items) * most_groups);
   pool.run(static_cast<std::int64_t>(parts.size()), [&](std::int64_t i) {
     const Block block = block_of(i / static_cast<std::int64_t>(most_groups));
-    const Plan& plan = plans[static_cast<std::size_t>(block.kv_head)];
+    const TilePlan& plan = plans[static_cast<std::size_t>(block.kv_head)];
     const auto g = static_cast<std::size_t>(i) % most_groups;
     if (g >= plan.groups.size()) return;
     Partials& part = parts[static_cast<std::size_t>(i)];

@@ -27,7 +27,7 @@ struct AttendTile {
   int end;
   const float* log_mass;  // of the first present row, or nullptr
   const float* rotation =
-      nullptr;  // [2][rotation_pairs]: every key is turned by these angles as it is read; or nullptr
+      nullptr;  // [2][rotation_pairs] cosines, then sines: the turn of every key as it is read; or nullptr
   int rotation_pairs = 0;
   float mass = 0.0f;  // added to every row's log mass
 };

@@ -19,9 +19,9 @@ struct Mass {
 
 }  // namespace
 
-std::vector<float> far_shares(const AttendRow& kernels, const AttendShape& shape, std::int64_t token,
-                              int kv_head, std::int64_t near, std::span<const ViewPoint> view_points,
-                              std::span<const float* const> q, std::span<const Span> spans) {
+std::vector<float> far_shares(const AttendRow& kernels, const AttendInput& input, std::int64_t token,
+                              int kv_head, std::int64_t near) {
+  const AttendShape& shape = input.shape;
   const int group = shape.heads / shape.kv_heads, padded_dim = (shape.head_dim + 15) / 16 * 16;
   const Pos reader = shape.first + token;
   const Pos oldest = shape.window ? std::max<Pos>(0, reader - *shape.window + 1) : 0;
@@ -29,10 +29,10 @@ std::vector<float> far_shares(const AttendRow& kernels, const AttendShape& shape
   std::vector<float> query(static_cast<std::size_t>(group * padded_dim));
   std::vector<int> lo(static_cast<std::size_t>(group)), hi(lo.size());
 
-  for (const Span& span : spans) {
+  for (const Span& span : input.spans[static_cast<std::size_t>(kv_head)]) {
     const auto view =
-        std::find(view_points.begin(), view_points.end(), ViewPoint{span.shift, span.reader_limit});
-    const float* heads = q[static_cast<std::size_t>(view - view_points.begin())] +
+        std::find(input.views.begin(), input.views.end(), ViewPoint{span.shift, span.reader_limit});
+    const float* heads = input.q[static_cast<std::size_t>(view - input.views.begin())] +
                          (token * shape.heads + kv_head * group) * shape.head_dim;
     for (int i = 0; i < group; ++i)
       std::memcpy(query.data() + i * padded_dim, heads + i * shape.head_dim,

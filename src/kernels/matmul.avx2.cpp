@@ -6,6 +6,7 @@
 #include <immintrin.h>
 
 #include "kernels/matmul_kernel.h"
+#include "kernels/matmul_view.inl"
 
 namespace kvtide {
 namespace {
@@ -24,8 +25,24 @@ inline Float16 half16(const Half* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
           _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
 }
+inline Float16 bf16_16(const std::uint16_t* p) {
+  const auto eight = [](const std::uint16_t* at) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+  };
+  return {eight(p), eight(p + 8)};
+}
+inline Float16 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline void store(float* p, Float16 a) {
+  _mm256_storeu_ps(p, a.lo);
+  _mm256_storeu_ps(p + 8, a.hi);
+}
 inline Float16 to_float(Int16 a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
 inline Float16 mul(Float16 a, Float16 b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
+inline Float16 add(Float16 a, Float16 b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
+inline Float16 subtract(Float16 a, Float16 b) {
+  return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)};
+}
 inline Float16 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 inline Float16 fma(Float16 a, Float16 b, Float16 c) {
   return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
@@ -81,6 +98,16 @@ inline Int16 six_bit_group(const PanelQ6K::Sub& sub, int g) {
   const Int16 w = nibble_group(sub.q, g), raw = bytes64(sub.high[g / 4]);
   return {_mm256_or_si256(w.lo, two_bits(raw.lo, g % 4)), _mm256_or_si256(w.hi, two_bits(raw.hi, g % 4))};
 }
+inline Int16 byte_group(const std::int8_t* q) {
+  const __m256i sign = _mm256_set1_epi8(static_cast<char>(0x80));
+  return {_mm256_xor_si256(load32(q), sign), _mm256_xor_si256(load32(q + 32), sign)};
+}
+inline Float16 byte_of(Int16 group, int c, int offset) {
+  const __m256i mask = _mm256_set1_epi32(255), less = _mm256_set1_epi32(offset);
+  const __m128i bits = _mm_cvtsi32_si128(8 * c);
+  return to_float({_mm256_sub_epi32(_mm256_and_si256(_mm256_srl_epi32(group.lo, bits), mask), less),
+                   _mm256_sub_epi32(_mm256_and_si256(_mm256_srl_epi32(group.hi, bits), mask), less)});
+}
 inline Int16 bytes_to_int(const std::uint8_t* p) {
   return {_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))),
           _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8)))};
@@ -94,25 +121,13 @@ inline Float16 negated(Float16 a) {
   return {_mm256_xor_ps(a.lo, sign), _mm256_xor_ps(a.hi, sign)};
 }
 
-struct XView {
-  const std::int8_t* q;
-  const float* d;
-  const float* d_sum;
-  const std::int32_t* sum16;
-  std::int64_t k, blocks;
-
-  const std::int8_t* quants(int m, std::int64_t b) const { return q + m * k + b * 32; }
-  int sum(int m, std::int64_t b, int half) const { return sum16[(m * blocks + b) * 2 + half]; }
-  int sum(int m, std::int64_t b) const { return sum(m, b, 0) + sum(m, b, 1); }
-};
-
 template <int M>
 inline void fold(const Int16 sum[M], Float16 d, const XView& x, std::int64_t b, Float16 acc[M]) {
-  for (int m = 0; m < M; ++m) acc[m] = fma(to_float(sum[m]), mul(d, set1(x.d[m * x.blocks + b])), acc[m]);
+  for (int m = 0; m < M; ++m) acc[m] = fma(to_float(sum[m]), mul(d, set1(x.step(m, b))), acc[m]);
 }
 template <int M>
 inline void fold_mass(Float16 offset, const XView& x, std::int64_t b, Float16 acc[M]) {
-  for (int m = 0; m < M; ++m) acc[m] = fma(offset, set1(x.d_sum[m * x.blocks + b]), acc[m]);
+  for (int m = 0; m < M; ++m) acc[m] = fma(offset, set1(x.mass(m, b)), acc[m]);
 }
 
 template <int M, class Group>
@@ -219,14 +234,9 @@ struct Q6K {
 };
 
 inline void store_columns(float* y, Float16 a, int columns) {
-  if (columns == kPanelRows) {
-    _mm256_storeu_ps(y, a.lo);
-    _mm256_storeu_ps(y + 8, a.hi);
-    return;
-  }
+  if (columns == kPanelRows) return store(y, a);
   float all[kPanelRows];
-  _mm256_storeu_ps(all, a.lo);
-  _mm256_storeu_ps(all + 8, a.hi);
+  store(all, a);
   for (int i = 0; i < columns; ++i) y[i] = all[i];
 }
 
@@ -239,159 +249,17 @@ inline void tile(const typename Type::Panel* panel, const XView& x, const PanelO
   for (int m = 0; m < M; ++m) store_columns(out.y + (row + m) * out.stride, acc[m], out.columns);
 }
 
-template <class Type>
-void dot_panel(const std::byte* panel, const QuantRows& rows, const PanelOut& out) noexcept {
-  const auto* blocks = reinterpret_cast<const typename Type::Panel*>(panel);
-  const std::int64_t count = rows.k / 32;
-  std::int64_t row = 0;
-  const auto view = [&] {
-    return XView{rows.q + row * rows.k,
-                 rows.d + row * count,
-                 rows.d_sum + row * count,
-                 rows.sum16 + row * count * 2,
-                 rows.k,
-                 count};
-  };
-  for (; row + 2 <= rows.rows; row += 2) tile<Type, 2>(blocks, view(), out, row);
-  if (row < rows.rows) tile<Type, 1>(blocks, view(), out, row);
-}
-
-// Stores the four elements of a group for all rows: out[c * 16 + row] = value(byte c of the row, as float).
-template <class Value>
-inline void spread(Int16 group, int offset, float* out, Value value) {
-  const __m256i mask = _mm256_set1_epi32(255), shift = _mm256_set1_epi32(offset);
-  for (int c = 0; c < 4; ++c) {
-    const __m128i bits = _mm_cvtsi32_si128(8 * c);
-    const Int16 quant{_mm256_sub_epi32(_mm256_and_si256(_mm256_srl_epi32(group.lo, bits), mask), shift),
-                      _mm256_sub_epi32(_mm256_and_si256(_mm256_srl_epi32(group.hi, bits), mask), shift)};
-    const Float16 result = value(to_float(quant));
-    _mm256_storeu_ps(out + c * kPanelRows, result.lo);
-    _mm256_storeu_ps(out + c * kPanelRows + 8, result.hi);
-  }
-}
-
-// Decodes 32-element blocks [k0, k1): block(panel block, sub, out of 8 groups).
-template <class Type, class Block>
-inline void decode(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out, Block block) {
-  for (std::int64_t b = k0 / 32; b < k1 / 32; ++b, out += 32 * kPanelRows)
-    block(reinterpret_cast<const typename Type::Panel*>(panel)[b / Type::kSubs],
-          static_cast<int>(b % Type::kSubs), out);
-}
-
-void decode_f16(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
-  const auto* in = reinterpret_cast<const Half*>(panel);
-  for (std::int64_t k = k0; k < k1; ++k, out += kPanelRows) {
-    const Float16 x = half16(in + k * kPanelRows);
-    _mm256_storeu_ps(out, x.lo);
-    _mm256_storeu_ps(out + 8, x.hi);
-  }
-}
-void decode_bf16(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
-  const auto* in = reinterpret_cast<const std::uint16_t*>(panel);
-  for (std::int64_t i = k0 * kPanelRows; i < k1 * kPanelRows; i += 8, out += 8) {
-    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
-  }
-}
-void decode_q4_0(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
-  decode<Q4_0>(panel, k0, k1, out, [](const PanelQ4_0& p, int, float* to) {
-    const Float16 d = half16(p.d);
-    for (int g = 0; g < 8; ++g)
-      spread(nibble_group(p.q, g), 8, to + 64 * g, [&](Float16 q) { return mul(d, q); });
-  });
-}
-void decode_q4_1(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
-  decode<Q4_1>(panel, k0, k1, out, [](const PanelQ4_1& p, int, float* to) {
-    const Float16 d = half16(p.d), m = half16(p.m);
-    for (int g = 0; g < 8; ++g)
-      spread(nibble_group(p.q, g), 0, to + 64 * g, [&](Float16 q) {
-        const Float16 scaled = mul(d, q);
-        return Float16{_mm256_add_ps(scaled.lo, m.lo), _mm256_add_ps(scaled.hi, m.hi)};
-      });
-  });
-}
-void decode_q5_0(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
-  decode<Q5_0>(panel, k0, k1, out, [](const PanelQ5_0& p, int, float* to) {
-    const Float16 d = half16(p.d);
-    for (int g = 0; g < 8; ++g)
-      spread(five_bit_group(p, g), 16, to + 64 * g, [&](Float16 q) { return mul(d, q); });
-  });
-}
-void decode_q8_0(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
-  decode<Q8_0>(panel, k0, k1, out, [](const PanelQ8_0& p, int, float* to) {
-    const Float16 d = half16(p.d);
-    const __m256i sign = _mm256_set1_epi8(static_cast<char>(0x80));
-    for (int g = 0; g < 8; ++g) {
-      const Int16 w{_mm256_xor_si256(load32(p.q[g]), sign), _mm256_xor_si256(load32(p.q[g] + 32), sign)};
-      spread(w, 128, to + 64 * g, [&](Float16 q) { return mul(d, q); });
-    }
-  });
-}
-void decode_q4_k(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
-  decode<Q4K>(panel, k0, k1, out, [](const PanelQ4K& p, int s, float* to) {
-    const auto& sub = p.sub[s];
-    const Float16 step = mul(half16(p.d), to_float(bytes_to_int(sub.scale)));
-    const Float16 offset = mul(half16(p.dmin), to_float(bytes_to_int(sub.min)));
-    for (int g = 0; g < 8; ++g)
-      spread(nibble_group(sub.q, g), 0, to + 64 * g, [&](Float16 q) {
-        const Float16 scaled = mul(step, q);
-        return Float16{_mm256_sub_ps(scaled.lo, offset.lo), _mm256_sub_ps(scaled.hi, offset.hi)};
-      });
-  });
-}
-void decode_q6_k(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
-  decode<Q6K>(panel, k0, k1, out, [](const PanelQ6K& p, int s, float* to) {
-    const auto& sub = p.sub[s];
-    const Float16 d = half16(p.d);
-    for (int g = 0; g < 8; ++g) {
-      const Float16 step = mul(d, to_float(bytes_to_int(sub.scale[g / 4])));
-      spread(six_bit_group(sub, g), 32, to + 64 * g, [&](Float16 q) { return mul(step, q); });
-    }
-  });
-}
-
-template <int M>
-inline void gemm_tile(const float* w, std::int64_t k, const float* x, std::int64_t x_stride, float* acc,
-                      std::int64_t acc_stride) {
-  Float16 sum[M];
-  for (int m = 0; m < M; ++m)
-    sum[m] = {_mm256_loadu_ps(acc + m * acc_stride), _mm256_loadu_ps(acc + m * acc_stride + 8)};
-  for (std::int64_t i = 0; i < k; ++i) {
-    const Float16 column{_mm256_loadu_ps(w + i * kPanelRows), _mm256_loadu_ps(w + i * kPanelRows + 8)};
-    for (int m = 0; m < M; ++m) sum[m] = fma(column, set1(x[m * x_stride + i]), sum[m]);
-  }
-  for (int m = 0; m < M; ++m) {
-    _mm256_storeu_ps(acc + m * acc_stride, sum[m].lo);
-    _mm256_storeu_ps(acc + m * acc_stride + 8, sum[m].hi);
-  }
-}
-
-void gemm(const float* w, std::int64_t k, const float* x, std::int64_t x_stride, std::int64_t rows,
-          float* acc, std::int64_t acc_stride) noexcept {
-  std::int64_t row = 0;
-  for (; row + 5 <= rows; row += 5)
-    gemm_tile<5>(w, k, x + row * x_stride, x_stride, acc + row * acc_stride, acc_stride);
-  for (; row < rows; ++row)
-    gemm_tile<1>(w, k, x + row * x_stride, x_stride, acc + row * acc_stride, acc_stride);
-}
+using DotRows = RowCounts<2, 1>;
+using GemmRows = RowCounts<5, 1>;
 
 }  // namespace
+}  // namespace kvtide
 
-extern const MatmulRow kMatmulAvx2{.isa = "avx2",
-                                   .q4_0 = &dot_panel<Q4_0>,
-                                   .q4_1 = &dot_panel<Q4_1>,
-                                   .q5_0 = &dot_panel<Q5_0>,
-                                   .q8_0 = &dot_panel<Q8_0>,
-                                   .q4_k = &dot_panel<Q4K>,
-                                   .q6_k = &dot_panel<Q6K>,
-                                   .decode_f16 = &decode_f16,
-                                   .decode_bf16 = &decode_bf16,
-                                   .decode_q4_0 = &decode_q4_0,
-                                   .decode_q4_1 = &decode_q4_1,
-                                   .decode_q5_0 = &decode_q5_0,
-                                   .decode_q8_0 = &decode_q8_0,
-                                   .decode_q4_k = &decode_q4_k,
-                                   .decode_q6_k = &decode_q6_k,
-                                   .gemm = &gemm};
+// Behind the block steps, on which it is written.
+#include "kernels/matmul_tuned.inl"
+
+namespace kvtide {
+
+extern constinit const MatmulRow kMatmulAvx2{tuned_row("avx2")};
 
 }  // namespace kvtide

@@ -1,4 +1,5 @@
-// far_share_samples.h: how far the sampled tokens of one step look, gathered over its layers.
+// far_share_samples.h: the far shares (kernels/far_share.h) of the sampled tokens of one step, averaged over
+// its layers.
 //
 // Thread rules: add() spreads over the pool; one caller at a time.
 #pragma once
@@ -8,7 +9,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "kernels/attend.h"
+#include "kernels/attend_input.h"
 
 namespace kvtide {
 
@@ -17,10 +18,8 @@ class FarShareSamples {
   // tokens: of the step, as KvState::Step::sampled() gives them.
   explicit FarShareSamples(std::vector<std::int64_t> tokens = {});
   bool empty() const { return tokens_.empty(); }
-  // One layer: arguments as in attend(), for the whole step; rows `near` positions away or further are far.
-  void add(ThreadPool& pool, const AttendRow& kernels, const AttendShape& shape, std::int64_t near,
-           std::span<const ViewPoint> views, std::span<const float* const> q,
-           std::span<const std::vector<Span>> spans);
+  // One layer, for the whole step; rows `near` positions away or further are far.
+  void add(ThreadPool& pool, const AttendRow& kernels, const AttendInput& input, std::int64_t near);
   // Per token, the mean over all heads so far, in parts per million.
   std::vector<std::int32_t> shares() const;
 

@@ -222,7 +222,7 @@ void run_attention(const ShardMachine& machine, const ShardFile& file, const Att
         spans_of(c, state, call.lowest[static_cast<std::size_t>(t)], shape.first + shape.tokens - 1);
     const ViewPoint plain{};
     const float* queries = q.data() + t * q_width;
-    attend(machine.pool, machine.kernels.attend, shape, {&plain, 1}, {&queries, 1}, spans,
+    attend(machine.pool, machine.kernels.attend, {shape, {&plain, 1}, {&queries, 1}, spans},
            mixed.data() + t * q_width);
   }
   Floats change = floats(call.columns * c.width);

@@ -194,15 +194,14 @@ std::vector<std::vector<Span>> Shadow::everything(
 }
 
 void Shadow::compare(ThreadPool& pool, const Kernels& kernels, const KvState& state, int layer,
-                     const AttendShape& shape, std::span<const ViewPoint> views,
-                     std::span<const float* const> q, std::span<const std::vector<Span>> spans,
-                     const float* out, const float* log_mass) {
+                     const AttendInput& input, const float* out, const float* log_mass) {
+  const AttendShape& shape = input.shape;
   const ProceduralMemory& past = *state.past();
   // Before the first seal, and in layers with a window of their own, there is nothing to compare.
   if (!past.holds(layer) || past.exact_from() == 0) return;
   const Timer timer(seconds_);
   const auto blocks = past.sealed_blocks(layer);
-  const auto all = everything(state, layer, spans, blocks);
+  const auto all = everything(state, layer, input.spans, blocks);
   const auto all_views = view_points(all);
   const std::int64_t width = static_cast<std::int64_t>(shape.heads) * shape.head_dim;
   const int group = shape.heads / shape.kv_heads;
@@ -216,10 +215,10 @@ void Shadow::compare(ThreadPool& pool, const Kernels& kernels, const KvState& st
     one.tokens = 1;
     std::vector<const float*> here;
     for (const ViewPoint& view : all_views)
-      here.push_back(
-          q[static_cast<std::size_t>(std::find(views.begin(), views.end(), view) - views.begin())] +
-          t * width);
-    attend(pool, kernels.attend, one, all_views, here, all, truth.data(), truth_mass.data());
+      here.push_back(input.q[static_cast<std::size_t>(
+                         std::find(input.views.begin(), input.views.end(), view) - input.views.begin())] +
+                     t * width);
+    attend(pool, kernels.attend, {one, all_views, here, all}, truth.data(), truth_mass.data());
     SampledErrors errors;
     errors.output.resize(static_cast<std::size_t>(shape.heads));
     errors.log_mass.resize(errors.output.size());
@@ -227,14 +226,14 @@ void Shadow::compare(ThreadPool& pool, const Kernels& kernels, const KvState& st
     pool.run(shape.kv_heads, [&](std::int64_t h) {
       std::vector<std::vector<float>> queries;
       for (int g = 0; g < group; ++g) {
-        const float* query = q[0] + t * width + (h * group + g) * shape.head_dim;
+        const float* query = input.q[0] + t * width + (h * group + g) * shape.head_dim;
         queries.emplace_back(query, query + shape.head_dim);
       }
       const auto head = static_cast<std::size_t>(h);
       const auto in_truth = top_rows(kernels.dense, all[head], queries, one,
                                      [](const Span& span, std::int64_t row) { return *span.first + row; });
       const auto in_memory =
-          top_rows(kernels.dense, spans[head], queries, one, [&](const Span& span, std::int64_t row) {
+          top_rows(kernels.dense, input.spans[head], queries, one, [&](const Span& span, std::int64_t row) {
             if (span.first) return *span.first + row;
             return past.position_of(layer, static_cast<int>(h), span.keys + row * span.key_stride);
           });

@@ -32,17 +32,16 @@ class Shadow {
   void keep(const KvState& state);
   void clear();
 
-  // Around a step: what was seen of one that was dropped does not count.
+  // Called before and after a step: what was measured in a step that was dropped does not count.
   void begin_step() { seen_.clear(); }
   void end_step() noexcept;
 
   // Whether a layer is looked at in a step that holds a sampled token.
   bool looks_at(int layer, Pos first, std::int64_t tokens) const;
-  // One layer of a step. As attend() was called with for the whole step, and what came out: [tokens][heads *
-  // head_dim] and [tokens][heads].
+  // One layer of a step: what attend() was called with, and what came out: [tokens][heads * head_dim] and
+  // [tokens][heads].
   void compare(ThreadPool& pool, const Kernels& kernels, const KvState& state, int layer,
-               const AttendShape& shape, std::span<const ViewPoint> views, std::span<const float* const> q,
-               std::span<const std::vector<Span>> spans, const float* out, const float* log_mass);
+               const AttendInput& input, const float* out, const float* log_mass);
 
   Drift drift() const;
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <thread>
 
 #include "base/out_of_memory.h"
 #include "base/text.h"
@@ -133,27 +132,12 @@ void PlainDecoder::rotate(Rows& y, int layer, std::int64_t heads, std::int64_t s
   }
 }
 
-void PlainDecoder::attention(Rows& x, int layer, const Twist& twist, HeldRows* kept) {
-  const std::int64_t width = config_.width, dim = config_.head_dim, heads = config_.heads,
-                     kv_heads = config_.kv_heads;
-  const std::int64_t tokens = static_cast<std::int64_t>(x.size()) / width;
+// [tokens][heads * dim]: for every query the values of the rows that it sees, weighed by the softmax.
+PlainDecoder::Rows PlainDecoder::mixed_values(const Rows& q, const Rows& k, const Rows& v, int layer,
+                                              const Twist& twist) {
+  const std::int64_t dim = config_.head_dim, heads = config_.heads, kv_heads = config_.kv_heads;
+  const std::int64_t tokens = static_cast<std::int64_t>(q.size()) / (heads * dim);
   const auto window = config_.layers[static_cast<std::size_t>(layer)].window;
-  const Rows input = normed(x, Role::attention_norm, Role::attention_norm_bias, layer);
-  Rows q = product(input, matrix(Role::query, layer, heads * dim, width));
-  Rows k = product(input, matrix(Role::key, layer, kv_heads * dim, width));
-  Rows v = config_.convolved ? values_of_two_tokens(input, layer)
-                             : product(input, matrix(Role::value, layer, kv_heads * dim, width));
-  add_bias(q, Role::query_bias, layer, heads * dim);
-  add_bias(k, Role::key_bias, layer, kv_heads * dim);
-  add_bias(v, Role::value_bias, layer, kv_heads * dim);
-  if (config_.head_norms) {
-    norm_heads(q, Role::query_norm, layer);
-    norm_heads(k, Role::key_norm, layer);
-  }
-  if (config_.convolved) convolve(q, k, layer);
-  rotate(q, layer, heads, twist.query_shift);
-  rotate(k, layer, kv_heads, 0);
-
   Rows mixed(static_cast<std::size_t>(tokens * heads * dim));
   pool_.run(tokens * heads, [&](std::int64_t item) {
     const std::int64_t t = item / heads, h = item % heads, g = h / (heads / kv_heads);
@@ -191,15 +175,43 @@ void PlainDecoder::attention(Rows& x, int layer, const Twist& twist, HeldRows* k
       std::copy_n(right.begin() + ((from + flat % count) * heads + flat / count) * dim, dim,
                   mixed.begin() + (from * heads + flat) * dim);
   }
+  return mixed;
+}
 
-  if (kept != nullptr) {
-    *kept = {kv_heads, tokens, dim, 0, Rows(k.size()), Rows(v.size())};
-    for (std::int64_t t = 0; t < tokens; ++t)
-      for (std::int64_t g = 0; g < kv_heads; ++g) {
-        std::copy_n(k.begin() + (t * kv_heads + g) * dim, dim, kept->keys.begin() + (g * tokens + t) * dim);
-        std::copy_n(v.begin() + (t * kv_heads + g) * dim, dim, kept->values.begin() + (g * tokens + t) * dim);
-      }
+// Keys and values [tokens][kv_heads][dim] as a state keeps them.
+HeldRows PlainDecoder::by_heads(const Rows& k, const Rows& v) const {
+  const std::int64_t dim = config_.head_dim, kv_heads = config_.kv_heads;
+  const std::int64_t tokens = static_cast<std::int64_t>(k.size()) / (kv_heads * dim);
+  HeldRows kept{kv_heads, tokens, dim, 0, Rows(k.size()), Rows(v.size())};
+  for (std::int64_t t = 0; t < tokens; ++t)
+    for (std::int64_t g = 0; g < kv_heads; ++g) {
+      std::copy_n(k.begin() + (t * kv_heads + g) * dim, dim, kept.keys.begin() + (g * tokens + t) * dim);
+      std::copy_n(v.begin() + (t * kv_heads + g) * dim, dim, kept.values.begin() + (g * tokens + t) * dim);
+    }
+  return kept;
+}
+
+void PlainDecoder::attention(Rows& x, int layer, const Twist& twist, HeldRows* kept) {
+  const std::int64_t width = config_.width, dim = config_.head_dim, heads = config_.heads,
+                     kv_heads = config_.kv_heads;
+  const Rows input = normed(x, Role::attention_norm, Role::attention_norm_bias, layer);
+  Rows q = product(input, matrix(Role::query, layer, heads * dim, width));
+  Rows k = product(input, matrix(Role::key, layer, kv_heads * dim, width));
+  Rows v = config_.convolved ? values_of_two_tokens(input, layer)
+                             : product(input, matrix(Role::value, layer, kv_heads * dim, width));
+  add_bias(q, Role::query_bias, layer, heads * dim);
+  add_bias(k, Role::key_bias, layer, kv_heads * dim);
+  add_bias(v, Role::value_bias, layer, kv_heads * dim);
+  if (config_.head_norms) {
+    norm_heads(q, Role::query_norm, layer);
+    norm_heads(k, Role::key_norm, layer);
   }
+  if (config_.convolved) convolve(q, k, layer);
+  rotate(q, layer, heads, twist.query_shift);
+  rotate(k, layer, kv_heads, 0);
+
+  Rows mixed = mixed_values(q, k, v, layer, twist);
+  if (kept != nullptr) *kept = by_heads(k, v);
   Rows y = product(mixed, matrix(Role::attention_output, layer, width, heads * dim));
   add_bias(y, Role::attention_output_bias, layer, width);
   if (config_.post_norms) y = normed(y, Role::attention_post_norm, Role::attention_post_norm, layer);
@@ -310,9 +322,7 @@ class PlainReference final : public Reference {
 }  // namespace
 
 std::unique_ptr<Reference> plain_reference(std::unique_ptr<PlainWeights> weights, int threads) try {
-  const int all =
-      std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, ThreadPool::kMaxThreads);
-  return std::make_unique<PlainReference>(std::move(weights), threads > 0 ? threads : all);
+  return std::make_unique<PlainReference>(std::move(weights), ThreadPool::count(std::max(threads, 0)));
 } catch (const std::bad_alloc&) {
   throw_out_of_memory();
 }

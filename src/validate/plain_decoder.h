@@ -4,8 +4,9 @@
 // The reference for models that come without one. It shares the reading of checkpoints with the engine and
 // nothing else: no state, no cache, no kernel, no packed weights, angles and norms of its own. Slow: one
 // decoded weight row after another. Knows every architecture that the engine knows; what zaya has of its own
-// is in plain_hybrid.cpp. Ownership: owns the weights, refers to the pool. Thread rules: one caller at a
-// time.
+// is in plain_hybrid.cpp.
+// Ownership: owns the weights, refers to the pool.
+// Thread rules: one caller at a time.
 #pragma once
 
 #include <memory>
@@ -44,6 +45,8 @@ class PlainDecoder final : public Reference {
   Rows normed(const Rows& x, Role weight, Role bias, int layer) const;
   void add_bias(Rows& y, Role role, int layer, std::int64_t n) const;
   void attention(Rows& x, int layer, const Twist& twist, HeldRows* rows);
+  Rows mixed_values(const Rows& q, const Rows& k, const Rows& v, int layer, const Twist& twist);
+  HeldRows by_heads(const Rows& k, const Rows& v) const;
   void feed_forward(Rows& x, int layer);
   void norm_heads(Rows& y, Role role, int layer) const;
   void rotate(Rows& y, int layer, std::int64_t heads, std::int64_t shift) const;

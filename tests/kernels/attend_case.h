@@ -256,7 +256,7 @@ inline std::vector<float> run_attend(const AttendCase& c, const AttendRow& kerne
   std::vector<const float*> q;
   for (const ViewPoint& view : views) queries.push_back(seen_queries(c, view));
   for (const auto& rows : queries) q.push_back(rows.data());
-  attend(pool, kernels, c.shape, views, q, spans, out.data());
+  attend(pool, kernels, {c.shape, views, q, spans}, out.data());
   return out;
 }
 

@@ -101,7 +101,7 @@ TEST(AttendInts, HoldTheSumsOfTheLargestNumbersThereAre) {
     ThreadPool pool(1);
     const ViewPoint plain;
     const float* q = c.q.data();
-    attend(pool, kernels->attend, c.shape, {&plain, 1}, {&q, 1}, testing::compact_spans(c), out.data(),
+    attend(pool, kernels->attend, {c.shape, {&plain, 1}, {&q, 1}, testing::compact_spans(c)}, out.data(),
            mass.data());
     EXPECT_NEAR(mass[0], score + std::log(64.0), 1e-4 * std::abs(score)) << kernels->isa;
     for (const float value : out) EXPECT_NEAR(value, -128.0f * kStep, 1e-5f) << kernels->isa;

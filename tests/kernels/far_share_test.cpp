@@ -21,8 +21,7 @@ std::vector<float> shares_of(const AttendCase& c, const testing::SpanLists& span
                              const AttendRow& kernels = best_kernels().attend) {
   const std::vector<ViewPoint> views = view_points(spans);
   std::vector<const float*> q(views.size(), c.q.data());
-  return far_shares(kernels, c.shape, token, kv_head, near, views, q,
-                    spans[static_cast<std::size_t>(kv_head)]);
+  return far_shares(kernels, {c.shape, views, q, spans}, token, kv_head, near);
 }
 
 // By the definition, in double. Rows below `sinks` are near, whatever the window.

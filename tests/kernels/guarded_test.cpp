@@ -63,7 +63,7 @@ void expect_attention_within(const testing::AttendOptions& options) {
   const float* views[] = {q.data()};
   for (const Kernels* kernels : available_kernels()) {
     Guarded<float> out(c.q.size());
-    attend(pool, kernels->attend, c.shape, {&plain, 1}, views, guarded.lists, out.data());
+    attend(pool, kernels->attend, {c.shape, {&plain, 1}, views, guarded.lists}, out.data());
     EXPECT_TRUE(same_bits(out.view(), testing::run_attend(c, kernels->attend, 1, usual)))
         << kernels->isa << ", heads of " << options.head_dim << ", group of " << options.heads << ", "
         << options.first + options.tokens << " rows";

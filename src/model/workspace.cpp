@@ -1,0 +1,68 @@
+#include "model/workspace.h"
+
+#include <algorithm>
+
+namespace kvtide {
+namespace {
+
+std::int64_t widest_row(const ModelConfig& c) {
+  return std::max({c.width, c.hidden, static_cast<std::int64_t>(c.heads) * c.head_dim});
+}
+
+}  // namespace
+
+Workspace::Workspace(const ModelConfig& c, std::int64_t max_tokens) : max_tokens_(max_tokens) {
+  for (const RopeConfig& rope : c.ropes) ropes_.emplace_back(rope, c.rope_dims);
+  const std::int64_t q_width = static_cast<std::int64_t>(c.heads) * c.head_dim;
+  const std::int64_t kv_width = static_cast<std::int64_t>(c.kv_heads) * c.head_dim;
+  const std::int64_t widest = (widest_row(c) + 31) / 32 * 32;
+
+  // First pass counts, second pass hands out: every array starts on a cache line.
+  std::int64_t used = 0;
+  for (int pass = 0; pass < 2; ++pass) {
+    used = 0;
+    const auto take = [&](std::int64_t bytes_per_token, std::int64_t more_tokens = 0) {
+      std::byte* start = memory_.data() == nullptr ? nullptr : memory_.data() + used;
+      used += (bytes_per_token * (max_tokens + more_tokens) + 63) / 64 * 64;
+      return start;
+    };
+    const auto floats = [&](std::int64_t n, std::int64_t more_tokens = 0) {
+      return reinterpret_cast<float*>(take(n * 4, more_tokens));
+    };
+    x_ = floats(c.width);
+    normed_ = floats(c.width);
+    q_ = floats(q_width);
+    k_ = floats(kv_width);
+    v_ = floats(kv_width);
+    mixed_ = floats(q_width);
+    gate_ = floats(c.hidden);
+    up_ = floats(c.hidden);
+    cosine_.clear();
+    sine_.clear();
+    for (const RopeTable& rope : ropes_) {
+      cosine_.push_back(floats(rope.pairs()));
+      sine_.push_back(floats(rope.pairs()));
+    }
+    if (c.convolved) {
+      const std::int64_t channels = CcaSizes(c).channels;
+      cca_ = {floats(channels, 2), floats(channels, 1)};
+    }
+    if (c.experts) {
+      float* rows = floats(ExpertsScratch::floats_per_token(c));
+      if (pass == 1) experts_ = ExpertsScratch::in(rows, c, max_tokens);
+      experts_.gate = gate_;
+      experts_.up = up_;
+    }
+    quants_ = reinterpret_cast<std::int8_t*>(take(widest));
+    steps_ = floats(widest / 32);
+    step_sums_ = floats(widest / 32);
+    sums16_ = reinterpret_cast<std::int32_t*>(take(widest / 16 * 4));
+    if (pass == 0) memory_ = Buffer(static_cast<std::size_t>(used));
+  }
+}
+
+std::int64_t Workspace::bytes() const {
+  return static_cast<std::int64_t>(memory_.size()) / max_tokens_ * most_tokens_;
+}
+
+}  // namespace kvtide

@@ -1,0 +1,41 @@
+// workspace.h: scratch memory of forward passes.
+//
+// Ownership: owns its memory; pages are taken when first used.
+// Thread rules: one pass at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/buffer.h"
+#include "model/cca.h"
+#include "model/config/config.h"
+#include "model/experts.h"
+#include "model/rope_table.h"
+
+namespace kvtide {
+
+// For chunks of up to `max_tokens` tokens.
+class Workspace {
+ public:
+  Workspace(const ModelConfig& config, std::int64_t max_tokens);
+  std::int64_t max_tokens() const { return max_tokens_; }
+  std::int64_t bytes() const;  // of the pages used so far
+
+ private:
+  friend class RowSteps;
+  friend class ForwardPass;
+  std::int64_t max_tokens_;
+  std::int64_t most_tokens_ = 0;  // of any pass so far
+  Buffer memory_;
+  float *x_, *normed_, *q_, *k_, *v_, *mixed_, *gate_, *up_;  // [max_tokens][width | heads * head_dim | ...]
+  std::vector<float*> cosine_, sine_;                         // per rope: [max_tokens][pairs]
+  std::vector<RopeTable> ropes_;
+  CcaScratch cca_{};          // of models that convolve queries and keys
+  ExpertsScratch experts_{};  // of models with experts
+  std::int8_t* quants_;
+  float *steps_, *step_sums_;
+  std::int32_t* sums16_;
+};
+
+}  // namespace kvtide
