@@ -107,7 +107,7 @@ void GgufFile::index_tensors() {
 const std::string& GgufFile::path() const { return path_; }
 std::uint32_t GgufFile::version() const { return version_; }
 std::uint64_t GgufFile::file_bytes() const { return file_bytes_; }
-std::span<const GgufFile::Entry> GgufFile::metadata() const { return metadata_; }
+std::span<const GgufEntry> GgufFile::metadata() const { return metadata_; }
 std::span<const GgufTensor> GgufFile::tensors() const { return tensors_; }
 
 const GgufValue* GgufFile::find(std::string_view key) const {

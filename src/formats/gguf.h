@@ -3,12 +3,14 @@
 //
 // Opening checks everything that later code relies on: every count, length, offset and product, every string,
 // every tensor extent against the real size of its file. After a successful open no access can leave the
-// file. Ownership: GgufFile owns the mapped bytes; every view (strings, tensors) is valid while it lives,
-// also after a move. Thread rules: const members from any thread.
+// file.
+// Ownership: GgufFile owns the mapped bytes; every view (strings, tensors) is valid while it lives, also
+// after a move.
+// Thread rules: const members from any thread.
 //
 // Invariants (each is refused at open otherwise)
 //   1. Keys and tensor names are unique, non-empty and free of control characters; names are unique over all
-//   parts.
+//      parts.
 //   2. A tensor has 1 to 4 dimensions, none of them 0, and its rows are whole blocks.
 //   3. Tensors do not share bytes. Gaps between them are allowed.
 //   4. Tensor data starts at a multiple of the file's alignment and of the width of a plain float type.
@@ -21,51 +23,12 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "base/mapped_file.h"
-#include "tensor/dtype.h"
+#include "formats/gguf_value.h"
 
 namespace kvtide {
-
-enum class GgufType : std::uint32_t {
-  u8 = 0,
-  i8,
-  u16,
-  i16,
-  u32,
-  i32,
-  f32,
-  boolean,
-  string,
-  array,
-  u64,
-  i64,
-  f64
-};
-
-// "u8", "string", "array": names for messages and listings.
-std::string_view gguf_type_name(GgufType type);
-
-// One value or array of the metadata. Arrays keep their elements in the file; nested arrays are refused.
-struct GgufValue {
-  GgufType type = GgufType::u32;     // of the value, or `array`
-  GgufType element = GgufType::u32;  // of the elements of an array
-  std::uint64_t count = 1;           // elements of an array
-  // When type != array: u* as uint64, i* as int64, f* as double.
-  std::variant<std::uint64_t, std::int64_t, double, bool, std::string_view> scalar;
-  std::span<const std::byte> elements;    // raw little-endian elements of a numeric or bool array, unaligned
-  std::vector<std::string_view> strings;  // elements of a string array
-};
-
-struct GgufTensor {
-  std::string_view name;
-  DType dtype = DType::f32;
-  std::vector<std::int64_t> shape;  // fastest dimension first, as in the file: [columns, rows, ...]
-  std::span<const std::byte> data;
-  std::size_t part = 0;  // which file of a split model holds it
-};
 
 class GgufFile {
  public:
@@ -82,11 +45,7 @@ class GgufFile {
   std::uint32_t version() const;     // 2 or 3
   std::uint64_t file_bytes() const;  // of all parts
 
-  struct Entry {
-    std::string_view key;
-    GgufValue value;
-  };
-  std::span<const Entry> metadata() const;                     // of the first part, in the order of the file
+  std::span<const GgufEntry> metadata() const;                 // of the first part, in the order of the file
   std::span<const GgufTensor> tensors() const;                 // of all parts, in the order of the files
   const GgufValue* find(std::string_view key) const;           // nullptr: absent
   const GgufTensor* find_tensor(std::string_view name) const;  // nullptr: absent
@@ -97,8 +56,8 @@ class GgufFile {
   std::optional<double> get_number(std::string_view key) const;       // any integer or float type, finite
   std::optional<bool> get_bool(std::string_view key) const;
   std::optional<std::span<const std::string_view>> get_strings(std::string_view key) const;
-  std::optional<std::vector<double>> get_numbers(
-      std::string_view key) const;  // numeric or bool array, finite
+  // Numeric or bool array, finite
+  std::optional<std::vector<double>> get_numbers(std::string_view key) const;
   // Large numeric arrays without going through double: elements converted to T, Error(bad_format) when they
   // do not fit. get_floats takes f32 and f64 arrays and wants finite values; get_ints takes integer and bool
   // arrays.
@@ -123,7 +82,7 @@ class GgufFile {
   std::uint32_t version_ = 0;
   std::uint64_t file_bytes_ = 0;
   std::vector<MappedFile> parts_;  // empty when made from_bytes
-  std::vector<Entry> metadata_;
+  std::vector<GgufEntry> metadata_;
   std::vector<GgufTensor> tensors_;
   // Indexes sorted by key and by name: the time to build them does not depend on what a hostile file puts
   // into names, as that of a hash table would.

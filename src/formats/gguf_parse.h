@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "formats/byte_reader.h"
-#include "formats/gguf.h"
+#include "formats/gguf_value.h"
 
 namespace kvtide {
 
@@ -28,7 +28,7 @@ inline constexpr std::uint64_t kMaxArrayStrings = std::uint64_t{1} << 22;
 
 struct GgufPart {
   std::uint32_t version = 0;
-  std::vector<GgufFile::Entry> metadata;
+  std::vector<GgufEntry> metadata;
   std::vector<std::uint32_t> key_order;  // indexes into metadata, sorted by key
   std::vector<GgufTensor> tensors;       // `part` is left 0
 };
@@ -42,8 +42,5 @@ std::vector<GgufTensor> read_tensor_table(ByteReader& in, std::span<const std::b
 
 // Refuses a key or a tensor name that is empty or holds control characters.
 void check_gguf_name(const ByteReader& in, std::string_view text, std::string_view what);
-
-// Bytes of one element of a numeric or bool type; 0 for strings and arrays.
-std::size_t gguf_type_bytes(GgufType type);
 
 }  // namespace kvtide

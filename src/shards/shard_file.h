@@ -1,6 +1,7 @@
 // shard_file.h: the tensors of one shard, checked against the manifest and laid out for the kernels.
 //
-// Ownership: owns panels, scales and vectors; the file is closed again. Thread rules: const from any thread.
+// Ownership: owns panels, scales and vectors; the file is closed again.
+// Thread rules: const from any thread.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +39,8 @@ class ShardFile {
 
  private:
   friend class ShardSource;
+  struct Tensors;
+  WeightMatrix pack(const Tensors& tensors, const TensorNeed& need, ThreadPool& pool);
   void gather(const ShardEntry& entry, const ModelConfig& config);
 
   std::optional<CcaWeights> cca_;

@@ -5,6 +5,45 @@
 #include "validate/inspection.h"
 
 namespace kvtide {
+namespace {
+
+// Whether every later token was written over the one before: the position stopped at the last slot.
+void look_at_the_last_slot(const Inspection& in, const HeldRows& held, Finding& found) {
+  const HeldRows& right = in.golden.rows[0];
+  const Pos last = held.first + held.rows - 1;
+  Pos best = last;
+  double best_distance = 1e30;
+  for (Pos t = 0; t < static_cast<Pos>(in.tokens.size()); ++t) {
+    double distance = 0.0;
+    for (std::int64_t head = 0; head < right.kv_heads; ++head)
+      distance += likeness(held.value(head, last), right.value(head, t)).relative();
+    if (distance < best_distance) best_distance = distance, best = t;
+  }
+  // The rows before it are still the right ones: only the last slot is used again and again.
+  const auto differs = [&](Pos slot) {
+    bool other = false;
+    for (std::int64_t head = 0; head < right.kv_heads; ++head)
+      other = other || !alike(likeness(held.value(head, slot), right.value(head, slot)), in.options.row_gate);
+    return other;
+  };
+  bool only_last = last + 1 < static_cast<Pos>(in.tokens.size()) && differs(last);
+  for (Pos slot = held.first; slot < last && only_last; ++slot) only_last = !differs(slot);
+  const bool known = best > last && best_distance < 0.5 * static_cast<double>(right.kv_heads);
+  if (only_last || known) {
+    found.cause = "position_saturates";
+    found.layer = 0;
+    found.what += cat("; in layer 0 slot ", last, ", the last one, holds ",
+                      known ? cat("the values of token ", best) : "what is no longer its token's",
+                      only_last ? ", the slots before it are right" : "", ": the position stopped at ", last,
+                      " and every later token is written over the one before");
+    found.advice =
+        "The position must not be clamped to the last slot: refuse the token, or make room before it is "
+        "read.";
+  }
+}
+
+}  // namespace
+
 // A state that is asked for more tokens than it has room for.
 void check_capacity(Inspection& in) {
   const auto all = static_cast<std::int64_t>(in.tokens.size());
@@ -46,41 +85,8 @@ void check_capacity(Inspection& in) {
       cat("a state with room for ", capacity, " tokens took ", all, " without a word, and from token ",
           *wrong, " on gives something else than a larger one"),
       "A full state must refuse the next token.");
-  if (in.judges_rows() && !full.rows.empty() && full.rows[0].rows > 0) {
-    const HeldRows& held = full.rows[0];
-    const HeldRows& right = in.golden.rows[0];
-    const Pos last = held.first + held.rows - 1;
-    Pos best = last;
-    double best_distance = 1e30;
-    for (Pos t = 0; t < all; ++t) {
-      double distance = 0.0;
-      for (std::int64_t head = 0; head < right.kv_heads; ++head)
-        distance += likeness(held.value(head, last), right.value(head, t)).relative();
-      if (distance < best_distance) best_distance = distance, best = t;
-    }
-    // The rows before it are still the right ones: only the last slot is used again and again.
-    const auto differs = [&](Pos slot) {
-      bool other = false;
-      for (std::int64_t head = 0; head < right.kv_heads; ++head)
-        other =
-            other || !alike(likeness(held.value(head, slot), right.value(head, slot)), in.options.row_gate);
-      return other;
-    };
-    bool only_last = last + 1 < all && differs(last);
-    for (Pos slot = held.first; slot < last && only_last; ++slot) only_last = !differs(slot);
-    const bool known = best > last && best_distance < 0.5 * static_cast<double>(right.kv_heads);
-    if (only_last || known) {
-      found.cause = "position_saturates";
-      found.layer = 0;
-      found.what += cat("; in layer 0 slot ", last, ", the last one, holds ",
-                        known ? cat("the values of token ", best) : "what is no longer its token's",
-                        only_last ? ", the slots before it are right" : "", ": the position stopped at ",
-                        last, " and every later token is written over the one before");
-      found.advice =
-          "The position must not be clamped to the last slot: refuse the token, or make room before it is "
-          "read.";
-    }
-  }
+  if (in.judges_rows() && !full.rows.empty() && full.rows[0].rows > 0)
+    look_at_the_last_slot(in, full.rows[0], found);
   in.report.findings.push_back(std::move(found));
 }
 

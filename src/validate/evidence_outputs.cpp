@@ -82,7 +82,7 @@ bool explain_outputs(Inspection& in) {
     found.cause = "not_causal";
     found.what +=
         cat("what comes out at token ", *seen.future, " changes when a later token of its call is changed");
-    found.advice = "Column t of a call hides the slots behind n + t.";
+    found.advice = kCausal;
   } else if (seen.blind > 0) {
     found.cause = "past_unseen";
     found.what += cat("changing earlier tokens changes nothing for ", seen.blind, " of ", seen.asked,

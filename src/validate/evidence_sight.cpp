@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "base/text.h"
 #include "validate/inspection.h"
@@ -54,7 +56,7 @@ std::vector<Guess> guesses(const Inspection& in, int layer, const Schedule& sche
        {.visible = [=](Pos t, Pos row) { return usual(t, row) && (row > 0 || t == 0); }}},
       {"not_causal",
        "tokens see the later tokens of their own call",
-       "Column t of a call hides the slots behind n + t; the mask of a call is a triangle, not a rectangle.",
+       kCausal,
        {.visible = [=](Pos t, Pos row) { return usual(t, row) || (row > t && row < end_of(t)); }}},
       {"stale_rows",
        cat("rows of zeros that no token has written take part in the softmax, as if all ", capacity,
@@ -174,7 +176,7 @@ Sight read_sight(const std::vector<std::vector<char>>& depends, const Schedule& 
   }
   if (future)
     return {"not_causal", cat("token ", *future, " changes when a later token of its call is changed"),
-            "Column t of a call hides the slots behind n + t.", future};
+            kCausal, future};
   if (alone > 0)
     return {"mask_too_short",
             cat("changing any earlier token changes nothing for ", alone, " of ", asked,
@@ -192,82 +194,112 @@ Sight read_sight(const std::vector<std::vector<char>>& depends, const Schedule& 
   return {};
 }
 
+// The lowest layer that is wrong, and where.
+struct WrongLayer {
+  int layer = 0;
+  bool isolated = false;
+  std::map<std::size_t, std::pair<Pos, double>> at;  // schedule: first token, worst cosine
+  std::set<int> layers;                              // all that are wrong
+
+  const std::vector<Run>& runs(const Inspection& in) const { return isolated ? in.isolated : in.chained; }
+  std::vector<std::size_t> schedules() const {
+    std::vector<std::size_t> out;
+    for (const auto& [schedule, worst] : at) out.push_back(schedule);
+    return out;
+  }
+  // The schedule that tells most: where it begins first, and of those the one with the longest calls.
+  std::size_t telling(const Inspection& in) const {
+    return std::min_element(at.begin(), at.end(),
+                            [&](const auto& a, const auto& b) {
+                              return std::pair(a.second.first, -in.schedules[a.first].longest()) <
+                                     std::pair(b.second.first, -in.schedules[b.first].longest());
+                            })
+        ->first;
+  }
+};
+
+std::optional<WrongLayer> lowest_wrong(const Inspection& in) {
+  WrongLayer wrong;
+  wrong.isolated = in.isolates();
+  wrong.layer = in.layers();
+  for (const Difference& d : in.differences)
+    if (d.isolated == wrong.isolated && d.layer >= 0) wrong.layer = std::min(wrong.layer, d.layer);
+  if (wrong.layer == in.layers() || !in.judges_layers()) return std::nullopt;
+  for (const Difference& d : in.differences) {
+    if (d.isolated != wrong.isolated || d.layer < 0) continue;
+    wrong.layers.insert(d.layer);
+    if (d.layer != wrong.layer) continue;
+    auto& at = wrong.at.emplace(d.schedule, std::pair(d.token, d.cosine)).first->second;
+    at = {std::min(at.first, d.token), std::min(at.second, d.cosine)};
+  }
+  return wrong;
+}
+
+// The guess that explains most of the difference, and its share of it; nullopt when none explains nine tenths.
+// One mistake should explain all that is wrong. In a chain the lowest wrong layer still gets what is right, or
+// nearly so.
+std::optional<std::pair<Guess, double>> best_guess(Inspection& in, const WrongLayer& wrong) {
+  std::vector<Guess> asked = guesses(in, wrong.layer, in.schedules[wrong.at.begin()->first]);
+  std::vector<Explained> shares(asked.size());
+  for (const auto& [s, worst] : wrong.at) {
+    const Run& run = wrong.runs(in)[s];
+    const auto input = in.golden.stream(wrong.layer, 0);
+    const std::vector<Guess> ways = guesses(in, wrong.layer, in.schedules[s]);
+    for (std::size_t g = 0; g < ways.size(); ++g) {
+      const auto twisted = in.reference.twisted(
+          wrong.layer, {input.data(), static_cast<std::size_t>(run.tokens * in.golden.width)}, ways[g].twist);
+      if (!twisted) break;
+      explain_by(shares[g], in, run, wrong.layer, *twisted);
+    }
+  }
+  std::optional<std::size_t> best;
+  double best_share = 0.9;
+  for (std::size_t g = 0; g < asked.size(); ++g)
+    if (shares[g].share() > best_share + 1e-6) best_share = shares[g].share(), best = g;
+  if (!best) return std::nullopt;
+  return std::pair(std::move(asked[*best]), best_share);
+}
+
+// What changing single tokens shows of what the layer sees.
+Sight sight_of(Inspection& in, const WrongLayer& wrong) {
+  if (!wrong.isolated) return {};
+  const auto text = static_cast<std::int64_t>(in.tokens.size());
+  const std::int64_t chunk = in.schedules[wrong.telling(in)].calls.front();
+  const Schedule small =
+      calls_of(std::min(chunk, kMostSightTokens), std::min<std::int64_t>(kMostSightTokens, text));
+  return read_sight(measured_sight(in, wrong.layer, small), small,
+                    in.shape.layers[static_cast<std::size_t>(wrong.layer)].window);
+}
+
 }  // namespace
 
 bool explain_sight(Inspection& in) {
-  const bool isolated = in.isolates();
-  int layer = in.layers();
-  for (const Difference& d : in.differences)
-    if (d.isolated == isolated && d.layer >= 0) layer = std::min(layer, d.layer);
-  if (layer == in.layers() || !in.judges_layers()) return false;
-  std::map<std::size_t, std::pair<Pos, double>> wrong;  // schedule: first token, worst cosine
-  std::set<int> layers;
-  for (const Difference& d : in.differences) {
-    if (d.isolated != isolated || d.layer < 0) continue;
-    layers.insert(d.layer);
-    if (d.layer != layer) continue;
-    auto& at = wrong.emplace(d.schedule, std::pair(d.token, d.cosine)).first->second;
-    at = {std::min(at.first, d.token), std::min(at.second, d.cosine)};
-  }
-  const std::vector<Run>& runs = isolated ? in.isolated : in.chained;
-  std::vector<std::size_t> wrong_schedules;
-  for (const auto& [schedule, at] : wrong) wrong_schedules.push_back(schedule);
-
-  // One mistake should explain all that is wrong. In a chain the lowest wrong layer still gets what is right,
-  // or nearly so.
-  std::vector<Guess> asked = guesses(in, layer, in.schedules[wrong_schedules.front()]);
-  std::vector<Explained> shares(asked.size());
-  for (const std::size_t s : wrong_schedules) {
-    const auto input = in.golden.stream(layer, 0);
-    const std::vector<Guess> ways = guesses(in, layer, in.schedules[s]);
-    for (std::size_t g = 0; g < ways.size(); ++g) {
-      const auto twisted = in.reference.twisted(
-          layer, {input.data(), static_cast<std::size_t>(runs[s].tokens * in.golden.width)}, ways[g].twist);
-      if (!twisted) break;
-      explain_by(shares[g], in, runs[s], layer, *twisted);
-    }
-  }
-  const Guess* best = nullptr;
-  double best_share = 0.9;
-  for (std::size_t g = 0; g < asked.size(); ++g)
-    if (shares[g].share() > best_share + 1e-6) best_share = shares[g].share(), best = &asked[g];
-  // The schedule that tells most: where it begins first, and of those the one with the longest calls.
-  const std::size_t best_schedule =
-      *std::min_element(wrong_schedules.begin(), wrong_schedules.end(), [&](std::size_t a, std::size_t b) {
-        return std::pair(wrong[a].first, -in.schedules[a].longest()) <
-               std::pair(wrong[b].first, -in.schedules[b].longest());
-      });
-  Sight sight;
-  if (isolated) {
-    const std::size_t s = best_schedule;
-    const std::int64_t chunk = in.schedules[s].calls.front();
-    const Schedule small =
-        calls_of(std::min(chunk, kMostSightTokens),
-                 std::min<std::int64_t>(kMostSightTokens, static_cast<std::int64_t>(in.tokens.size())));
-    sight = read_sight(measured_sight(in, layer, small), small,
-                       in.shape.layers[static_cast<std::size_t>(layer)].window);
-  }
-  if (best == nullptr && sight.what.empty()) return false;
-  const std::size_t s = best_schedule;
+  const auto wrong = lowest_wrong(in);
+  if (!wrong) return false;
+  const auto best = best_guess(in, *wrong);
+  const Sight sight = sight_of(in, *wrong);
+  if (!best && sight.what.empty()) return false;
+  const std::size_t s = wrong->telling(in);
+  const auto& [first_token, worst_cosine] = wrong->at.at(s);
   Finding found;
-  found.cause = best != nullptr ? best->cause : sight.cause;
-  found.check = isolated ? "isolated layers" : "chained layers";
-  found.layer = layer;
-  found.token = wrong[s].first;
+  found.cause = best ? best->first.cause : sight.cause;
+  found.check = wrong->isolated ? "isolated layers" : "chained layers";
+  found.layer = wrong->layer;
+  found.token = first_token;
   found.calls = in.schedules[s].name;
-  found.cosine = wrong[s].second;
+  found.cosine = worst_cosine;
   const std::string rows =
       in.judges_rows() && in.row_differences.empty() ? "the rows of the state are right; " : "";
   found.what =
-      cat("in layer ", layer, ", ", in.schedules[s].name, ", from token ", wrong[s].first, " on: ", rows);
-  if (best != nullptr)
-    found.what += cat(best->what, ": the reference computed that way explains ", share_text(best_share),
-                      " of the difference");
-  if (!sight.what.empty()) found.what += cat(best != nullptr ? "; measured: " : "", sight.what);
-  found.what += cat(". ", calls_text(in, wrong_schedules), "; ",
-                    layers_text({layers.begin(), layers.end()}, in.layers()),
-                    layers.size() == 1 ? " is" : " are", " touched");
-  found.advice = best != nullptr ? best->advice : sight.advice;
+      cat("in layer ", wrong->layer, ", ", in.schedules[s].name, ", from token ", first_token, " on: ", rows);
+  if (best)
+    found.what += cat(best->first.what, ": the reference computed that way explains ",
+                      share_text(best->second), " of the difference");
+  if (!sight.what.empty()) found.what += cat(best ? "; measured: " : "", sight.what);
+  found.what += cat(". ", calls_text(in, wrong->schedules()), "; ",
+                    layers_text({wrong->layers.begin(), wrong->layers.end()}, in.layers()),
+                    wrong->layers.size() == 1 ? " is" : " are", " touched");
+  found.advice = best ? best->first.advice : sight.advice;
   in.report.findings.push_back(std::move(found));
   return true;
 }

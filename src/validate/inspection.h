@@ -1,8 +1,9 @@
 // inspection.h: one validation while it goes on: what was asked, what was read, what differs so far.
 //
 // Every check is a function over it: it measures, adds figures and a CheckResult to the report, and leaves
-// what differs for those that look for causes. Ownership: refers to the model and the reference. Thread
-// rules: one caller at a time.
+// what differs for those that look for causes.
+// Ownership: refers to the model and the reference.
+// Thread rules: one caller at a time.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,11 @@
 #include "validate/runs.h"
 
 namespace kvtide {
+
+inline constexpr const char* kCausal =
+    "In a call that begins at position n, column t sees no slot behind slot n + t: the mask is a triangle, "
+    "not a "
+    "rectangle.";
 
 // A layer's result for one token that is not what it should be.
 struct Difference {

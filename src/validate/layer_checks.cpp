@@ -140,54 +140,56 @@ void note_apart(Inspection& in) {
                     table->change_cosine[static_cast<std::size_t>(layer * table->tokens + note.token)]));
 }
 
-}  // namespace
-
-void check_layers(Inspection& in) {
-  std::vector<ScheduleResult>& results = in.report.schedules;
+// What the checks say in the end, over all schedules.
+struct Totals {
   std::vector<std::string> logits_wrong, refused;
   double isolated_worst = 1.0, sum_worst = 1.0, kl = 0.0, logits_worst = 1.0;
   std::int64_t top_same = 0, top_asked = 0;
-  for (std::size_t s = 0; s < in.schedules.size(); ++s) {
-    const Schedule& schedule = in.schedules[s];
-    in.step(0.75 * static_cast<double>(s) / static_cast<double>(in.schedules.size()), schedule.name);
-    ScheduleResult& result = results.emplace_back();
-    result.name = schedule.name;
-    result.calls = schedule.calls;
-    if (in.isolates()) {
-      RunOptions options;
-      options.feed = &in.golden;
-      in.isolated.push_back(run(in.model, in.tokens, schedule, options));
-      in.isolated.back().logits.clear();
-      result.isolated = table_of(in, s, in.isolated.back(), true);
-      isolated_worst = std::min(isolated_worst, worst_of(result.isolated.change_cosine));
-    }
-    in.chained.push_back(run(in.model, in.tokens, schedule, {}));
-    Run& chained = in.chained.back();
-    if (!chained.refusal.empty()) refused.push_back(cat(schedule.name, ": ", chained.refusal));
-    if (in.judges_layers()) {
-      for (Pos t = 0; t < chained.tokens; ++t) {
-        const Likeness embedding = likeness(chained.stream(0, t, in.shape.width), in.golden.stream(0, t));
-        if (!alike(embedding, in.gate_of(t))) in.differences.push_back({s, false, -1, t, embedding.cosine});
-      }
-      result.chained = table_of(in, s, chained, false);
-      sum_worst = std::min(sum_worst, worst_of(result.chained.sum_cosine));
-    }
-    if (!in.golden.logits.empty() && !judge_logits(in, chained, result))
-      logits_wrong.push_back(schedule.name);
-    kl = std::max(kl, result.kl_mean);
-    logits_worst = std::min(logits_worst, result.logits_cosine);
-    top_same += result.top_same;
-    top_asked += result.top_asked;
+};
+
+void measure(Inspection& in, std::size_t s, Totals& totals) {
+  const Schedule& schedule = in.schedules[s];
+  ScheduleResult& result = in.report.schedules.emplace_back();
+  result.name = schedule.name;
+  result.calls = schedule.calls;
+  if (in.isolates()) {
+    RunOptions options;
+    options.feed = &in.golden;
+    in.isolated.push_back(run(in.model, in.tokens, schedule, options));
+    in.isolated.back().logits.clear();
+    result.isolated = table_of(in, s, in.isolated.back(), true);
+    totals.isolated_worst = std::min(totals.isolated_worst, worst_of(result.isolated.change_cosine));
   }
-  const auto failed = [](bool wrong) { return wrong ? Outcome::failed : Outcome::passed; };
+  in.chained.push_back(run(in.model, in.tokens, schedule, {}));
+  Run& chained = in.chained.back();
+  if (!chained.refusal.empty()) totals.refused.push_back(cat(schedule.name, ": ", chained.refusal));
+  if (in.judges_layers()) {
+    for (Pos t = 0; t < chained.tokens; ++t) {
+      const Likeness embedding = likeness(chained.stream(0, t, in.shape.width), in.golden.stream(0, t));
+      if (!alike(embedding, in.gate_of(t))) in.differences.push_back({s, false, -1, t, embedding.cosine});
+    }
+    result.chained = table_of(in, s, chained, false);
+    totals.sum_worst = std::min(totals.sum_worst, worst_of(result.chained.sum_cosine));
+  }
+  if (!in.golden.logits.empty() && !judge_logits(in, chained, result))
+    totals.logits_wrong.push_back(schedule.name);
+  totals.kl = std::max(totals.kl, result.kl_mean);
+  totals.logits_worst = std::min(totals.logits_worst, result.logits_cosine);
+  totals.top_same += result.top_same;
+  totals.top_asked += result.top_asked;
+}
+
+Outcome failed(bool wrong) { return wrong ? Outcome::failed : Outcome::passed; }
+
+void judge_all_layers(Inspection& in, const Totals& totals) {
   const auto differs = [&](bool isolated) {
     return std::any_of(in.differences.begin(), in.differences.end(),
                        [&](const Difference& d) { return d.isolated == isolated; });
   };
-  if (!refused.empty()) in.add_check("reading", Outcome::failed, list_text(refused));
+  if (!totals.refused.empty()) in.add_check("reading", Outcome::failed, list_text(totals.refused));
   if (in.isolates())
     in.add_check("isolated layers", failed(differs(true)),
-                 cat("worst cosine of a change ", cosine_text(isolated_worst),
+                 cat("worst cosine of a change ", cosine_text(totals.isolated_worst),
                      in.ties.empty() ? ""
                                      : cat("; routers took the other expert of a near tie at ",
                                            in.ties.size(), in.ties.size() == 1 ? " place" : " places")));
@@ -197,15 +199,19 @@ void check_layers(Inspection& in) {
         in.golden.hidden.empty() ? "the reference has no layers" : "layers of this model cannot be fed");
   if (in.judges_layers())
     in.add_check("chained layers", failed(differs(false)),
-                 cat("worst cosine of a sum ", cosine_text(sum_worst)));
+                 cat("worst cosine of a sum ", cosine_text(totals.sum_worst)));
   else
     in.add_check("chained layers", Outcome::skipped, "no layers to compare");
   if (in.golden.logits.empty())
     in.add_check("logits", Outcome::skipped, "the reference has none");
   else
-    in.add_check("logits", failed(!logits_wrong.empty()),
-                 cat("worst cosine ", cosine_text(logits_worst), ", KL ", kl,
-                     " nats, likeliest token the same ", top_same, " of ", top_asked));
+    in.add_check("logits", failed(!totals.logits_wrong.empty()),
+                 cat("worst cosine ", cosine_text(totals.logits_worst), ", KL ", totals.kl,
+                     " nats, likeliest token the same ", totals.top_same, " of ", totals.top_asked));
+}
+
+void judge_schedules(Inspection& in) {
+  std::vector<ScheduleResult>& results = in.report.schedules;
   const std::vector<std::size_t> unlike = unlike_first(in, results);
   const bool bits =
       std::all_of(results.begin() + 1, results.end(), [](const auto& r) { return r.same_bits; });
@@ -216,6 +222,18 @@ void check_layers(Inspection& in) {
                               : cat(in.schedules[0].name, " give something else than ", list_text(others)));
   if (std::any_of(in.chained.begin(), in.chained.end(), [](const Run& r) { return !r.finite; }))
     in.add_check("finite numbers", Outcome::failed, "NaN or infinity came out");
+}
+
+}  // namespace
+
+void check_layers(Inspection& in) {
+  Totals totals;
+  for (std::size_t s = 0; s < in.schedules.size(); ++s) {
+    in.step(0.75 * static_cast<double>(s) / static_cast<double>(in.schedules.size()), in.schedules[s].name);
+    measure(in, s, totals);
+  }
+  judge_all_layers(in, totals);
+  judge_schedules(in);
   note_apart(in);
 }
 

@@ -1,6 +1,7 @@
 // shard_weights.cpp: a folder of shards as the weights of a plain forward pass: what the files hold, number
 // by number, with nothing of what runs shards but the reading of the manifest.
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "base/mapped_file.h"
@@ -22,92 +23,60 @@ struct Place {
   std::string tensor;
 };
 
+struct NamedRole {
+  Role role;
+  ShardKind kind;  // mlp: the feed-forward, also where it is a moe shard
+  const char* tensor;
+};
+constexpr NamedRole kNamedRoles[] = {
+    {Role::embedding, ShardKind::embedding, "embedding.weight"},
+    {Role::positions, ShardKind::embedding, "positions.weight"},
+    {Role::input_scale, ShardKind::embedding, "input_scale"},
+    {Role::input_bias, ShardKind::embedding, "input_offset"},
+    {Role::head, ShardKind::head, "head.weight"},
+    {Role::final_norm, ShardKind::head, "norm.weight"},
+    {Role::final_norm_bias, ShardKind::head, "norm.bias"},
+    {Role::attention_norm, ShardKind::attention, "norm.weight"},
+    {Role::attention_norm_bias, ShardKind::attention, "norm.bias"},
+    {Role::attention_post_norm, ShardKind::attention, "post_norm.weight"},
+    {Role::query, ShardKind::attention, "query.weight"},
+    {Role::key, ShardKind::attention, "key.weight"},
+    {Role::value, ShardKind::attention, "value.weight"},
+    {Role::query_bias, ShardKind::attention, "query.bias"},
+    {Role::key_bias, ShardKind::attention, "key.bias"},
+    {Role::value_bias, ShardKind::attention, "value.bias"},
+    {Role::query_norm, ShardKind::attention, "query_norm.weight"},
+    {Role::key_norm, ShardKind::attention, "key_norm.weight"},
+    {Role::attention_output, ShardKind::attention, "output.weight"},
+    {Role::attention_output_bias, ShardKind::attention, "output.bias"},
+    {Role::attention_output_scale, ShardKind::attention, "output_scale"},
+    {Role::attention_output_offset, ShardKind::attention, "output_offset"},
+    {Role::attention_residual_scale, ShardKind::attention, "residual_scale"},
+    {Role::attention_residual_offset, ShardKind::attention, "residual_offset"},
+    {Role::feed_forward_norm, ShardKind::mlp, "norm.weight"},
+    {Role::feed_forward_norm_bias, ShardKind::mlp, "norm.bias"},
+    {Role::feed_forward_post_norm, ShardKind::mlp, "post_norm.weight"},
+    {Role::gate, ShardKind::mlp, "gate.weight"},
+    {Role::up, ShardKind::mlp, "up.weight"},
+    {Role::up_bias, ShardKind::mlp, "up.bias"},
+    {Role::down, ShardKind::mlp, "down.weight"},
+    {Role::down_bias, ShardKind::mlp, "down.bias"},
+    {Role::feed_forward_output_scale, ShardKind::mlp, "output_scale"},
+    {Role::feed_forward_output_offset, ShardKind::mlp, "output_offset"},
+    {Role::feed_forward_residual_scale, ShardKind::mlp, "residual_scale"},
+    {Role::feed_forward_residual_offset, ShardKind::mlp, "residual_offset"},
+};
+// Of attention, with the names of hybrid_names.h; all other roles belong to the feed-forward.
+constexpr Role kConvolved[] = {Role::value_delayed, Role::conv_depthwise,    Role::conv_depthwise_bias,
+                               Role::conv_grouped,  Role::conv_grouped_bias, Role::key_temperature};
+
 Place place_of(Role role, const ModelConfig& c) {
-  const ShardKind feed = c.experts ? ShardKind::moe : ShardKind::mlp;
-  constexpr ShardKind kAttention = ShardKind::attention;
-  switch (role) {
-    case Role::embedding:
-      return {ShardKind::embedding, "embedding.weight"};
-    case Role::positions:
-      return {ShardKind::embedding, "positions.weight"};
-    case Role::input_scale:
-      return {ShardKind::embedding, "input_scale"};
-    case Role::input_bias:
-      return {ShardKind::embedding, "input_offset"};
-    case Role::head:
-      return {ShardKind::head, "head.weight"};
-    case Role::final_norm:
-      return {ShardKind::head, "norm.weight"};
-    case Role::final_norm_bias:
-      return {ShardKind::head, "norm.bias"};
-    case Role::attention_norm:
-      return {kAttention, "norm.weight"};
-    case Role::attention_norm_bias:
-      return {kAttention, "norm.bias"};
-    case Role::attention_post_norm:
-      return {kAttention, "post_norm.weight"};
-    case Role::query:
-      return {kAttention, "query.weight"};
-    case Role::key:
-      return {kAttention, "key.weight"};
-    case Role::value:
-      return {kAttention, "value.weight"};
-    case Role::query_bias:
-      return {kAttention, "query.bias"};
-    case Role::key_bias:
-      return {kAttention, "key.bias"};
-    case Role::value_bias:
-      return {kAttention, "value.bias"};
-    case Role::query_norm:
-      return {kAttention, "query_norm.weight"};
-    case Role::key_norm:
-      return {kAttention, "key_norm.weight"};
-    case Role::attention_output:
-      return {kAttention, "output.weight"};
-    case Role::attention_output_bias:
-      return {kAttention, "output.bias"};
-    case Role::attention_output_scale:
-      return {kAttention, "output_scale"};
-    case Role::attention_output_offset:
-      return {kAttention, "output_offset"};
-    case Role::attention_residual_scale:
-      return {kAttention, "residual_scale"};
-    case Role::attention_residual_offset:
-      return {kAttention, "residual_offset"};
-    case Role::feed_forward_norm:
-      return {feed, "norm.weight"};
-    case Role::feed_forward_norm_bias:
-      return {feed, "norm.bias"};
-    case Role::feed_forward_post_norm:
-      return {feed, "post_norm.weight"};
-    case Role::gate:
-      return {feed, "gate.weight"};
-    case Role::up:
-      return {feed, "up.weight"};
-    case Role::up_bias:
-      return {feed, "up.bias"};
-    case Role::down:
-      return {feed, "down.weight"};
-    case Role::down_bias:
-      return {feed, "down.bias"};
-    case Role::feed_forward_output_scale:
-      return {feed, "output_scale"};
-    case Role::feed_forward_output_offset:
-      return {feed, "output_offset"};
-    case Role::feed_forward_residual_scale:
-      return {feed, "residual_scale"};
-    case Role::feed_forward_residual_offset:
-      return {feed, "residual_offset"};
-    case Role::value_delayed:
-    case Role::conv_depthwise:
-    case Role::conv_depthwise_bias:
-    case Role::conv_grouped:
-    case Role::conv_grouped_bias:
-    case Role::key_temperature:
-      return {kAttention, hybrid_name(role)};
-    default:
-      return {feed, hybrid_name(role)};
-  }
+  const ShardKind feed_forward = c.experts ? ShardKind::moe : ShardKind::mlp;
+  for (const NamedRole& named : kNamedRoles)
+    if (named.role == role) return {named.kind == ShardKind::mlp ? feed_forward : named.kind, named.tensor};
+  const bool convolved =
+      std::find(std::begin(kConvolved), std::end(kConvolved), role) != std::end(kConvolved);
+  return {convolved ? ShardKind::attention : feed_forward, hybrid_name(role)};
 }
 
 class ShardWeights final : public PlainWeights {

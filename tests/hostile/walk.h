@@ -39,7 +39,7 @@ inline std::uint64_t walk(const GgufFile& file) {
   // sample.
   const std::size_t step = 1 + file.metadata().size() / 1024;
   std::size_t at = 0;
-  for (const GgufFile::Entry& entry : file.metadata()) {
+  for (const GgufEntry& entry : file.metadata()) {
     const std::string_view key = entry.key;
     const GgufValue& value = entry.value;
     sum += touch(key) + touch(value.elements) + static_cast<std::uint64_t>(value.scalar.index());

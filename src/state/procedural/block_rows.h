@@ -17,6 +17,13 @@ struct BlockRows {
   std::vector<float> bias;          // [rows]
 };
 
+// Queries of all heads that share the KV head, each with the log mass of its softmax over everything.
+struct ReferenceRows {
+  std::int64_t count = 0;
+  std::vector<float> queries;   // [count][padded_dim], turned to the positions they stand for
+  std::vector<float> log_mass;  // [count] of the whole softmax, nats
+};
+
 // A block of zeros for `rows` rows of `dim` elements.
 BlockRows padded_block(std::int64_t rows, std::int64_t dim);
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "kernels/dense.h"
-#include "state/procedural/summarise.h"
+#include "state/procedural/block_rows.h"
 
 namespace kvtide {
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "state/procedural/block_rows.h"
 #include "state/procedural/references.h"
-#include "state/procedural/summarise.h"
 #include "state/spec/procedural_spec.h"
 
 namespace kvtide {
@@ -16,8 +16,9 @@ void turn_row(float* row, const std::vector<double>& frequencies, Pos by);
 // Cosines, then sines of a turn by `by` positions, added at the end of `angles`.
 void add_turn(const std::vector<double>& frequencies, Pos by, std::vector<float>& angles);
 
-// Which references are asked and where they are placed: reference i stands 2^(12 u_i) positions ahead of a
-// text, u the van der Corput sequence: judged where they stood, rows far ahead would be misjudged.
+// Which references are asked and where they are placed. Reference i is moved to 2^(12 u_i) positions behind
+// the end of the text, u the van der Corput sequence: a reference that stayed where it was would say nothing
+// of how the block looks from far away.
 struct AskedAhead {
   std::vector<Pos> positions;
   std::vector<float> cosine, sine;  // [positions][pairs] of the turn to where each is placed

@@ -13,6 +13,7 @@
 #include "state/procedural/head_rows.h"
 #include "state/procedural/reference_rows.h"
 #include "state/procedural/references.h"
+#include "state/procedural/summarise.h"
 #include "state/rows/layer_rows.h"
 #include "state/spec/procedural_spec.h"
 

@@ -16,13 +16,6 @@
 
 namespace kvtide {
 
-// Queries of all heads that share the KV head, with what attention over everything made of them.
-struct ReferenceRows {
-  std::int64_t count = 0;
-  std::vector<float> queries;   // [count][padded_dim], turned to the positions they stand for
-  std::vector<float> log_mass;  // [count] of the whole softmax, nats
-};
-
 struct SummaryRules {
   std::int64_t exact = 0;      // rows that stay as they are
   std::int64_t summaries = 0;  // rows that stand for the rest

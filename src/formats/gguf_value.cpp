@@ -1,4 +1,4 @@
-#include "formats/gguf_parse.h"
+#include "formats/gguf_value.h"
 
 namespace kvtide {
 
