@@ -124,6 +124,32 @@ class Flags(ProgramTest):
                 outcome = kvtide("run", "-m", LLAMA, "-p", "a", wrong, "1")
                 self.assert_refused(outcome, USAGE, wrong.split("=")[0], f"did you mean {right}?")
 
+    def test_names_that_other_programs_use_are_understood(self):
+        own = self.assert_fine(kvtide("run", "-m", LLAMA, "-p", "the tide", "-n", 9, "-c", 50, "--temp", 0.8, "-s", 3))
+        others = self.assert_fine(kvtide("run", "-m", LLAMA, "-p", "the tide", "--n-predict", 9, "--ctx=50",
+                                         "--temperature", 0.8, "-s", 3))  # fmt: skip
+        self.assertEqual(own.text, others.text)
+        outcome = kvtide("run", "-m", LLAMA, "-p", "a", "--temperature", "hot")
+        self.assert_refused(outcome, USAGE, "--temperature: the temperature must be")
+
+    def test_flags_that_mean_nothing_here_say_what_to_do(self):
+        for words, advice in [(("-ngl", 99), "computes on the processor"), (("-fa",), "leave it out"),
+                              (("-fa", "on"), "leave it out"), (("--flash-attn=on",), "leave it out"), (("-i",), "kvtide chat"),
+                              (("-cnv",), "kvtide chat"), (("-b", 512), "--prefill-chunk"), (("--prompt-cache", "x"), "--save-state"),
+                              (("--context-shift",), "--kv-budget")]:  # fmt: skip
+            with self.subTest(flag=words):
+                self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", *words), USAGE, "has no flag", advice)
+
+    def test_sizes_may_be_written_as_people_and_kvtide_write_them(self):
+        plan = lambda size: kvtide("plan", "--like", "gemma-3-270m", "--json", "--budget", size)
+        for size, wanted in [("64M", 64 << 20), ("64MB", 64 << 20), ("64 MiB", 64 << 20), ("64m", 64 << 20), ("0.5GiB", 1 << 29),
+                             ("67108864", 64 << 20), ("67108864 B", 64 << 20), ("65536KiB", 64 << 20), ("1.00 GiB", 1 << 30)]:  # fmt: skip
+            with self.subTest(size=size):
+                self.assertEqual(self.assert_fine(plan(size)).json["budget"], wanted)
+        for size in ("", "M", "MiB", "64iB", "64 ", "64X", "-1M", "1000", "64MM"):
+            with self.subTest(size=size):
+                self.assert_refused(plan(size), USAGE, "--budget: the budget must be at least 1M", "64M or 1.5G")
+
     def test_a_flag_of_another_command_is_told_whose_it_is(self):
         self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", "--chunks", "4"), USAGE, "--chunks", "belongs to", "ppl")
 

@@ -108,7 +108,7 @@ class Run(ProgramTest):
 
     def test_a_document_and_a_question_are_read_as_one_text(self):
         _, both = self.report("-n", 4, prompt=("-f", TEXT, "-p", "who came?"))
-        whole = self.file("whole.txt", TEXT.read_bytes().rstrip(b"\n") + b"\n\nwho came?\n")
+        whole = self.file("whole.txt", TEXT.read_bytes().rstrip(b"\n") + b"\n\nwho came?")
         _, expected = self.report("-n", 4, prompt=("-f", whole))
         self.assertEqual((both["logits_hash"], both["tokens"]), (expected["logits_hash"], expected["tokens"]))
 

@@ -179,7 +179,8 @@ class Pins(ProceduralTest):
 
     def test_a_budget_that_cannot_hold_the_pins_is_refused_with_numbers(self):
         outcome = kvtide("run", "-m", LLAMA, "-f", self.text, "--kv-budget", "1M", "--kv-heads", "even", "--kv-pin", "0-40000")
-        self.assert_refused(outcome, USAGE, "1048576", "too small")
+        self.assert_refused(outcome, USAGE, "budget of 1M is too small")
+        self.assertRegex(outcome.err, r"use at least \d+M$")
 
     def test_ranges_that_are_none_are_refused(self):
         for value, part in (("9-3", "from 9 to"), ("x", "whole number"), ("-", "whole number")):

@@ -10,6 +10,7 @@
 #include "cli/arguments/flags.h"
 #include "cli/arguments/memory_options.h"
 #include "cli/arguments/nearest.h"
+#include "cli/arguments/other_names.h"
 #include "cli/arguments/state_request.h"
 #include "kvtide/error.h"
 
@@ -83,6 +84,9 @@ class Parser {
         refuse(cat(name, ": takes no value, but was given ", quoted(word.substr(equals + 1))));
       return found->set(out_, {name, word.substr(equals + 1)});
     }
+    // Before values that are joined to their flag: -fa is no file named a.
+    if (const std::string_view advice = advice_about(name); !advice.empty())
+      refuse(cat("kvtide ", command_info(out_.command).name, " has no flag ", quoted(name), ": ", advice));
     if (!word.starts_with("--"))
       if (const Flag* found = find(word.substr(0, 2)); found != nullptr && !found->value.empty())
         return found->set(out_, {found->short_name, word.substr(2)});
@@ -92,6 +96,9 @@ class Parser {
   const Flag* find(std::string_view name) const {
     for (const Flag& candidate : flags_)
       if (is_spelling(candidate, name)) return &candidate;
+    const std::string_view meant = name_meant(name);
+    for (const Flag& candidate : flags_)
+      if (!meant.empty() && candidate.name == meant) return &candidate;
     return nullptr;
   }
 

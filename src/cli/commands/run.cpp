@@ -25,12 +25,13 @@ namespace {
 
 constexpr std::int64_t kDefaultTokens = 256;
 
-// A document and the question about it, with a blank line between them; or the only one there is.
+// A document and the question about it, with a blank line between them; or the only one there is. Nothing
+// follows the question: what a line feed behind it asks for is another line, not the rest of this one.
 InputText whole_prompt(const Arguments& arguments) {
   if (!arguments.file || !arguments.prompt) return given_text(arguments);
   InputText input = read_text_file(*arguments.file);
   while (input.text.ends_with('\n')) input.text.pop_back();
-  input.text += cat("\n\n", prompt_text(*arguments.prompt).text, arguments.chat ? "" : "\n");
+  input.text += cat("\n\n", prompt_text(*arguments.prompt).text);
   return input;
 }
 
