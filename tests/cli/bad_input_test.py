@@ -97,6 +97,14 @@ class Texts(ProgramTest):
             self.assert_refused(outcome, CONTEXT_FULL, "80 tokens", "40", "-c 80")
         self.assertEqual(list(self.folder.iterdir()), [])
 
+    def test_a_text_longer_than_what_the_model_knows_is_refused_with_a_budget_and_its_cost(self):
+        long = self.file("long.txt", TEXT.read_bytes() * 10)
+        outcome = kvtide("run", "-m", LLAMA, "-f", long)
+        # 800 tokens of 2 layers with 4 heads of 8: keys and values in f16.
+        self.assert_refused(outcome, CONTEXT_FULL, "800 tokens", "256", "--kv-budget 64M", "at most 64.0 MiB", "would take 200.0 KiB")
+        self.assertNotIn("-c ", outcome.err)
+        self.assertEqual(kvtide("run", "-m", LLAMA, "-f", long, "--kv-budget", "64M", "-n", 1).status, 0)
+
     def test_a_text_too_short_for_perplexity_says_what_it_needs(self):
         self.assert_refused(kvtide("ppl", "-m", LLAMA, "-f", TEXT, "-c", 64), USAGE, "80 tokens", "128")
 

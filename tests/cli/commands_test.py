@@ -112,6 +112,18 @@ class Run(ProgramTest):
         _, expected = self.report("-n", 4, prompt=("-f", whole))
         self.assertEqual((both["logits_hash"], both["tokens"]), (expected["logits_hash"], expected["tokens"]))
 
+    def test_byte_order_marks_and_carriage_returns_are_told_and_taken_out_on_request(self):
+        plain = self.file("plain.txt", b"the tide\ncame in\n")
+        other = self.file("other.txt", b"\xef\xbb\xbfthe tide\r\ncame in\r\n")
+        tokens = lambda path, *words: self.assert_fine(kvtide("tokenize", "-m", GEMMA, "-f", path, "--json", *words))
+        as_it_is, without = tokens(other), tokens(other, "--text-newlines")
+        self.assertIn("holds a byte order mark and 2 lines that end in CR LF", as_it_is.err)
+        self.assertIn("--text-newlines", as_it_is.err)
+        self.assertIn("it is read without", without.err)
+        self.assertEqual(without.json["ids"], tokens(plain).json["ids"])
+        self.assertNotEqual(as_it_is.json["ids"], without.json["ids"])
+        self.assertNotIn("note", tokens(plain).err)
+
     def test_a_context_that_fills_while_writing_keeps_the_answer_and_says_so(self):
         path = self.folder / "report.json"
         outcome = kvtide("run", "-m", LLAMA, "-f", TEXT, "-c", 84, "-n", 50, "--report", path)

@@ -66,6 +66,7 @@ class CtrlC(ProgramTest):
         self.assertIsNotNone(kept, outcome.err)
         self.assertEqual(int(kept[1]), int(kept[2].replace(",", "")))
         self.assertGreater(int(kept[1]), 0)
+        self.assertIn("they are gone now: the same command with --save-state FILE keeps them", outcome.err)
         self.assertEqual([entry.name for entry in self.folder.iterdir()], ["long.txt"])
 
     def test_while_writing_it_keeps_the_answer_and_the_report(self):

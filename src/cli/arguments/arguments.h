@@ -38,6 +38,7 @@ struct Arguments {
   std::optional<std::string> system;
   bool no_bos = false;
   bool no_special = false;
+  bool text_newlines = false;  // CR LF becomes LF, a byte order mark goes
   bool logits_hash = false;
   bool json = false;
   std::string report;  // empty: none

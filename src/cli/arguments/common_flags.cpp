@@ -30,6 +30,8 @@ constexpr Flag kPrompt[] = {
 constexpr Flag kFile[] = {
     {"-f", "--file", "FILE", "read the text from a file; - is stdin, also used without -p and -f",
      [](A& a, const G& g) { a.file = g.value; }},
+    {"", "--text-newlines", "", "read lines that end in CR LF as LF, and no byte order mark",
+     [](A& a, const G&) { a.text_newlines = true; }},
 };
 constexpr Flag kContext[] = {
     {"-c", "--ctx-size", "N", "tokens of context [as the model was trained]; for ppl: of a chunk [512]",

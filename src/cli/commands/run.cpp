@@ -29,7 +29,7 @@ constexpr std::int64_t kDefaultTokens = 256;
 // follows the question: what a line feed behind it asks for is another line, not the rest of this one.
 InputText whole_prompt(const Arguments& arguments) {
   if (!arguments.file || !arguments.prompt) return given_text(arguments);
-  InputText input = read_text_file(*arguments.file);
+  InputText input = read_document(*arguments.file, arguments);
   while (input.text.ends_with('\n')) input.text.pop_back();
   input.text += cat("\n\n", prompt_text(*arguments.prompt).text);
   return input;
@@ -57,14 +57,20 @@ std::vector<TokenId> chat_tokens(const Model& model, const ChatTemplate& chat, c
 }
 
 // What is to be read. A prompt that begins with all the tokens of the snapshot is the one whose reading was
-// interrupted: its rest is read. Any other goes behind them.
+// interrupted: its rest is read. Any other goes behind them, which is said of a document.
 template <class Encode>
-std::vector<TokenId> tokens_to_read(const Session& session, const Encode& encode) {
+std::vector<TokenId> tokens_to_read(const Session& session, const Arguments& arguments,
+                                    const Encode& encode) {
   const std::vector<TokenId>& held = session.tokens();
   std::vector<TokenId> whole = encode(Place::start);
   if (held.empty()) return whole;
-  if (whole.size() < held.size() || !std::equal(held.begin(), held.end(), whole.begin()))
+  if (whole.size() < held.size() || !std::equal(held.begin(), held.end(), whole.begin())) {
+    if (!arguments.prompt || arguments.file)
+      say(cat("note: ", arguments.file.value_or("-") == "-" ? "stdin" : *arguments.file,
+              ": a new text, read behind the ", count_text(session.position()), " tokens of another, which ",
+              arguments.memory.load_state, " holds"));
     return encode(Place::behind);
+  }
   say(cat("the prompt begins with the ", count_text(static_cast<std::int64_t>(held.size())),
           " tokens of the snapshot; reading goes on behind them"));
   whole.erase(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(held.size()));
@@ -75,7 +81,9 @@ void say_what_was_kept(const Session& session, const Arguments& arguments, std::
   const std::string& path = arguments.memory.save_state;
   say(cat("kvtide: ", why, ": ", count_text(session.position()), " tokens are read and held (KV ",
           bytes_text(session.memory().kv), ")",
-          path.empty() || session.position() == 0 ? "" : cat("; --load-state ", path, " goes on from here")));
+          session.position() == 0 ? ""
+          : path.empty()          ? "; they are gone now: the same command with --save-state FILE keeps them"
+                                  : cat("; --load-state ", path, " goes on from here")));
 }
 
 }  // namespace
@@ -100,7 +108,7 @@ int run_command(const Arguments& arguments) {
   std::vector<TokenId> prompt;
   options.history = session.tokens();
   if (input) {
-    prompt = tokens_to_read(session, [&](Place place) {
+    prompt = tokens_to_read(session, arguments, [&](Place place) {
       if (chat) return chat_tokens(open.model, *chat, *input, arguments, place);
       EncodeOptions encode;
       encode.continues = place == Place::behind;
@@ -148,7 +156,8 @@ int run_command(const Arguments& arguments) {
   }
   if (result.generated.reason == StopReason::context_full) {
     say(cat("kvtide: the context of ", count_text(session.context()),
-            " tokens is full and the answer ends here; use a larger context (-c) or --overflow rolling"));
+            " tokens is full and the answer ends here; --kv-budget 64M or --overflow rolling never fills up, "
+            "-c N gives more room"));
     return exit_status(ErrorCode::context_full);
   }
   return kExitFine;
