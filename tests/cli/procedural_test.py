@@ -27,7 +27,7 @@ class ProceduralTest(ProgramTest):
     def run_report(self, *words, shape=SHAPE, heads="even", text=None):
         path = self.folder / "report.json"
         table = () if heads is None else ("--kv-heads", heads)
-        self.outcome = kvtide("run", "-m", LLAMA, "-f", text or self.text, "-n", 0, "--report", path, *shape, *table, *words)
+        self.outcome = kvtide("run", "-m", LLAMA, "-f", text or self.text, "-n", 0, "-v", "--report", path, *shape, *table, *words)
         self.assert_fine(self.outcome)
         return json.loads(path.read_text("utf-8"))
 

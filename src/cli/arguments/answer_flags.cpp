@@ -39,6 +39,8 @@ constexpr Flag kAnswers[] = {
      }},
     {"-s", "--seed", "N", "of the random choices [0]; -1: another one each time",
      [](A& a, const G& g) { a.sampler.seed = seed_of(g); }},
+    {"-v", "--verbose", "", "all figures at the end, and what a budget picked",
+     [](A& a, const G&) { a.verbose = true; }},
     {"", "--report", "FILE", "write the figures of the run as JSON",
      [](A& a, const G& g) { a.report = g.value; }},
 };

@@ -40,6 +40,7 @@ struct Arguments {
   bool no_special = false;
   bool text_newlines = false;  // CR LF becomes LF, a byte order mark goes
   bool logits_hash = false;
+  bool verbose = false;
   bool json = false;
   std::string report;  // empty: none
   // ppl

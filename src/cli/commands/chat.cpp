@@ -245,8 +245,8 @@ int chat_command(const Arguments& arguments) {
   if (!arguments.memory.save_state.empty()) OutputFile::check_replaceable(arguments.memory.save_state);
   OpenModel open(arguments, arguments.session.context);
   Conversation conversation(arguments, open);
-  say(cat(open.headline(), stdin_is_terminal() ? "; /help lists commands" : ""));
-  say_what_the_budget_picked(open.session);
+  say(cat(open.headline(arguments.verbose), stdin_is_terminal() ? "; /help lists commands" : ""));
+  if (arguments.verbose) say_what_the_budget_picked(open.session);
   const bool shows_prompt = stdin_is_terminal() && ::isatty(STDERR_FILENO) == 1;
 
   int status = kExitFine;
@@ -273,7 +273,7 @@ int chat_command(const Arguments& arguments) {
   conversation.memory().save();
   report.events = conversation.memory().events();
   report.loaded_tokens = conversation.memory().loaded_tokens();
-  print_report(report, open.session, false);
+  print_report(report, open.session, {.everything = arguments.verbose});
   if (!arguments.report.empty())
     OutputFile::write_whole(arguments.report, report_json(report, open.session).text() + "\n");
   return status;

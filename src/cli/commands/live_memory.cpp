@@ -5,7 +5,7 @@
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "cli/commands/cache_folder.h"
-#include "cli/commands/kv_cost.h"
+#include "cli/output/kv_cost.h"
 #include "cli/output/output_file.h"
 #include "cli/output/progress.h"
 #include "cli/output/terminal.h"

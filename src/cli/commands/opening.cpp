@@ -9,7 +9,7 @@
 #include "cli/arguments/memory_options.h"
 #include "cli/commands/choose_heads.h"
 #include "cli/commands/interrupt.h"
-#include "cli/commands/kv_cost.h"
+#include "cli/output/kv_cost.h"
 #include "cli/output/session_words.h"
 #include "cli/output/terminal.h"
 #include "engine/session_spec.h"
@@ -108,9 +108,9 @@ OpenModel::OpenModel(const Arguments& arguments, std::int64_t context)
   stop_if_interrupted("stopped while loading; nothing was read or written");
 }
 
-std::string OpenModel::headline() const {
+std::string OpenModel::headline(bool everything) const {
   const SessionOptions& o = session.options();
-  const std::string words = memory_words(session);
+  const std::string words = everything ? memory_words(session) : short_memory_words(session);
   const char* kernels = o.kernels.empty() ? best_kernels().isa : o.kernels.c_str();
   return cat(
       quoted(model.name()), ": ", model.architecture(), ", ", count_text(model.parameters()), " parameters, ",

@@ -86,6 +86,16 @@ void say_what_was_kept(const Session& session, const Arguments& arguments, std::
                                   : cat("; --load-state ", path, " goes on from here")));
 }
 
+// The figures begin on a line of their own, also where text and figures go to one file; a stdout that is none of these
+// carries nothing but the answer.
+void end_answer(const std::string& text) {
+  if (text.empty() || text.ends_with('\n')) return;
+  if (::isatty(STDOUT_FILENO) == 1)
+    write_result("\n");
+  else if (::isatty(STDERR_FILENO) != 1)
+    say("");
+}
+
 }  // namespace
 
 int run_command(const Arguments& arguments) {
@@ -123,8 +133,8 @@ int run_command(const Arguments& arguments) {
   if (memory.refills()) guard.let_overflow();
   guard.before_reading(static_cast<std::int64_t>(prompt.size()));
   memory.check_prompt(static_cast<std::int64_t>(prompt.size()));
-  say(open.headline());
-  say_what_the_budget_picked(session);
+  say(open.headline(arguments.verbose));
+  if (arguments.verbose) say_what_the_budget_picked(session);
 
   Answer result;
   try {
@@ -135,7 +145,7 @@ int run_command(const Arguments& arguments) {
     say_what_was_kept(session, arguments, cat("Ctrl-C, ", error.message()));
     return exit_status(ErrorCode::cancelled);
   }
-  if (!result.generated.text.empty() && ::isatty(STDOUT_FILENO) == 1) write_result("\n");
+  end_answer(result.generated.text);
 
   RunReport report;
   read_session(report, session);  // what the run took, before a snapshot touches more memory
@@ -147,7 +157,7 @@ int run_command(const Arguments& arguments) {
   report.text = result.generated.text;
   report.events = memory.events();
   report.loaded_tokens = memory.loaded_tokens();
-  print_report(report, session, arguments.logits_hash);
+  print_report(report, session, {.everything = arguments.verbose, .hash = arguments.logits_hash});
   if (!arguments.report.empty())
     OutputFile::write_whole(arguments.report, report_json(report, session).text() + "\n");
   if (result.generated.reason == StopReason::cancelled) {

@@ -34,6 +34,15 @@ std::string memory_words(const Session& session) {
   return words;
 }
 
+std::string short_memory_words(const Session& session) {
+  const auto& p = session.options().procedural;
+  if (!p) return memory_words(session);
+  const ProceduralBytes plan = *session.procedural_plan();
+  if (plan.grows && p->budget_for == 0) return "KV memory grows with the text";
+  return cat("KV memory of at most ", bytes_text(plan.total()),
+             plan.grows ? cat(" for ", count_text(p->budget_for), " tokens") : "");
+}
+
 const char* kv_type_name(KvType type) {
   return type == KvType::f16 ? "f16" : type == KvType::f32 ? "f32" : "q8_0";
 }

@@ -1,4 +1,4 @@
-#include "cli/commands/kv_cost.h"
+#include "cli/output/kv_cost.h"
 
 #include <algorithm>
 
