@@ -12,7 +12,8 @@ import unittest
 from program import (LLAMA, PROGRAM, TEXT, TIMEOUT_S, ProgramTest, environment, interrupt, kvtide, read_until, start,
                      wait_for_line)  # fmt: skip
 
-COMMANDS = ("run", "chat", "ppl", "bench", "inspect", "tokenize", "logits", "state", "heads", "copytest", "recall", "table", "plan")
+COMMANDS = ("run", "chat", "ppl", "bench", "inspect", "tokenize", "logits", "state", "heads", "copytest", "recall", "table", "plan",
+            "shard", "validate", "fetch", "models")
 CANCELLED = 130
 
 

@@ -68,6 +68,8 @@ struct Arguments {
   MemoryFlags memory;
   StateRequest state;
   PlanRequest plan;
+  std::string fetched;  // fetch: which model
+  std::string folder;   // fetch, models: where models lie; empty: the usual place
   ShardRequest shard;
   ValidateRequest validate;
 };

@@ -20,7 +20,9 @@ enum class Command : unsigned {
   table,
   plan,
   shard,
-  validate
+  validate,
+  fetch,
+  models
 };
 
 struct CommandInfo {
@@ -66,6 +68,10 @@ inline constexpr CommandInfo kCommands[] = {
      "run -m shards -p \"The sea is\" -n 64 --draft ngram"},
     {Command::validate, "validate", "a model against a reference, layer by layer: what is wrong, and where",
      "MODEL [--reference FOLDER] [--tokens N] [--chunks LIST] [flags]", "model.gguf --html report.html"},
+    {Command::fetch, "fetch", "download a small model to try: smollm2 or gemma3",
+     "smollm2|gemma3|all [--dir FOLDER]", "smollm2"},
+    {Command::models, "models", "the models that were fetched, and what they would cost",
+     "[--dir FOLDER] [--json]", "--json"},
 };
 
 constexpr const CommandInfo& command_info(Command command) {

@@ -66,6 +66,10 @@ class Parser {
         out_.state.files.push_back(word);
       return;
     }
+    if (out_.command == Command::fetch && out_.fetched.empty()) {
+      out_.fetched = word;
+      return;
+    }
     if (out_.command == Command::shard && out_.shard.action.empty()) {
       out_.shard.action = word;
       return;
@@ -177,6 +181,8 @@ void check(const Arguments& a) {
   check_memory_flags(a);
   if (a.command == Command::state) return check_state_request(a);
   if (a.command == Command::shard) return check_shard_request(a);
+  if (a.command == Command::fetch) return need(!a.fetched.empty(), "the name of a model");
+  if (a.command == Command::models) return;
   check_files(a);
   if (a.command == Command::plan) {
     const bool shape = a.plan.layers && a.plan.kv_heads && a.plan.head_dim;
