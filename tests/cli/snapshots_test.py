@@ -246,7 +246,7 @@ class HashCache(SnapshotTest):
 
 
 class Chat(SnapshotTest):
-    WORDS = ("chat", "-m", LLAMA, "--chat-template", "mistral-instruct", "-n", 3)
+    WORDS = ("chat", "-m", LLAMA, "--chat-template", "mistral-instruct", "-n", 3, "--temp", 0, "--repeat-penalty", 1)
 
     def talk(self, lines, *words, status=0):
         path = self.folder / "report.json"

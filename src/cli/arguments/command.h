@@ -37,7 +37,7 @@ inline constexpr CommandInfo kCommands[] = {
     {Command::run, "run", "read a prompt and continue it", "-m MODEL [-p TEXT] [-f FILE] [flags]",
      "-m model.gguf -f book.txt -p \"Who is Pierre?\" --chat --report figures.json"},
     {Command::chat, "chat", "talk with a model; earlier turns stay in its memory", "-m MODEL [flags]",
-     "-m model.gguf --temp 0.7 --seed 1"},
+     "-m model.gguf --system \"Be brief.\""},
     {Command::ppl, "ppl", "perplexity of a text", "-m MODEL -f FILE [flags]",
      "-m model.gguf -f text.txt -c 512 --chunks 40"},
     {Command::bench, "bench", "speed at several depths, as a share of the machine's limits",

@@ -6,11 +6,11 @@
 namespace kvtide {
 namespace {
 
-struct Entry {
+struct OtherName {
   std::string_view word, says;
 };
 
-constexpr Entry kNames[] = {
+constexpr OtherName kOtherNames[] = {
     {"--temperature", "--temp"},
     {"--n-predict", "--predict"},
     {"--max-tokens", "--predict"},
@@ -24,38 +24,38 @@ constexpr Entry kNames[] = {
     {"--repetition-penalty", "--repeat-penalty"},
 };
 
-constexpr std::string_view kNoGpu =
+constexpr std::string_view kSayNoGpu =
     "kvtide computes on the processor and has no layers to move; leave it out";
-constexpr std::string_view kOneAttention =
+constexpr std::string_view kSayOneAttention =
     "there is one attention, which never holds a table of all scores; leave it out";
-constexpr std::string_view kTalk = "`kvtide chat` is the command that talks";
-constexpr std::string_view kChunk = "--prefill-chunk N is how many tokens are read at once";
-constexpr std::string_view kSnapshot = "--save-state FILE and --load-state FILE keep what was read";
-constexpr std::string_view kShift =
+constexpr std::string_view kSayTalk = "`kvtide chat` is the command that talks";
+constexpr std::string_view kSayChunk = "--prefill-chunk N is how many tokens are read at once";
+constexpr std::string_view kSaySnapshot = "--save-state FILE and --load-state FILE keep what was read";
+constexpr std::string_view kSayShift =
     "--overflow rolling or --kv-budget 64M let a text be longer than the context";
 
-constexpr Entry kAdvice[] = {
-    {"-ngl", kNoGpu},
-    {"--gpu-layers", kNoGpu},
-    {"--n-gpu-layers", kNoGpu},
-    {"-dev", kNoGpu},
-    {"--device", kNoGpu},
-    {"-sm", kNoGpu},
-    {"-mg", kNoGpu},
-    {"-fa", kOneAttention},
-    {"--flash-attn", kOneAttention},
-    {"-i", kTalk},
-    {"--interactive", kTalk},
-    {"-cnv", kTalk},
-    {"--conversation", kTalk},
-    {"--interactive-first", kTalk},
-    {"-b", kChunk},
-    {"--batch-size", kChunk},
-    {"-ub", kChunk},
-    {"--ubatch-size", kChunk},
-    {"--prompt-cache", kSnapshot},
-    {"--context-shift", kShift},
-    {"--keep", kShift},
+constexpr OtherName kAdviceAbout[] = {
+    {"-ngl", kSayNoGpu},
+    {"--gpu-layers", kSayNoGpu},
+    {"--n-gpu-layers", kSayNoGpu},
+    {"-dev", kSayNoGpu},
+    {"--device", kSayNoGpu},
+    {"-sm", kSayNoGpu},
+    {"-mg", kSayNoGpu},
+    {"-fa", kSayOneAttention},
+    {"--flash-attn", kSayOneAttention},
+    {"-i", kSayTalk},
+    {"--interactive", kSayTalk},
+    {"-cnv", kSayTalk},
+    {"--conversation", kSayTalk},
+    {"--interactive-first", kSayTalk},
+    {"-b", kSayChunk},
+    {"--batch-size", kSayChunk},
+    {"-ub", kSayChunk},
+    {"--ubatch-size", kSayChunk},
+    {"--prompt-cache", kSaySnapshot},
+    {"--context-shift", kSayShift},
+    {"--keep", kSayShift},
     {"-r", "--stop TEXT ends an answer"},
     {"--reverse-prompt", "--stop TEXT ends an answer"},
     {"--mlock", "weights stay in the mapped file; leave it out"},
@@ -65,16 +65,16 @@ constexpr Entry kAdvice[] = {
 };
 
 template <std::size_t N>
-std::string_view find(const Entry (&entries)[N], std::string_view word) {
-  const auto found =
-      std::find_if(std::begin(entries), std::end(entries), [&](const Entry& e) { return e.word == word; });
+std::string_view find_other(const OtherName (&entries)[N], std::string_view word) {
+  const auto found = std::find_if(std::begin(entries), std::end(entries),
+                                  [&](const OtherName& e) { return e.word == word; });
   return found == std::end(entries) ? std::string_view() : found->says;
 }
 
 }  // namespace
 
-std::string_view name_meant(std::string_view word) { return find(kNames, word); }
+std::string_view name_meant(std::string_view word) { return find_other(kOtherNames, word); }
 
-std::string_view advice_about(std::string_view word) { return find(kAdvice, word); }
+std::string_view advice_about(std::string_view word) { return find_other(kAdviceAbout, word); }
 
 }  // namespace kvtide

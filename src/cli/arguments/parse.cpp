@@ -138,6 +138,14 @@ class Parser {
   bool only_names_ = false;
 };
 
+// A talk is sampled: the likeliest token each time makes small models say the same over and over.
+void begin_with(Arguments& a) {
+  constexpr float kTemperature = 0.7f, kRepeatPenalty = 1.1f;
+  if (a.command != Command::chat) return;
+  a.sampler.temperature = kTemperature;
+  a.sampler.repeat_penalty = kRepeatPenalty;
+}
+
 // Defaults that differ from command to command.
 void fill_in(Arguments& a) {
   if (a.lengths.empty()) a.lengths = {a.command == Command::plan ? 100000 : 4096};
@@ -238,6 +246,7 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
                " ...; see kvtide --help"));
   arguments.command = find_command(words[0]).command;
   arguments.has_command = true;
+  begin_with(arguments);
   Parser(words, arguments).parse();
   fill_in(arguments);
   if (!arguments.help) check(arguments);

@@ -23,9 +23,9 @@ namespace kvtide {
 namespace {
 
 // The signals that the program ignores would otherwise stay ignored in Python and in pip.
-struct Attributes {
+struct UsualSignals {
   posix_spawnattr_t value{};
-  Attributes() {
+  UsualSignals() {
     sigset_t usual;
     ::sigemptyset(&usual);
     for (const int number : {SIGPIPE, SIGXFSZ, SIGINT}) ::sigaddset(&usual, number);
@@ -33,9 +33,9 @@ struct Attributes {
     ::posix_spawnattr_setsigdefault(&value, &usual);
     ::posix_spawnattr_setflags(&value, POSIX_SPAWN_SETSIGDEF);
   }
-  ~Attributes() { ::posix_spawnattr_destroy(&value); }
-  Attributes(const Attributes&) = delete;
-  Attributes& operator=(const Attributes&) = delete;
+  ~UsualSignals() { ::posix_spawnattr_destroy(&value); }
+  UsualSignals(const UsualSignals&) = delete;
+  UsualSignals& operator=(const UsualSignals&) = delete;
 };
 
 // Its exit status; Ctrl-C reaches Python as well, which stops cleanly and says so.
@@ -43,7 +43,7 @@ int run_python(const std::string& name, const std::string& folder) {
   std::string words[] = {"python3", "-c", kFetchScript, name, folder};
   char* pointers[] = {words[0].data(), words[1].data(), words[2].data(),
                       words[3].data(), words[4].data(), nullptr};
-  const Attributes attributes;
+  const UsualSignals attributes;
   pid_t child = 0;
   if (const int failure = ::posix_spawnp(&child, "python3", nullptr, &attributes.value, pointers, environ))
     throw Error(ErrorCode::not_found,

@@ -19,7 +19,7 @@
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kTokens = 100000;
+constexpr std::int64_t kListedTokens = 100000;
 
 struct Description {
   std::string architecture = "?";
@@ -58,9 +58,9 @@ Description describe(const std::string& path) {
   return it;
 }
 
-std::optional<std::int64_t> cost(const Description& it, std::string_view format) {
+std::optional<std::int64_t> cost_of(const Description& it, std::string_view format) {
   for (const KvFormat& known : kKvFormats)
-    if (it.config && known.name == format) return kv_cost(*it.config, known, kTokens);
+    if (it.config && known.name == format) return kv_cost(*it.config, known, kListedTokens);
   return std::nullopt;
 }
 
@@ -68,7 +68,7 @@ std::string list_json(const std::vector<FoundModel>& models) {
   Json list = Json::array();
   for (const FoundModel& model : models) {
     const Description it = describe(model.path);
-    const auto full = cost(it, "f16");
+    const auto full = cost_of(it, "f16");
     Json item = Json::object();
     item.set("name", model.name)
         .set("path", model.path)
@@ -89,7 +89,7 @@ std::string list_text(const std::vector<FoundModel>& models) {
   std::string notes;
   for (const FoundModel& model : models) {
     const Description it = describe(model.path);
-    const auto full = cost(it, "f16");
+    const auto full = cost_of(it, "f16");
     rows.push_back({model.name, it.architecture, it.file_bytes > 0 ? bytes_text(it.file_bytes) : "?",
                     it.config ? "yes" : "no", it.config ? count_text(it.config->context_length) : "?",
                     full ? bytes_text(*full) : "?"});

@@ -16,14 +16,14 @@
 namespace kvtide {
 namespace {
 
-constexpr std::string_view kEnding = ".gguf";
+constexpr std::string_view kModelEnding = ".gguf";
 
-struct Close {
+struct CloseModels {
   void operator()(DIR* folder) const { ::closedir(folder); }
 };
 
 // "SmolLM2-135M" and "smollm2_135m" are the same name.
-std::string plain(std::string_view name) {
+std::string plain_name(std::string_view name) {
   std::string letters;
   for (const char c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) != 0)
@@ -42,16 +42,16 @@ bool is_later_part(std::string_view file) {
 
 bool names_a_path(const std::string& model) {
   struct stat info {};
-  return model.empty() || model.find('/') != model.npos || model.ends_with(kEnding) ||
+  return model.empty() || model.find('/') != model.npos || model.ends_with(kModelEnding) ||
          ::stat(model.c_str(), &info) == 0;
 }
 
 std::string find_model(const std::string& name, const Arguments& arguments) {
-  const std::string folder = models_folder(arguments), wanted = plain(name);
+  const std::string folder = models_folder(arguments), wanted = plain_name(name);
   std::vector<FoundModel> fitting;
   for (const FoundModel& model : models_in(folder)) {
-    if (plain(model.name) == wanted) return model.path;
-    if (!wanted.empty() && plain(model.name).starts_with(wanted)) fitting.push_back(model);
+    if (plain_name(model.name) == wanted) return model.path;
+    if (!wanted.empty() && plain_name(model.name).starts_with(wanted)) fitting.push_back(model);
   }
   if (fitting.size() == 1) return fitting.front().path;
   if (fitting.empty())
@@ -77,13 +77,13 @@ std::string models_folder(const Arguments& arguments) {
 
 std::vector<FoundModel> models_in(const std::string& folder) {
   std::vector<FoundModel> models;
-  const std::unique_ptr<DIR, Close> entries(::opendir(folder.c_str()));
+  const std::unique_ptr<DIR, CloseModels> entries(::opendir(folder.c_str()));
   if (!entries) return models;
   while (const dirent* entry = ::readdir(entries.get())) {
     const std::string file = entry->d_name, path = cat(folder, "/", file);
     if (file.starts_with(".")) continue;
-    if (file.ends_with(kEnding) && file_exists(path) && !is_later_part(file))
-      models.push_back({file.substr(0, file.size() - kEnding.size()), path});
+    if (file.ends_with(kModelEnding) && file_exists(path) && !is_later_part(file))
+      models.push_back({file.substr(0, file.size() - kModelEnding.size()), path});
     else if (is_folder(path) && file_exists(path + "/config.json"))
       models.push_back({file, path});
   }

@@ -29,6 +29,7 @@ std::string why_it_stopped(const std::string& reason) {
   if (reason == "max_tokens") return "as many as were asked for (-n)";
   if (reason == "stop_string") return "ended by a text of --stop";
   if (reason == "context_full") return "the context is full";
+  if (reason == "loop") return "it began to repeat itself";
   if (reason == "cancelled") return "cut short by Ctrl-C";
   return "nothing was asked for";
 }
