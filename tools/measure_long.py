@@ -63,7 +63,7 @@ def measure(arguments, model, budget, book):
 
     def listen():
         for line in process.stderr:
-            if found := re.match(r"reading ([\d,]+)/", line):
+            if found := re.match(r"reading .* ([\d,]+)/", line):
                 times.append((time.monotonic(), int(found[1].replace(",", ""))))
             elif line.startswith("kvtide: "):
                 sys.stderr.write(line)

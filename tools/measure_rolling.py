@@ -36,7 +36,7 @@ def stream(arguments, model):
 
     def listen():
         for line in process.stderr:
-            if found := re.match(r"scoring ([\d,]+)/", line):
+            if found := re.match(r"scoring .* ([\d,]+)/", line):
                 done[0] = int(found[1].replace(",", ""))
             elif line.startswith("kvtide: "):
                 sys.stderr.write(line)

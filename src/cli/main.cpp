@@ -11,6 +11,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/interrupt.h"
+#include "cli/commands/models_folder.h"
 #include "cli/output/terminal.h"
 #include "kvtide/error.h"
 
@@ -49,6 +50,10 @@ int dispatch(const Arguments& arguments) {
       return shard_command(arguments);
     case Command::validate:
       return validate_command(arguments);
+    case Command::fetch:
+      return fetch_command(arguments);
+    case Command::models:
+      return models_command(arguments);
   }
   return kExitBug;
 }
@@ -56,13 +61,14 @@ int dispatch(const Arguments& arguments) {
 int program(const std::vector<std::string>& words) {
   try {
     install_interrupt_handler();
-    const Arguments arguments = parse_arguments(words);
+    Arguments arguments = parse_arguments(words);
     if (arguments.version || arguments.help) {
       write_result(arguments.version       ? version_text()
                    : arguments.has_command ? command_help(arguments.command)
                                            : program_help());
       return words.empty() ? exit_status(ErrorCode::invalid_argument) : kExitFine;
     }
+    find_models(arguments);
     return dispatch(arguments);
   } catch (const Error& error) {
     say(cat("kvtide: ", error.message()));

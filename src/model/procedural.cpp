@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 
 #include "base/text.h"
 #include "kvtide/error.h"
@@ -168,6 +169,13 @@ class Fitting {
   std::optional<ProceduralBytes> smallest_;
 };
 
+constexpr std::int64_t kMiB = 1 << 20;
+
+// As it was given: "64M", or in bytes.
+std::string given_bytes(std::int64_t bytes) {
+  return bytes % kMiB == 0 ? cat(bytes / kMiB, "M") : cat(bytes, " bytes");
+}
+
 }  // namespace
 
 ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const ProceduralOptions& options) {
@@ -186,7 +194,7 @@ ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const
     return four && four->full_rows > eight->full_rows ? *four : *eight;
   }
   throw Error(ErrorCode::invalid_argument,
-              cat("a KV budget of ", options.budget, " bytes is too small: sinks, one window",
+              cat("a KV budget of ", given_bytes(options.budget), " is too small: sinks, one window",
                   options.pins.empty() ? "" : ", what is pinned",
                   options.full_rows > 0 ? cat(", ", options.full_rows, " rows of copying heads") : "",
                   " and compact blocks",
@@ -194,7 +202,7 @@ ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const
                   : options.budget_for > 0
                       ? cat(", which grow with the ", options.budget_for, " tokens that are expected,")
                       : ", which grow with a text of which no end is known (-c),",
-                  " need ", fitting.smallest().total()));
+                  " need more; use at least ", (fitting.smallest().total() + kMiB - 1) / kMiB, "M"));
 }
 
 ProceduralOptions options_of(const ProceduralSpec& spec) {

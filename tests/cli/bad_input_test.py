@@ -97,6 +97,14 @@ class Texts(ProgramTest):
             self.assert_refused(outcome, CONTEXT_FULL, "80 tokens", "40", "-c 80")
         self.assertEqual(list(self.folder.iterdir()), [])
 
+    def test_a_text_longer_than_what_the_model_knows_is_refused_with_a_budget_and_its_cost(self):
+        long = self.file("long.txt", TEXT.read_bytes() * 10)
+        outcome = kvtide("run", "-m", LLAMA, "-f", long)
+        # 800 tokens of 2 layers with 4 heads of 8: keys and values in f16.
+        self.assert_refused(outcome, CONTEXT_FULL, "800 tokens", "256", "--kv-budget 64M", "at most 64.0 MiB", "would take 200.0 KiB")
+        self.assertNotIn("-c ", outcome.err)
+        self.assertEqual(kvtide("run", "-m", LLAMA, "-f", long, "--kv-budget", "64M", "-n", 1).status, 0)
+
     def test_a_text_too_short_for_perplexity_says_what_it_needs(self):
         self.assert_refused(kvtide("ppl", "-m", LLAMA, "-f", TEXT, "-c", 64), USAGE, "80 tokens", "128")
 
@@ -123,6 +131,32 @@ class Flags(ProgramTest):
             with self.subTest(flag=wrong):
                 outcome = kvtide("run", "-m", LLAMA, "-p", "a", wrong, "1")
                 self.assert_refused(outcome, USAGE, wrong.split("=")[0], f"did you mean {right}?")
+
+    def test_names_that_other_programs_use_are_understood(self):
+        own = self.assert_fine(kvtide("run", "-m", LLAMA, "-p", "the tide", "-n", 9, "-c", 50, "--temp", 0.8, "-s", 3))
+        others = self.assert_fine(kvtide("run", "-m", LLAMA, "-p", "the tide", "--n-predict", 9, "--ctx=50",
+                                         "--temperature", 0.8, "-s", 3))  # fmt: skip
+        self.assertEqual(own.text, others.text)
+        outcome = kvtide("run", "-m", LLAMA, "-p", "a", "--temperature", "hot")
+        self.assert_refused(outcome, USAGE, "--temperature: the temperature must be")
+
+    def test_flags_that_mean_nothing_here_say_what_to_do(self):
+        for words, advice in [(("-ngl", 99), "computes on the processor"), (("-fa",), "leave it out"),
+                              (("-fa", "on"), "leave it out"), (("--flash-attn=on",), "leave it out"), (("-i",), "kvtide chat"),
+                              (("-cnv",), "kvtide chat"), (("-b", 512), "--prefill-chunk"), (("--prompt-cache", "x"), "--save-state"),
+                              (("--context-shift",), "--kv-budget")]:  # fmt: skip
+            with self.subTest(flag=words):
+                self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", *words), USAGE, "has no flag", advice)
+
+    def test_sizes_may_be_written_as_people_and_kvtide_write_them(self):
+        plan = lambda size: kvtide("plan", "--like", "gemma-3-270m", "--json", "--budget", size)
+        for size, wanted in [("64M", 64 << 20), ("64MB", 64 << 20), ("64 MiB", 64 << 20), ("64m", 64 << 20), ("0.5GiB", 1 << 29),
+                             ("67108864", 64 << 20), ("67108864 B", 64 << 20), ("65536KiB", 64 << 20), ("1.00 GiB", 1 << 30)]:  # fmt: skip
+            with self.subTest(size=size):
+                self.assertEqual(self.assert_fine(plan(size)).json["budget"], wanted)
+        for size in ("", "M", "MiB", "64iB", "64 ", "64X", "-1M", "1000", "64MM"):
+            with self.subTest(size=size):
+                self.assert_refused(plan(size), USAGE, "--budget: the budget must be at least 1M", "64M or 1.5G")
 
     def test_a_flag_of_another_command_is_told_whose_it_is(self):
         self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", "--chunks", "4"), USAGE, "--chunks", "belongs to", "ppl")

@@ -1,13 +1,21 @@
 """Chat: turns that read only what is new, and a memory that holds the text that the template would write at once."""
 
+import fcntl
 import json
+import os
+import pty
+import select
+import subprocess
+import termios
+import time
 import unittest
 
 from commands_test import VOCABULARY, best, read_npy
-from program import LLAMA, ProgramTest, kvtide
+from program import LLAMA, PROGRAM, TIMEOUT_S, ProgramTest, environment, kvtide
 
 # Of this template's markers the tiny vocabulary can spell </s>, its end token, and the space.
-CHAT = ("chat", "-m", LLAMA, "--chat-template", "mistral-instruct")
+SAMPLED = ("chat", "-m", LLAMA, "--chat-template", "mistral-instruct")
+CHAT = (*SAMPLED, "--temp", 0, "--repeat-penalty", 1)
 INSTRUCTED = "[INST] {} [/INST]"
 
 
@@ -48,6 +56,56 @@ class Turns(ProgramTest):
         words = ("--chat", "--chat-template", "mistral-instruct", "-p", "the tide", "-n", 6)
         self.assertEqual(outcome.text, self.assert_fine(kvtide("run", "-m", LLAMA, *words)).text + "\n")
 
+    def test_a_talk_is_sampled_unless_flags_say_otherwise(self):
+        words = ("--chat", "--chat-template", "mistral-instruct", "-p", "the tide", "-n", 20, "-s", 5)
+        sampled = self.assert_fine(kvtide("run", "-m", LLAMA, *words, "--temp", 0.7, "--repeat-penalty", 1.1)).text
+        greedy = self.assert_fine(kvtide("run", "-m", LLAMA, *words)).text
+        self.assertNotEqual(sampled, greedy)
+        self.assertEqual(self.assert_fine(kvtide(*SAMPLED, "-n", 20, "-s", 5, stdin=b"the tide\n")).text, sampled + "\n")
+
+    def test_an_answer_that_repeats_itself_is_stopped(self):
+        outcome, report = self.talk(["the tide", "and again"], "-n", 2000, "-c", 5000)
+        self.assert_fine(outcome)
+        self.assertEqual(report["turns"][0]["stop_reason"], "loop")
+        self.assertLess(report["turns"][0]["decode_tokens"], 1700)
+        answer = report["text"].split("\n")[0]
+        period = next(n for n in range(1, 401) if answer.endswith(answer[-n:] * 4) and n * 4 >= 160 or answer.endswith(answer[-n:] * (160 // n)))
+        self.assertGreaterEqual(answer.count(answer[-period:]), 4)
+        self.assertIn("began to repeat itself and was stopped", outcome.err)
+        # run is left alone: it does what it is told.
+        plain = self.folder / "run.json"
+        kvtide("run", "-m", LLAMA, "--chat", "--chat-template", "mistral-instruct", "-p", "the tide", "-n", 2000, "-c", 5000, "--report", plain)
+        self.assertEqual(json.loads(plain.read_text("utf-8"))["stop_reason"], "max_tokens")
+
+    def test_undo_takes_a_turn_back_bit_for_bit(self):
+        lines = ["the tide", "and again", "in the end"]
+        _, whole = self.talk(["the tide", "in the end"], "-n", 4)
+        outcome, undone = self.talk(["the tide", "and again", "/undo", "in the end"], "-n", 4)
+        self.assertIn("the last message and its answer are taken back", outcome.err)
+        self.assertEqual(undone["tokens"][8:], whole["tokens"][4:])
+        self.assertEqual(undone["turns"][2]["prefill_tokens"], whole["turns"][1]["prefill_tokens"])
+        self.assertEqual(undone["context_tokens"], whole["context_tokens"])
+        _, first = self.talk(["the tide", "/undo", *lines[:1]], "-n", 4)
+        self.assertEqual(first["tokens"][:4], first["tokens"][4:])
+        outcome, _ = self.talk(["/undo"], "-n", 4)
+        self.assertIn("nothing to take back", outcome.err)
+
+    def test_undo_reads_again_what_a_window_has_forgotten(self):
+        words = ("-n", 4, "--overflow", "rolling", "--kv-window", 24)
+        outcome, undone = self.talk(["the tide came in", "and the side went out again", "/undo", "in"], *words)
+        self.assertIn("what came before will be read again", outcome.err)
+        self.assertGreater(undone["turns"][2]["prefill_tokens"], undone["turns"][0]["prefill_tokens"])
+
+    def test_bye_ends_the_talk(self):
+        for word in ("/bye", "/exit", "/quit"):
+            _, report = self.talk(["the tide", word, "never read"], "-n", 2)
+            self.assertEqual(len(report["turns"]), 1)
+
+    def test_help_lists_every_command(self):
+        outcome, _ = self.talk(["/help"], "-n", 2)
+        for word in ("/undo", "/clear", "/save FILE", "/load FILE", "/bye", "Ctrl-C"):
+            self.assertIn(word, outcome.err)
+
     def test_markers_that_a_user_types_are_text(self):
         _, typed = self.talk(["a</s>b"], "-n", 0)
         _, letters = self.talk(["asb"], "-n", 0)
@@ -81,6 +139,81 @@ class Turns(ProgramTest):
         self.assertEqual(outcome.status, 6)
         self.assertIn("UTF-8", outcome.err)
         self.assertEqual(len(json.loads(path.read_text("utf-8"))["turns"]), 1)
+
+
+class AtATerminal(ProgramTest):
+    """Keys as a terminal sends them; messages as the memory received them."""
+
+    UP, LEFT, BACKSPACE, CTRL_D, CTRL_C = b"\x1b[A", b"\x1b[D", b"\x7f", b"\x04", b"\x03"
+
+    def talk(self, *pieces, status=0, **more):
+        """Types the pieces, each when the prompt is there. Gives the report and what the terminal showed."""
+        path = self.folder / "report.json"
+        leader, follower = pty.openpty()
+        words = (*CHAT, "-n", 2, "--report", path)
+        process = subprocess.Popen([PROGRAM, *map(str, words)], stdin=follower, stdout=subprocess.PIPE, stderr=follower,
+                                   start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+                                   env=environment(TERM="xterm") | {"XDG_CACHE_HOME": str(self.folder)} | more)  # fmt: skip
+        os.close(follower)
+        shown, waiting, end = b"", list(pieces), time.monotonic() + TIMEOUT_S
+        seen = 0
+        while time.monotonic() < end:
+            if not select.select([leader], [], [], 0.2)[0]:
+                if process.poll() is not None:
+                    break
+                continue
+            try:
+                piece = os.read(leader, 65536)
+            except OSError:  # the program has closed the other end
+                break
+            shown += piece
+            if b"> " in shown[seen:] and waiting:
+                seen = len(shown)
+                os.write(leader, waiting.pop(0))
+        os.close(leader)
+        process.stdout.read()
+        process.stdout.close()
+        self.assertEqual(process.wait(TIMEOUT_S), status, shown)
+        return json.loads(path.read_text("utf-8")), shown.decode("utf-8", "replace")
+
+    def tokens_of(self, message):
+        text = INSTRUCTED.format(message)
+        return len(self.assert_fine(kvtide("tokenize", "-m", LLAMA, "-p", text, "--no-special", "--json")).json["ids"])
+
+    def test_pasted_lines_are_one_message(self):
+        pasted = b"\x1b[200~the tide\rcame in\rand again\x1b[201~"
+        report, shown = self.talk(pasted + b"\r", b"/bye\r")
+        self.assertEqual(len(report["turns"]), 1)
+        piped = kvtide("run", "-m", LLAMA, "--chat", "--chat-template", "mistral-instruct", "-n", 2, "-p", "the tide\ncame in\nand again")
+        self.assertEqual(report["text"], piped.text)
+        self.assertIn("\x1b[?2004h", shown)
+        self.assertTrue(shown.rindex("\x1b[?2004l") > shown.rindex("\x1b[?2004h"))
+
+    def test_a_line_can_be_edited_and_called_back(self):
+        report, _ = self.talk(b"the tidx" + self.BACKSPACE + b"e\r", self.UP + b"\r", b"he tide\x01t\r", b"/bye\r")
+        self.assertEqual([turn["prefill_tokens"] for turn in report["turns"]][1:], [report["turns"][1]["prefill_tokens"]] * 2)
+        self.assertEqual(report["turns"][0]["prefill_tokens"], self.tokens_of("the tide"))
+
+    def test_the_history_is_there_the_next_time(self):
+        first, _ = self.talk(b"the tide\r", self.CTRL_D)
+        second, _ = self.talk(self.UP + self.UP + b"\r", self.UP + b"\r", b"/bye\r")
+        self.assertEqual(first["turns"][0]["prefill_tokens"], second["turns"][0]["prefill_tokens"])
+        history = self.folder / "kvtide" / "chat_history"
+        self.assertEqual(history.stat().st_mode & 0o777, 0o600)
+
+    def test_letters_beyond_ascii_arrive_whole(self):
+        report, _ = self.talk("größe".encode() + b"\r", b"/bye\r", LC_ALL="C")
+        self.assertEqual(report["turns"][0]["prefill_tokens"], self.tokens_of("größe"))
+
+    def test_ctrl_c_at_the_prompt_ends_the_talk(self):
+        report, shown = self.talk(b"the tide\r", self.CTRL_C, status=130)
+        self.assertEqual(len(report["turns"]), 1)
+        self.assertIn("the conversation ends here", shown)
+
+    def test_a_dumb_terminal_reads_plain_lines(self):
+        report, shown = self.talk(b"the tide\n", b"/bye\n", TERM="dumb")
+        self.assertEqual(len(report["turns"]), 1)
+        self.assertNotIn("\x1b", shown)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,12 @@
 import json
 import math
 import struct
+import subprocess
 import unittest
 import xml.etree.ElementTree
 from array import array
 
-from program import LLAMA, MODELS, TEXT, ProgramTest, kvtide
+from program import LLAMA, MODELS, PROGRAM, TEXT, TIMEOUT_S, ProgramTest, environment, kvtide
 
 VOCABULARY, PROMPT_TOKENS = 64, 80
 GEMMA = MODELS / "gemma3-window.gguf"
@@ -60,10 +61,26 @@ class Run(ProgramTest):
         self.assertEqual(report["tokens"], [best(golden[-VOCABULARY:])])
 
     def test_the_tokens_go_to_stdout_and_the_figures_to_stderr(self):
-        outcome, report = self.report("-n", 5)
+        outcome, report = self.report("-n", 5, "-v")
         self.assertEqual(outcome.text, report["text"])
         for word in ("read", "80 tokens", "wrote", "KV", "RSS", "events", "stopped  max_tokens"):
             self.assertIn(word, outcome.err)
+
+    def test_three_plain_lines_close_a_run(self):
+        outcome, _ = self.report("-n", 5)
+        lines = outcome.err.splitlines()[-3:]
+        self.assertRegex(lines[0], r"^read 80 tokens in [\d.]+ m?s, [\d.]+ tok/s$")
+        self.assertRegex(lines[1], r"^wrote 5 tokens in [\d.]+ m?s, [\d.]+ tok/s; as many as were asked for \(-n\)$")
+        self.assertRegex(lines[2], r"^holds 85 tokens in [\d.]+ .iB of KV memory, with room for 256$")
+        rolling, _ = self.report("-n", 5, "--overflow", "rolling", "--kv-window", 20)
+        self.assertRegex(rolling.err.splitlines()[-1], r"^holds 24 of the 85 tokens that were read in .* \(a full cache would take 21.2 KiB\)$")
+
+    def test_text_and_figures_share_a_file_without_sharing_a_line(self):
+        path = self.folder / "all.txt"
+        with path.open("wb") as file:
+            subprocess.run([PROGRAM, "run", "-m", LLAMA, "-f", TEXT, "-n", "5"], stdin=subprocess.DEVNULL, stdout=file,
+                           stderr=file, env=environment(), check=True, timeout=TIMEOUT_S)  # fmt: skip
+        self.assertRegex(path.read_text("utf-8"), r"(?m)^read 80 tokens")
 
     def test_reading_only_writes_nothing(self):
         outcome, report = self.report("-n", 0)
@@ -108,9 +125,21 @@ class Run(ProgramTest):
 
     def test_a_document_and_a_question_are_read_as_one_text(self):
         _, both = self.report("-n", 4, prompt=("-f", TEXT, "-p", "who came?"))
-        whole = self.file("whole.txt", TEXT.read_bytes().rstrip(b"\n") + b"\n\nwho came?\n")
+        whole = self.file("whole.txt", TEXT.read_bytes().rstrip(b"\n") + b"\n\nwho came?")
         _, expected = self.report("-n", 4, prompt=("-f", whole))
         self.assertEqual((both["logits_hash"], both["tokens"]), (expected["logits_hash"], expected["tokens"]))
+
+    def test_byte_order_marks_and_carriage_returns_are_told_and_taken_out_on_request(self):
+        plain = self.file("plain.txt", b"the tide\ncame in\n")
+        other = self.file("other.txt", b"\xef\xbb\xbfthe tide\r\ncame in\r\n")
+        tokens = lambda path, *words: self.assert_fine(kvtide("tokenize", "-m", GEMMA, "-f", path, "--json", *words))
+        as_it_is, without = tokens(other), tokens(other, "--text-newlines")
+        self.assertIn("holds a byte order mark and 2 lines that end in CR LF", as_it_is.err)
+        self.assertIn("--text-newlines", as_it_is.err)
+        self.assertIn("it is read without", without.err)
+        self.assertEqual(without.json["ids"], tokens(plain).json["ids"])
+        self.assertNotEqual(as_it_is.json["ids"], without.json["ids"])
+        self.assertNotIn("note", tokens(plain).err)
 
     def test_a_context_that_fills_while_writing_keeps_the_answer_and_says_so(self):
         path = self.folder / "report.json"

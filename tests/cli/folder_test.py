@@ -19,7 +19,7 @@ class FolderTest(ProgramTest):
     def test_run_continues_a_text(self):
         done = self.assert_fine(kvtide("run", "-m", FOLDER, "-p", "the tide", "-n", "5"))
         self.assertIn("'mistral-f16-shards': llama", done.err)
-        self.assertIn("wrote    5 tokens", done.err)
+        self.assertIn("wrote 5 tokens", done.err)
 
     def test_ppl_bench_tokenize_and_logits_take_it(self):
         self.assert_fine(kvtide("ppl", "-m", FOLDER, "-f", TEXT, "-c", "32"))

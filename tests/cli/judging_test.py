@@ -230,7 +230,7 @@ class Plan(JudgingTest):
     def test_refusals(self):
         self.assert_refused(kvtide("plan"), USAGE, "-m, --like")
         self.assert_refused(kvtide("plan", "--like", "gpt-9"), USAGE, "mistral-7b, llama-3.1-8b")
-        self.assert_refused(kvtide("plan", "--like", "mistral-7b", "--budget", "2M"), USAGE, "too small", "need")
+        self.assert_refused(kvtide("plan", "--like", "mistral-7b", "--budget", "2M"), USAGE, "too small", "use at least")
         self.assert_refused(kvtide("plan", "-m", self.model, "--like", "mistral-7b"), USAGE, "leave out --like")
         self.assert_refused(kvtide("plan", "--like", "mistral-7b", "--kv-proc", "off"), USAGE, "nothing to plan")
         self.assert_refused(kvtide("plan", "-m", self.folder / "none.gguf"), NOT_FOUND, "none.gguf")

@@ -1,18 +1,22 @@
 """Manners: help that fits a screen, progress that suits where it goes, Ctrl-C that stops cleanly."""
 
+import fcntl
 import json
 import os
 import pty
 import re
 import select
+import struct
 import subprocess
+import termios
 import time
 import unittest
 
 from program import (LLAMA, PROGRAM, TEXT, TIMEOUT_S, ProgramTest, environment, interrupt, kvtide, read_until, start,
                      wait_for_line)  # fmt: skip
 
-COMMANDS = ("run", "chat", "ppl", "bench", "inspect", "tokenize", "logits", "state", "heads", "copytest", "recall", "table", "plan")
+COMMANDS = ("run", "chat", "ppl", "bench", "inspect", "tokenize", "logits", "state", "heads", "copytest", "recall", "table", "plan",
+            "shard", "validate", "fetch", "models")
 CANCELLED = 130
 
 
@@ -66,6 +70,7 @@ class CtrlC(ProgramTest):
         self.assertIsNotNone(kept, outcome.err)
         self.assertEqual(int(kept[1]), int(kept[2].replace(",", "")))
         self.assertGreater(int(kept[1]), 0)
+        self.assertIn("they are gone now: the same command with --save-state FILE keeps them", outcome.err)
         self.assertEqual([entry.name for entry in self.folder.iterdir()], ["long.txt"])
 
     def test_while_writing_it_keeps_the_answer_and_the_report(self):
@@ -103,10 +108,11 @@ class CtrlC(ProgramTest):
 
 
 class Progress(ProgramTest):
-    def on_a_terminal(self, copies, **more):
+    def on_a_terminal(self, copies, columns=80, **more):
         """What a terminal on stderr receives while so many copies of 80 tokens are read."""
         text = self.file("text.txt", TEXT.read_bytes() * copies)
         leader, follower = pty.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         words = ("run", "-m", LLAMA, "-f", text, "-c", "60000", "-n", "0", "-t", "1", "--prefill-chunk", "64")
         process = subprocess.Popen([PROGRAM, *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                    stderr=follower, env=environment(TERM="xterm") | more)  # fmt: skip
@@ -125,12 +131,23 @@ class Progress(ProgramTest):
         self.assertEqual(process.wait(TIMEOUT_S), 0, received)
         return received.decode("utf-8")
 
-    def test_a_terminal_sees_a_bar_with_speed_memory_and_time_left(self):
+    def test_a_terminal_of_80_columns_sees_percent_and_time_left_first_and_a_bar_last(self):
         text = self.on_a_terminal(300)
-        self.assertRegex(text, r"\r\x1b\[Kreading \[[#.]{20}\] [\d,]+/24,000 tokens, [\d.]+ tok/s, KV [\d.]+ .iB, RSS")
+        lines = re.findall(r"\r\x1b\[K(reading [^\r]*)", text)
+        self.assertGreater(len(lines), 1)
+        for line in lines:
+            self.assertRegex(line, r"^reading \d+%, (\d+ s|\d+:\d\d min|\?) left, [\d,]+/24,000 tokens, KV [\d.]+ .iB \[[#.]{6,20}\]$")
+            self.assertLess(len(line), 80)
         # At most ten updates per second: reading takes well below a minute.
-        self.assertLess(text.count("reading ["), 600)
-        self.assertNotIn("\x1b", text.split("stopped")[-1])
+        self.assertLess(len(lines), 600)
+        self.assertNotIn("\x1b", text.split("wrote")[-1])
+
+    def test_a_narrow_terminal_loses_the_bar_and_the_end_only(self):
+        lines = re.findall(r"\r\x1b\[K(reading [^\r]*)", self.on_a_terminal(300, columns=40))
+        self.assertGreater(len(lines), 1)
+        for line in lines:
+            self.assertLess(len(line), 40)
+            self.assertRegex(line, r"^reading \d+%, .* left")
 
     def test_no_color_and_dumb_terminals_see_plain_lines(self):
         for more in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):

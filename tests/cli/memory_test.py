@@ -121,7 +121,7 @@ class AdaptingAttention(MemoryTest):
 
     def test_every_change_is_an_event_and_a_line(self):
         path = self.folder / "report.json"
-        outcome = self.assert_fine(kvtide("run", "-m", LLAMA, "-f", self.text, "-n", 4, *self.SIZES, "--report", path))
+        outcome = self.assert_fine(kvtide("run", "-m", LLAMA, "-f", self.text, "-n", 4, "-v", *self.SIZES, "--report", path))
         report = json.loads(path.read_text("utf-8"))
         size = 64
         self.assertGreater(len(report["events"]), 0)

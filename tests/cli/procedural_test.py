@@ -27,7 +27,7 @@ class ProceduralTest(ProgramTest):
     def run_report(self, *words, shape=SHAPE, heads="even", text=None):
         path = self.folder / "report.json"
         table = () if heads is None else ("--kv-heads", heads)
-        self.outcome = kvtide("run", "-m", LLAMA, "-f", text or self.text, "-n", 0, "--report", path, *shape, *table, *words)
+        self.outcome = kvtide("run", "-m", LLAMA, "-f", text or self.text, "-n", 0, "-v", "--report", path, *shape, *table, *words)
         self.assert_fine(self.outcome)
         return json.loads(path.read_text("utf-8"))
 
@@ -179,7 +179,8 @@ class Pins(ProceduralTest):
 
     def test_a_budget_that_cannot_hold_the_pins_is_refused_with_numbers(self):
         outcome = kvtide("run", "-m", LLAMA, "-f", self.text, "--kv-budget", "1M", "--kv-heads", "even", "--kv-pin", "0-40000")
-        self.assert_refused(outcome, USAGE, "1048576", "too small")
+        self.assert_refused(outcome, USAGE, "budget of 1M is too small")
+        self.assertRegex(outcome.err, r"use at least \d+M$")
 
     def test_ranges_that_are_none_are_refused(self):
         for value, part in (("9-3", "from 9 to"), ("x", "whole number"), ("-", "whole number")):

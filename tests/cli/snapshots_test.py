@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import subprocess
 import time
 import unittest
@@ -106,6 +107,21 @@ class Saving(SnapshotTest):
             outcome = kvtide("run", "-m", LLAMA, "-f", TEXT, "-n", 1, "--save-state", path)
             self.assert_refused(outcome, IO, str(path), part)
         self.assertFalse(os.path.isfile("/dev/full"))
+
+
+    def test_a_snapshot_without_room_is_refused_before_reading(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
+        outcome = kvtide("run", "-m", LLAMA, "-f", TEXT, "-n", 1, "--save-state", self.state, preexec_fn=limit)
+        self.assert_refused(outcome, IO, str(self.state), "the snapshot takes about 20.0 KiB", "7.8 KiB", "ulimit", "nothing was read")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_another_text_behind_a_snapshot_is_told(self):
+        self.save()
+        other = self.file("other.txt", b"and the side\n")
+        outcome = self.assert_fine(kvtide("run", "-m", LLAMA, "-f", other, "-n", 1, "--load-state", self.state))
+        self.assertRegex(outcome.err, rf"note: {other}: a new text, read behind the \d+ tokens of another, which {self.state} holds")
+        question = self.assert_fine(kvtide("run", "-m", LLAMA, "-p", "and", "-n", 1, "--load-state", self.state))
+        self.assertNotIn("a new text", question.err)
 
 
 class Interrupted(SnapshotTest):
@@ -230,7 +246,7 @@ class HashCache(SnapshotTest):
 
 
 class Chat(SnapshotTest):
-    WORDS = ("chat", "-m", LLAMA, "--chat-template", "mistral-instruct", "-n", 3)
+    WORDS = ("chat", "-m", LLAMA, "--chat-template", "mistral-instruct", "-n", 3, "--temp", 0, "--repeat-penalty", 1)
 
     def talk(self, lines, *words, status=0):
         path = self.folder / "report.json"

@@ -294,6 +294,15 @@ class Export(StateTest):
         blocks = [(0, "k"), (1, "k"), (0, "v"), (1, "v")]
         self.assertEqual(arrays["kv_cache"][2], self.flat(blocks, 60, 20, self.rows()))
 
+    def test_a_name_that_is_neither_kind_is_refused(self):
+        out = self.folder / "x.bin"
+        self.assert_refused(kvtide("state", "export", self.state, "--out", out), USAGE, str(out), "x.safetensors", "x.bin/")
+        self.assertFalse(out.exists())
+        self.assert_fine(kvtide("state", "export", self.state, "--out", f"{out}/"))
+        self.assertTrue((out / "kv_cache.npy").is_file())
+        self.assert_fine(kvtide("state", "export", self.state, "--out", out))  # a folder that is there
+        self.assertTrue((self.export(out="arrays-1.5") / "kv_cache.npy").is_file())
+
     def test_a_rolling_memory_that_never_moved_is_exported_as_it_is(self):
         self.save("--overflow", "rolling", "--kv-window", 90)
         self.assertEqual(self.read_safetensors(self.export())[0]["kv_cache"][1], [4, HEADS, TOKENS, HEAD_DIM])

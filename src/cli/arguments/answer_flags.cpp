@@ -23,7 +23,7 @@ constexpr Flag kAnswers[] = {
      [](A& a, const G& g) { a.chat_template = g.value; }},
     {"", "--stop", "TEXT", "end the answer before this text; may be repeated",
      [](A& a, const G& g) { a.stop.push_back(g.value); }},
-    {"", "--temp", "X", "temperature [0]; 0: always the most likely token",
+    {"", "--temp", "X", "temperature [run 0, chat 0.7]; 0: always the most likely token",
      [](A& a, const G& g) { a.sampler.temperature = real(g, "the temperature", 0.0f, 1e6f); }},
     {"", "--top-k", "N", "choose among the N most likely tokens [40]; 0: all",
      [](A& a, const G& g) { a.sampler.top_k = static_cast<int>(whole(g, "top-k", 0, INT32_MAX)); }},
@@ -31,7 +31,7 @@ constexpr Flag kAnswers[] = {
      [](A& a, const G& g) { a.sampler.top_p = real(g, "top-p", 1e-6f, 1.0f); }},
     {"", "--min-p", "X", "drop tokens below this share of the most likely one's probability [0.05]",
      [](A& a, const G& g) { a.sampler.min_p = real(g, "min-p", 0.0f, 1.0f); }},
-    {"", "--repeat-penalty", "X", "make recent tokens less likely [1: off]",
+    {"", "--repeat-penalty", "X", "make recent tokens less likely [run 1: off, chat 1.1]",
      [](A& a, const G& g) { a.sampler.repeat_penalty = real(g, "the repeat penalty", 0.01f, 1000.0f); }},
     {"", "--repeat-last-n", "N", "how many tokens the penalty looks back at [64]",
      [](A& a, const G& g) {
@@ -39,6 +39,8 @@ constexpr Flag kAnswers[] = {
      }},
     {"-s", "--seed", "N", "of the random choices [0]; -1: another one each time",
      [](A& a, const G& g) { a.sampler.seed = seed_of(g); }},
+    {"-v", "--verbose", "", "all figures at the end, and what a budget picked",
+     [](A& a, const G&) { a.verbose = true; }},
     {"", "--report", "FILE", "write the figures of the run as JSON",
      [](A& a, const G& g) { a.report = g.value; }},
 };

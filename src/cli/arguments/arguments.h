@@ -38,7 +38,9 @@ struct Arguments {
   std::optional<std::string> system;
   bool no_bos = false;
   bool no_special = false;
+  bool text_newlines = false;  // CR LF becomes LF, a byte order mark goes
   bool logits_hash = false;
+  bool verbose = false;
   bool json = false;
   std::string report;  // empty: none
   // ppl
@@ -66,6 +68,8 @@ struct Arguments {
   MemoryFlags memory;
   StateRequest state;
   PlanRequest plan;
+  std::string fetched;  // fetch: which model
+  std::string folder;   // fetch, models: where models lie; empty: the usual place
   ShardRequest shard;
   ValidateRequest validate;
 };

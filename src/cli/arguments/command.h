@@ -20,7 +20,9 @@ enum class Command : unsigned {
   table,
   plan,
   shard,
-  validate
+  validate,
+  fetch,
+  models
 };
 
 struct CommandInfo {
@@ -35,7 +37,7 @@ inline constexpr CommandInfo kCommands[] = {
     {Command::run, "run", "read a prompt and continue it", "-m MODEL [-p TEXT] [-f FILE] [flags]",
      "-m model.gguf -f book.txt -p \"Who is Pierre?\" --chat --report figures.json"},
     {Command::chat, "chat", "talk with a model; earlier turns stay in its memory", "-m MODEL [flags]",
-     "-m model.gguf --temp 0.7 --seed 1"},
+     "-m model.gguf --system \"Be brief.\""},
     {Command::ppl, "ppl", "perplexity of a text", "-m MODEL -f FILE [flags]",
      "-m model.gguf -f text.txt -c 512 --chunks 40"},
     {Command::bench, "bench", "speed at several depths, as a share of the machine's limits",
@@ -66,6 +68,10 @@ inline constexpr CommandInfo kCommands[] = {
      "run -m shards -p \"The sea is\" -n 64 --draft ngram"},
     {Command::validate, "validate", "a model against a reference, layer by layer: what is wrong, and where",
      "MODEL [--reference FOLDER] [--tokens N] [--chunks LIST] [flags]", "model.gguf --html report.html"},
+    {Command::fetch, "fetch", "download a small model to try: smollm2 or gemma3",
+     "smollm2|gemma3|all [--dir FOLDER]", "smollm2"},
+    {Command::models, "models", "the models that were fetched, and what they would cost",
+     "[--dir FOLDER] [--json]", "--json"},
 };
 
 constexpr const CommandInfo& command_info(Command command) {

@@ -63,6 +63,10 @@ Groups groups_of(Command command) {
     case Command::validate:
       return {model_flags(), validate_flags(),   prompt_flags(), file_flags(),   json_flags(),
               exact_flags(), cache_type_flags(), thread_flags(), kernel_flags(), mapping_flags()};
+    case Command::fetch:
+      return {models_folder_flags()};
+    case Command::models:
+      return {models_folder_flags(), json_flags()};
   }
   return {};
 }

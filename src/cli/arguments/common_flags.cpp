@@ -30,6 +30,8 @@ constexpr Flag kPrompt[] = {
 constexpr Flag kFile[] = {
     {"-f", "--file", "FILE", "read the text from a file; - is stdin, also used without -p and -f",
      [](A& a, const G& g) { a.file = g.value; }},
+    {"", "--text-newlines", "", "read lines that end in CR LF as LF, and no byte order mark",
+     [](A& a, const G&) { a.text_newlines = true; }},
 };
 constexpr Flag kContext[] = {
     {"-c", "--ctx-size", "N", "tokens of context [as the model was trained]; for ppl: of a chunk [512]",
@@ -60,6 +62,10 @@ constexpr Flag kOut[] = {
 constexpr Flag kJson[] = {
     {"", "--json", "", "print JSON", [](A& a, const G&) { a.json = true; }},
 };
+constexpr Flag kModelsFolder[] = {
+    {"", "--dir", "FOLDER", "where the models lie [$KVTIDE_MODELS, or kvtide/models in the cache folder]",
+     [](A& a, const G& g) { a.folder = path_of(g); }},
+};
 constexpr Flag kHelp[] = {
     {"-h", "--help", "", "show this", [](A& a, const G&) { a.help = true; }},
 };
@@ -78,5 +84,6 @@ FlagGroup kernel_flags() { return kKernels; }
 FlagGroup out_flags() { return kOut; }
 FlagGroup json_flags() { return kJson; }
 FlagGroup help_flags() { return kHelp; }
+FlagGroup models_folder_flags() { return kModelsFolder; }
 
 }  // namespace kvtide

@@ -19,6 +19,7 @@ FlagGroup kernel_flags();
 FlagGroup out_flags();
 FlagGroup json_flags();
 FlagGroup help_flags();
+FlagGroup models_folder_flags();
 
 // answer_flags.cpp
 FlagGroup answer_flags();

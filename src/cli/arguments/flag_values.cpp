@@ -1,6 +1,7 @@
 #include "cli/arguments/flag_values.h"
 
 #include <charconv>
+#include <string>
 #include <system_error>
 
 #include "base/text.h"
@@ -21,6 +22,34 @@ bool read_number(std::string_view text, T low, T high, T& value) {
 [[noreturn]] void refuse_value(const Given& given, std::string_view what, std::string_view wanted) {
   throw Error(ErrorCode::invalid_argument,
               cat(given.flag, ": ", what, " must be ", wanted, ", not ", quoted(given.value)));
+}
+
+// Takes "K", "MB", "GiB" ... off the end of a number, and what stands before it; gives how many bytes it means.
+double take_unit(std::string_view& digits) {
+  const auto take = [&](char letter) {
+    if (digits.empty() || (digits.back() | 0x20) != letter) return false;
+    digits.remove_suffix(1);
+    return true;
+  };
+  const std::string_view whole = digits;
+  if (take('b')) take('i');
+  double unit = 1.0;
+  for (const char letter : std::string_view("kmgt")) {
+    unit *= 1024.0;
+    if (!take(letter)) continue;
+    while (take(' ')) continue;
+    return unit;
+  }
+  digits = whole;
+  if (take('b'))
+    while (take(' ')) continue;
+  return 1.0;
+}
+
+// As a user would type it, rounded up.
+std::string short_bytes(std::int64_t count) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  return count < kMiB ? std::to_string(count) : cat((count + kMiB - 1) / kMiB, "M");
 }
 
 }  // namespace
@@ -57,17 +86,10 @@ std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, 
 
 std::int64_t bytes(const Given& given, std::string_view what, std::int64_t low) {
   std::string_view digits = given.value;
-  double unit = 1.0;
-  if (!digits.empty()) {
-    const std::size_t which = std::string_view("KMG").find(static_cast<char>(digits.back() & ~0x20));
-    if (which != std::string_view::npos) {
-      unit = static_cast<double>(std::int64_t{1} << (10 * (which + 1)));
-      digits.remove_suffix(1);
-    }
-  }
+  const double unit = take_unit(digits);
   double value = 0.0;
   if (!read_number(digits, static_cast<double>(low) / unit, 0x1p50 / unit, value))
-    refuse_value(given, what, cat("a number of bytes from ", low, " on, such as 64M or 1.5G"));
+    refuse_value(given, what, cat("at least ", short_bytes(low), ", for instance 64M or 1.5G"));
   return static_cast<std::int64_t>(value * unit);
 }
 

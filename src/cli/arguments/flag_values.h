@@ -28,7 +28,8 @@ std::int64_t whole(const Given& given, std::string_view what, std::int64_t low, 
 float real(const Given& given, std::string_view what, float low, float high);
 std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, std::int64_t low,
                                      std::int64_t high);
-std::int64_t bytes(const Given& given, std::string_view what, std::int64_t low);  // "64M", "1.5G", "65536"
+// "64M", "1.5G", "65536"; also "64MB", "64 MiB": every unit is a power of 1024, with or without B or iB.
+std::int64_t bytes(const Given& given, std::string_view what, std::int64_t low);
 KvType kv_type(const Given& given);
 std::string one_of(const Given& given, std::string_view what, std::span<const std::string_view> words);
 inline std::string one_of(const Given& given, std::string_view what,

@@ -11,16 +11,15 @@ namespace kvtide {
 std::string program_help() {
   std::string text =
       "kvtide: a language model on this machine's processor, with a KV memory that is an object of its "
-      "own\n\n";
+      "own\n";
   for (const CommandInfo& info : kCommands) {
     std::string name(info.name);
     name.resize(10, ' ');
     text += cat("  ", name, info.what, "\n");
   }
   return text +
-         "\n"
          "Examples:\n"
-         "  kvtide run -m model.gguf -p \"The sea is\" -n 64\n"
+         "  kvtide fetch smollm2 && kvtide run -m smollm2 -p \"The sea is\" -n 64\n"
          "  kvtide run -m model.gguf -f book.txt -p \"Who is Pierre?\" --kv-budget 64M\n"
          "\n"
          "`kvtide COMMAND --help` shows its flags and an example. - as a file is stdin. Results go to "

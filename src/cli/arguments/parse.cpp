@@ -10,6 +10,7 @@
 #include "cli/arguments/flags.h"
 #include "cli/arguments/memory_options.h"
 #include "cli/arguments/nearest.h"
+#include "cli/arguments/other_names.h"
 #include "cli/arguments/state_request.h"
 #include "kvtide/error.h"
 
@@ -65,6 +66,10 @@ class Parser {
         out_.state.files.push_back(word);
       return;
     }
+    if (out_.command == Command::fetch && out_.fetched.empty()) {
+      out_.fetched = word;
+      return;
+    }
     if (out_.command == Command::shard && out_.shard.action.empty()) {
       out_.shard.action = word;
       return;
@@ -83,6 +88,9 @@ class Parser {
         refuse(cat(name, ": takes no value, but was given ", quoted(word.substr(equals + 1))));
       return found->set(out_, {name, word.substr(equals + 1)});
     }
+    // Before values that are joined to their flag: -fa is no file named a.
+    if (const std::string_view advice = advice_about(name); !advice.empty())
+      refuse(cat("kvtide ", command_info(out_.command).name, " has no flag ", quoted(name), ": ", advice));
     if (!word.starts_with("--"))
       if (const Flag* found = find(word.substr(0, 2)); found != nullptr && !found->value.empty())
         return found->set(out_, {found->short_name, word.substr(2)});
@@ -92,6 +100,9 @@ class Parser {
   const Flag* find(std::string_view name) const {
     for (const Flag& candidate : flags_)
       if (is_spelling(candidate, name)) return &candidate;
+    const std::string_view meant = name_meant(name);
+    for (const Flag& candidate : flags_)
+      if (!meant.empty() && candidate.name == meant) return &candidate;
     return nullptr;
   }
 
@@ -126,6 +137,14 @@ class Parser {
   std::size_t at_ = 1;             // behind the command
   bool only_names_ = false;
 };
+
+// A talk is sampled: the likeliest token each time makes small models say the same over and over.
+void begin_with(Arguments& a) {
+  constexpr float kTemperature = 0.7f, kRepeatPenalty = 1.1f;
+  if (a.command != Command::chat) return;
+  a.sampler.temperature = kTemperature;
+  a.sampler.repeat_penalty = kRepeatPenalty;
+}
 
 // Defaults that differ from command to command.
 void fill_in(Arguments& a) {
@@ -170,6 +189,8 @@ void check(const Arguments& a) {
   check_memory_flags(a);
   if (a.command == Command::state) return check_state_request(a);
   if (a.command == Command::shard) return check_shard_request(a);
+  if (a.command == Command::fetch) return need(!a.fetched.empty(), "the name of a model");
+  if (a.command == Command::models) return;
   check_files(a);
   if (a.command == Command::plan) {
     const bool shape = a.plan.layers && a.plan.kv_heads && a.plan.head_dim;
@@ -225,6 +246,7 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
                " ...; see kvtide --help"));
   arguments.command = find_command(words[0]).command;
   arguments.has_command = true;
+  begin_with(arguments);
   Parser(words, arguments).parse();
   fill_in(arguments);
   if (!arguments.help) check(arguments);

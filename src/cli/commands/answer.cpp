@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "cli/commands/interrupt.h"
+#include "cli/commands/loop_guard.h"
 #include "cli/output/procedural_report.h"
 #include "cli/output/progress.h"
 #include "cli/output/terminal.h"
@@ -80,6 +81,7 @@ Answer answer(Session& session, ContextGuard& guard, LiveMemory& memory, std::sp
   std::uint64_t hash = options.hash_seed;
   double hashing = 0.0;  // is not part of decoding
   bool asked_before = false;
+  LoopGuard loops;
   GenerateOptions generating;
   generating.max_tokens = options.max_tokens;
   generating.stop = options.stop;
@@ -90,7 +92,8 @@ Answer answer(Session& session, ContextGuard& guard, LiveMemory& memory, std::sp
   generating.on_text = [&](std::string_view text) {
     if (!figures.ttft_seconds) figures.ttft_seconds = seconds_since(options.start);
     write_result(text);
-    return !interrupted();
+    result.looped = options.stops_loops && loops.add(text);
+    return !interrupted() && !result.looped;
   };
   generating.on_logits = [&](std::span<const float> logits) {
     if (session.room() > 0) guard.before_reading(1);
@@ -108,7 +111,7 @@ Answer answer(Session& session, ContextGuard& guard, LiveMemory& memory, std::sp
   result.generated = generate(session, generating);
   figures.decode_seconds = seconds_since(decode_start) - hashing - (memory.saving_seconds() - saved_reading);
   figures.decode_tokens = static_cast<std::int64_t>(result.generated.tokens.size());
-  figures.stop_reason = stop_reason_name(result.generated.reason);
+  figures.stop_reason = result.looped ? "loop" : stop_reason_name(result.generated.reason);
   if (options.hash && options.max_tokens == 0) hash = hash_logits(session.logits(), hash);
   if (options.hash) result.hash = hash;
   return result;

@@ -20,6 +20,7 @@ struct AnswerOptions {
   std::vector<TokenId> stop_tokens;
   SamplerOptions sampler;
   std::vector<TokenId> history;  // read before this prompt, for the repeat penalty
+  bool stops_loops = false;      // an answer that repeats itself ends
   bool hash = false;             // of all logits that were used
   std::uint64_t hash_seed = 0;
   std::chrono::steady_clock::time_point start;  // when the prompt was in hand
@@ -28,6 +29,7 @@ struct AnswerOptions {
 struct Answer {
   Generated generated;
   TurnFigures figures;
+  bool looped = false;  // it repeated itself and was ended
   std::optional<std::uint64_t> hash;
 };
 

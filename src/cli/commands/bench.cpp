@@ -123,7 +123,7 @@ int bench_command(const Arguments& arguments) {
   }
 
   std::optional<InputText> input;
-  if (arguments.file) input = read_text_file(*arguments.file);
+  if (arguments.file) input = read_document(*arguments.file, arguments);
   const std::int64_t deepest = *std::max_element(arguments.depths.begin(), arguments.depths.end());
   const std::int64_t needed = deepest + std::max(arguments.bench_prompt, arguments.bench_tokens);
   OpenModel open(arguments, arguments.memory.overflow == Overflow::rolling ? 0 : needed);

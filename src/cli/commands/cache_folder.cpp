@@ -16,15 +16,15 @@ std::string folder_from(const char* name) {
 
 }  // namespace
 
+std::string cache_place() {
+  if (const std::string base = folder_from("XDG_CACHE_HOME"); !base.empty()) return base + "/kvtide";
+  const std::string home = folder_from("HOME");
+  return home.empty() ? "" : home + "/.cache/kvtide";
+}
+
 std::string cache_folder(const Arguments& arguments) {
-  if (arguments.memory.no_cache) return "";
-  std::string base = folder_from("XDG_CACHE_HOME");
-  if (base.empty()) {
-    base = folder_from("HOME");
-    if (base.empty()) return "";
-    base += "/.cache";
-  }
-  const std::string folder = base + "/kvtide";
+  const std::string folder = arguments.memory.no_cache ? "" : cache_place();
+  if (folder.empty()) return "";
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   return failure ? "" : folder;

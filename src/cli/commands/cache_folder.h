@@ -1,4 +1,4 @@
-// cache_folder.h: where the program keeps what it could compute again: hashes of model files.
+// cache_folder.h: where the program keeps what it could have again: hashes of model files, models that were fetched.
 #pragma once
 
 #include <string>
@@ -10,5 +10,8 @@ namespace kvtide {
 // $XDG_CACHE_HOME/kvtide, or ~/.cache/kvtide; made when it is missing. Empty with --no-cache, and where no
 // such folder can be made: a cache only saves time.
 std::string cache_folder(const Arguments& arguments);
+
+// The same place, whether it is there or not; empty where the environment names none.
+std::string cache_place();
 
 }  // namespace kvtide

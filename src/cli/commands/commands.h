@@ -21,5 +21,7 @@ int table_command(const Arguments& arguments);
 int plan_command(const Arguments& arguments);
 int shard_command(const Arguments& arguments);
 int validate_command(const Arguments& arguments);
+int fetch_command(const Arguments& arguments);
+int models_command(const Arguments& arguments);
 
 }  // namespace kvtide

@@ -29,7 +29,7 @@ std::vector<TokenId> filler_for(const Arguments& arguments, const Model& model, 
   if (!arguments.file) return filler_prose(model.tokenizer(), tokens);
   Arguments plain = arguments;
   plain.no_special = true;  // markers in a text that is measured are text
-  const InputText input = read_text_file(*arguments.file);
+  const InputText input = read_document(*arguments.file, arguments);
   std::vector<TokenId> filler = encode_text(model.tokenizer(), input, plain);
   if (static_cast<std::int64_t>(filler.size()) < tokens)
     throw Error(ErrorCode::invalid_argument, cat(input.name, ": has ", filler.size(), " tokens; ", tokens,

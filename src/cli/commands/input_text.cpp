@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "base/text.h"
 #include "cli/commands/interrupt.h"
@@ -18,6 +20,7 @@ namespace kvtide {
 namespace {
 
 constexpr std::size_t kPiece = 1 << 16;
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 struct Descriptor {
   int fd;
@@ -56,6 +59,33 @@ InputText read_text_file(const std::string& path) {
   return input;
 }
 
+InputText read_document(const std::string& path, const Arguments& arguments) {
+  InputText input = read_text_file(path);
+  const bool marked = input.text.starts_with(kByteOrderMark);
+  std::int64_t returns = 0;
+  for (std::size_t at = 0; (at = input.text.find("\r\n", at)) != input.text.npos; at += 2) ++returns;
+  if (!marked && returns == 0) return input;
+  const std::string found =
+      cat(marked ? "a byte order mark" : "", marked && returns > 0 ? " and " : "",
+          returns > 0
+              ? cat(count_text(returns), returns == 1 ? " line that ends" : " lines that end", " in CR LF")
+              : "");
+  if (!arguments.text_newlines) {
+    say(cat("note: ", input.name, ": holds ", found,
+            ", which the model reads as they are; --text-newlines makes it plain"));
+    return input;
+  }
+  say(cat("note: ", input.name, ": held ", found, "; it is read without"));
+  if (marked) input.text.erase(0, kByteOrderMark.size());
+  std::string plain;
+  plain.reserve(input.text.size());
+  for (std::size_t i = 0; i < input.text.size(); ++i)
+    if (input.text[i] != '\r' || i + 1 == input.text.size() || input.text[i + 1] != '\n')
+      plain += input.text[i];
+  input.text = std::move(plain);
+  return input;
+}
+
 InputText prompt_text(const std::string& text) {
   InputText input{"the prompt (-p)", text};
   require_utf8(text, input.name);
@@ -64,7 +94,7 @@ InputText prompt_text(const std::string& text) {
 
 InputText given_text(const Arguments& arguments) {
   if (arguments.prompt) return prompt_text(*arguments.prompt);
-  return read_text_file(arguments.file.value_or("-"));
+  return read_document(arguments.file.value_or("-"), arguments);
 }
 
 std::vector<TokenId> encode_text(const Tokenizer& tokenizer, const InputText& input,

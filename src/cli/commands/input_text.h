@@ -19,6 +19,10 @@ struct InputText {
 // byte offset, io, cancelled (Ctrl-C while waiting).
 InputText read_text_file(const std::string& path);
 
+// A text for a model to read: says what an editor or another system left in it (a byte order mark, lines that end in
+// CR LF), and takes it out with --text-newlines.
+InputText read_document(const std::string& path, const Arguments& arguments);
+
 // The text of -p or -f, or stdin without either.
 InputText given_text(const Arguments& arguments);
 

@@ -10,7 +10,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/inspect_folder.h"
-#include "cli/commands/kv_cost.h"
+#include "cli/output/kv_cost.h"
 #include "cli/output/terminal.h"
 #include "formats/gguf.h"
 #include "formats/text_file.h"

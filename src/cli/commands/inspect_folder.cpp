@@ -5,7 +5,7 @@
 #include "base/json/json_value.h"
 #include "base/text.h"
 #include "cli/commands/exit_status.h"
-#include "cli/commands/kv_cost.h"
+#include "cli/output/kv_cost.h"
 #include "cli/output/terminal.h"
 #include "formats/safetensors_files.h"
 #include "formats/text_file.h"

@@ -5,6 +5,8 @@
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "cli/commands/cache_folder.h"
+#include "cli/output/kv_cost.h"
+#include "cli/output/output_file.h"
 #include "cli/output/progress.h"
 #include "cli/output/terminal.h"
 #include "engine/overflow.h"
@@ -68,6 +70,10 @@ void LiveMemory::load(const std::string& path) {
 void LiveMemory::check_prompt(std::int64_t tokens) const {
   const std::int64_t rows = session_.rows() + tokens;
   const MemoryFlags& flags = arguments_.memory;
+  if (!flags.save_state.empty())
+    OutputFile::check_room(
+        flags.save_state, expected_kv_bytes(session_, tokens), "the snapshot",
+        "nothing was read; give it another place, or less to keep (--kv-budget 64M, -ctk q8_0)");
   if (flags.keep_prompt && rows > session_.context() - 2)
     throw Error(
         ErrorCode::context_full,

@@ -26,8 +26,8 @@ class LiveMemory {
   void load(const std::string& path);
   std::int64_t loaded_tokens() const { return loaded_; }
 
-  // Before a prompt is read: throws Error(context_full or invalid_argument) when what the flags ask for
-  // cannot be done with so many tokens.
+  // Before a prompt is read: throws Error(context_full, invalid_argument, io) when what the flags ask for
+  // cannot be done with so many tokens, a snapshot that has no room included.
   void check_prompt(std::int64_t tokens) const;
   // A prompt may be longer than what fits.
   bool refills() const { return arguments_.memory.overflow == Overflow::refill; }

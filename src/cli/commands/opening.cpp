@@ -1,15 +1,20 @@
 #include "cli/commands/opening.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/text.h"
 #include "cli/arguments/memory_options.h"
 #include "cli/commands/choose_heads.h"
 #include "cli/commands/interrupt.h"
+#include "cli/output/kv_cost.h"
 #include "cli/output/session_words.h"
 #include "cli/output/terminal.h"
+#include "engine/session_spec.h"
 #include "kernels/kernels.h"
 #include "kvtide/error.h"
+#include "model/loaded_model.h"
 
 namespace kvtide {
 namespace {
@@ -50,6 +55,43 @@ SessionOptions options_for(const Arguments& arguments, const Model& model, std::
   return options;
 }
 
+// The smallest budget, in steps of two from 64M on, that this model can be held to; 0: there is none.
+std::int64_t usable_budget(const Session& session) {
+  SessionOptions options = session.options();
+  options.rolling.reset();
+  options.attention_size.reset();
+  options.auto_attention.reset();
+  for (std::int64_t budget = std::int64_t{64} << 20; budget <= std::int64_t{4} << 30; budget *= 2) {
+    options.procedural = ProceduralOptions{};
+    options.procedural->budget = budget;
+    try {
+      static_cast<void>(completed(session.model().internals().config, options));
+      return budget;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::invalid_argument) return 0;
+    }
+  }
+  return 0;
+}
+
+// What would hold a text of so many tokens, and what that costs. A context that the model was not trained for, or that
+// this machine cannot hold, is no advice.
+std::string ways_to_hold(const Session& session, std::int64_t tokens) {
+  const std::int64_t all = full_cache_bytes(session, tokens);
+  const double machine =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  const bool holds_all = static_cast<double>(all + session.memory().weights) < 0.8 * machine;
+  std::string ways;
+  if (tokens <= session.model().context_length() && holds_all)
+    ways = cat("-c ", tokens, " holds all of it in ", bytes_text(all));
+  if (const std::int64_t budget = usable_budget(session); budget > 0)
+    ways +=
+        cat(ways.empty() ? "" : "; ", "--kv-budget ", budget >> 20,
+            "M holds a text of any length in at most ", bytes_text(budget), ", the older part as summaries",
+            ways.empty() ? cat(" (all of it would take ", bytes_text(all), ")") : "");
+  return ways.empty() ? "use a shorter text" : ways;
+}
+
 }  // namespace
 
 OpenModel::OpenModel(const Arguments& arguments, std::int64_t context)
@@ -59,9 +101,9 @@ OpenModel::OpenModel(const Arguments& arguments, std::int64_t context)
   stop_if_interrupted("stopped while loading; nothing was read or written");
 }
 
-std::string OpenModel::headline() const {
+std::string OpenModel::headline(bool everything) const {
   const SessionOptions& o = session.options();
-  const std::string words = memory_words(session);
+  const std::string words = everything ? memory_words(session) : short_memory_words(session);
   const char* kernels = o.kernels.empty() ? best_kernels().isa : o.kernels.c_str();
   return cat(
       quoted(model.name()), ": ", model.architecture(), ", ", count_text(model.parameters()), " parameters, ",
@@ -76,8 +118,8 @@ void ContextGuard::before_reading(std::int64_t tokens) {
   if (tokens > session_.room() && !makes_room_)
     throw Error(ErrorCode::context_full,
                 cat("the text does not fit: ", count_text(tokens), " tokens, where the context of ",
-                    count_text(session_.context()), " has room for ", count_text(session_.room()),
-                    "; use a larger context (-c ", end, " or more) or a shorter text"));
+                    count_text(session_.context()), " has room for ", count_text(session_.room()), "; ",
+                    ways_to_hold(session_, end)));
   // How far a token looks back is what the model was or was not trained for.
   if (makes_room_) end = std::min(end, session_.context());
   if (session_.options().procedural) return;  // distances stay within what the model knows

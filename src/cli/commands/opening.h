@@ -25,8 +25,9 @@ struct OpenModel {
   OpenModel(const OpenModel&) = delete;
   OpenModel& operator=(const OpenModel&) = delete;
 
-  // "SmolLM2 135M: llama, 134.5 M parameters, ...": what runs, and how.
-  std::string headline() const;
+  // "SmolLM2 135M: llama, 134.5 M parameters, ...": what runs, and how; with everything that was chosen for a
+  // procedural memory.
+  std::string headline(bool everything = true) const;
 };
 
 // Throws Error(context_full) unless `tokens` more fit, and says once, when the model was not trained to look

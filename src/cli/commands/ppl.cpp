@@ -80,7 +80,7 @@ void print_stream(const Arguments& arguments, const StreamedPerplexity& score, c
 
 int ppl_command(const Arguments& arguments) {
   if (!arguments.out.empty()) OutputFile::check(arguments.out);
-  const InputText input = read_text_file(*arguments.file);
+  const InputText input = read_document(*arguments.file, arguments);
   const std::int64_t context = arguments.session.context != 0 ? arguments.session.context
                                : arguments.stream             ? 0
                                                               : kDefaultChunk;

@@ -25,12 +25,13 @@ namespace {
 
 constexpr std::int64_t kDefaultTokens = 256;
 
-// A document and the question about it, with a blank line between them; or the only one there is.
+// A document and the question about it, with a blank line between them; or the only one there is. Nothing
+// follows the question: what a line feed behind it asks for is another line, not the rest of this one.
 InputText whole_prompt(const Arguments& arguments) {
   if (!arguments.file || !arguments.prompt) return given_text(arguments);
-  InputText input = read_text_file(*arguments.file);
+  InputText input = read_document(*arguments.file, arguments);
   while (input.text.ends_with('\n')) input.text.pop_back();
-  input.text += cat("\n\n", prompt_text(*arguments.prompt).text, arguments.chat ? "" : "\n");
+  input.text += cat("\n\n", prompt_text(*arguments.prompt).text);
   return input;
 }
 
@@ -56,14 +57,20 @@ std::vector<TokenId> chat_tokens(const Model& model, const ChatTemplate& chat, c
 }
 
 // What is to be read. A prompt that begins with all the tokens of the snapshot is the one whose reading was
-// interrupted: its rest is read. Any other goes behind them.
+// interrupted: its rest is read. Any other goes behind them, which is said of a document.
 template <class Encode>
-std::vector<TokenId> tokens_to_read(const Session& session, const Encode& encode) {
+std::vector<TokenId> tokens_to_read(const Session& session, const Arguments& arguments,
+                                    const Encode& encode) {
   const std::vector<TokenId>& held = session.tokens();
   std::vector<TokenId> whole = encode(Place::start);
   if (held.empty()) return whole;
-  if (whole.size() < held.size() || !std::equal(held.begin(), held.end(), whole.begin()))
+  if (whole.size() < held.size() || !std::equal(held.begin(), held.end(), whole.begin())) {
+    if (!arguments.prompt || arguments.file)
+      say(cat("note: ", arguments.file.value_or("-") == "-" ? "stdin" : *arguments.file,
+              ": a new text, read behind the ", count_text(session.position()), " tokens of another, which ",
+              arguments.memory.load_state, " holds"));
     return encode(Place::behind);
+  }
   say(cat("the prompt begins with the ", count_text(static_cast<std::int64_t>(held.size())),
           " tokens of the snapshot; reading goes on behind them"));
   whole.erase(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(held.size()));
@@ -74,7 +81,19 @@ void say_what_was_kept(const Session& session, const Arguments& arguments, std::
   const std::string& path = arguments.memory.save_state;
   say(cat("kvtide: ", why, ": ", count_text(session.position()), " tokens are read and held (KV ",
           bytes_text(session.memory().kv), ")",
-          path.empty() || session.position() == 0 ? "" : cat("; --load-state ", path, " goes on from here")));
+          session.position() == 0 ? ""
+          : path.empty()          ? "; they are gone now: the same command with --save-state FILE keeps them"
+                                  : cat("; --load-state ", path, " goes on from here")));
+}
+
+// The figures begin on a line of their own, also where text and figures go to one file; a stdout that is none of these
+// carries nothing but the answer.
+void end_answer(const std::string& text) {
+  if (text.empty() || text.ends_with('\n')) return;
+  if (::isatty(STDOUT_FILENO) == 1)
+    write_result("\n");
+  else if (::isatty(STDERR_FILENO) != 1)
+    say("");
 }
 
 }  // namespace
@@ -99,7 +118,7 @@ int run_command(const Arguments& arguments) {
   std::vector<TokenId> prompt;
   options.history = session.tokens();
   if (input) {
-    prompt = tokens_to_read(session, [&](Place place) {
+    prompt = tokens_to_read(session, arguments, [&](Place place) {
       if (chat) return chat_tokens(open.model, *chat, *input, arguments, place);
       EncodeOptions encode;
       encode.continues = place == Place::behind;
@@ -114,8 +133,8 @@ int run_command(const Arguments& arguments) {
   if (memory.refills()) guard.let_overflow();
   guard.before_reading(static_cast<std::int64_t>(prompt.size()));
   memory.check_prompt(static_cast<std::int64_t>(prompt.size()));
-  say(open.headline());
-  say_what_the_budget_picked(session);
+  say(open.headline(arguments.verbose));
+  if (arguments.verbose) say_what_the_budget_picked(session);
 
   Answer result;
   try {
@@ -126,7 +145,7 @@ int run_command(const Arguments& arguments) {
     say_what_was_kept(session, arguments, cat("Ctrl-C, ", error.message()));
     return exit_status(ErrorCode::cancelled);
   }
-  if (!result.generated.text.empty() && ::isatty(STDOUT_FILENO) == 1) write_result("\n");
+  end_answer(result.generated.text);
 
   RunReport report;
   read_session(report, session);  // what the run took, before a snapshot touches more memory
@@ -138,7 +157,7 @@ int run_command(const Arguments& arguments) {
   report.text = result.generated.text;
   report.events = memory.events();
   report.loaded_tokens = memory.loaded_tokens();
-  print_report(report, session, arguments.logits_hash);
+  print_report(report, session, {.everything = arguments.verbose, .hash = arguments.logits_hash});
   if (!arguments.report.empty())
     OutputFile::write_whole(arguments.report, report_json(report, session).text() + "\n");
   if (result.generated.reason == StopReason::cancelled) {
@@ -147,7 +166,8 @@ int run_command(const Arguments& arguments) {
   }
   if (result.generated.reason == StopReason::context_full) {
     say(cat("kvtide: the context of ", count_text(session.context()),
-            " tokens is full and the answer ends here; use a larger context (-c) or --overflow rolling"));
+            " tokens is full and the answer ends here; --kv-budget 64M or --overflow rolling never fills up, "
+            "-c N gives more room"));
     return exit_status(ErrorCode::context_full);
   }
   return kExitFine;

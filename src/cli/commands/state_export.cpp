@@ -1,4 +1,6 @@
 // state_export.cpp: the rows of a snapshot as plain arrays, in a safetensors file or as .npy files.
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <functional>
 #include <system_error>
@@ -124,10 +126,28 @@ void write_folder(const std::string& folder, const StateRows& rows, const StateL
               [&](OutputFile& file) { file.write(bytes_of(past_length(layout))); });
 }
 
+// A folder where somebody wanted a file would be a surprise: x.bin is no folder's name, x, x/ and one that is there
+// already are.
+void check_target(const std::string& out) {
+  const std::filesystem::path path(out);
+  const std::string ending = path.extension().string();
+  const bool names_a_file =
+      std::any_of(ending.begin(), ending.end(), [](unsigned char c) { return std::isalpha(c); });
+  std::error_code failure;
+  if (ending == ".safetensors" || !names_a_file || std::filesystem::is_directory(path, failure)) return;
+  throw Error(ErrorCode::invalid_argument,
+              cat("--out ", out,
+                  ": arrays are written as one file named *.safetensors, or as .npy files in a folder; "
+                  "use ",
+                  std::filesystem::path(path).replace_extension(".safetensors").string(), ", or ", out,
+                  "/ for a folder of that name"));
+}
+
 }  // namespace
 
 void export_state(Snapshot& snapshot, const Arguments& arguments) {
   const StateRequest& request = arguments.state;
+  check_target(arguments.out);
   LayoutOptions options;
   const std::string_view name = request.layout.empty() ? std::string_view("unified") : request.layout;
   options.layout = *layout_from_name(name);

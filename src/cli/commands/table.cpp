@@ -221,7 +221,7 @@ class Table {
 }  // namespace
 
 int table_command(const Arguments& arguments) {
-  const InputText input = read_text_file(*arguments.file);
+  const InputText input = read_document(*arguments.file, arguments);
   Table table(arguments, input);
   for (const std::string& model : arguments.models) table.add_model(model);
   table.write_table();

@@ -2,15 +2,19 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "base/text.h"
+#include "cli/output/terminal.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
@@ -106,6 +110,27 @@ void OutputFile::check_replaceable(const std::string& path) {
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))
     throw Error(ErrorCode::io, cat(path, ": is a device or a pipe; a snapshot needs a file"));
   check(path);
+}
+
+void OutputFile::check_room(const std::string& path, std::int64_t bytes, std::string_view what,
+                            std::string_view helps) {
+  const std::string target = resolved(path);
+  const std::size_t slash = target.rfind('/');
+  const std::string folder = slash == target.npos ? "." : target.substr(0, slash + 1);
+  auto free = std::numeric_limits<double>::infinity();
+  std::string_view where = "are free there";
+  struct statvfs disk {};
+  if (::statvfs(folder.c_str(), &disk) == 0)
+    free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
+  struct rlimit most {};
+  if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY &&
+      static_cast<double>(most.rlim_cur) < free) {
+    free = static_cast<double>(most.rlim_cur);
+    where = "are the most that a file may have (ulimit -f)";
+  }
+  if (static_cast<double>(bytes) <= free) return;
+  throw Error(ErrorCode::io, cat(path, ": ", what, " takes about ", bytes_text(bytes), ", and ",
+                                 bytes_text(static_cast<std::int64_t>(free)), " ", where, "; ", helps));
 }
 
 }  // namespace kvtide

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,10 @@ class OutputFile {
   static void check(const std::string& path);
   // The same for a file that takes the place of what was there: a pipe or device must not be replaced.
   static void check_replaceable(const std::string& path);
+  // Throws Error(io) when so many bytes have no room there: a disk that is nearly full, a limit on file sizes. `what`
+  // is to be written, `helps` is the end of the message.
+  static void check_room(const std::string& path, std::int64_t bytes, std::string_view what,
+                         std::string_view helps);
 
  private:
   void flush();

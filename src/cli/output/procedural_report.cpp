@@ -1,5 +1,6 @@
 #include "cli/output/procedural_report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -8,6 +9,7 @@
 #include "base/text.h"
 #include "cli/output/terminal.h"
 #include "kvtide/error.h"
+#include "model/loaded_model.h"
 
 namespace kvtide {
 namespace {
@@ -61,6 +63,16 @@ Json spread_json(const Spread& spread) {
   Json json = Json::object();
   json.set("mean", spread.mean).set("p50", spread.p50).set("p99", spread.p99);
   return json;
+}
+
+// Of all pairs of a token and a head of a layer without a window of its own, those that no row stands for any more.
+double gone_share(const Session& session, const ProceduralCounts& c) {
+  const ModelConfig& config = session.model().internals().config;
+  const auto layers = std::count_if(config.layers.begin(), config.layers.end(),
+                                    [](const LayerConfig& layer) { return !layer.window; });
+  const double pairs =
+      static_cast<double>(session.position()) * static_cast<double>(layers * config.kv_heads);
+  return pairs > 0.0 ? c.shed_mass / pairs : 0.0;
 }
 
 std::string percent(double share) { return number_text(100.0 * share, 1) + "%"; }
@@ -167,11 +179,10 @@ std::vector<std::string> procedural_lines(const Session& session) {
                           : ""));
   lines.push_back(cat("did      ", count_text(c->blocks_sealed), " blocks compressed and ",
                       count_text(c->consolidations), " times merged in ", time_text(c->seal_seconds), "; ",
-                      count_text(std::llround(c->shed_mass)), " tokens x heads shed (",
+                      percent(gone_share(session, *c)), " of what heads saw of tokens has no row left (",
                       count_text(c->shed_soft), " rows faded, ", count_text(c->shed_hard), " over the cap, ",
                       count_text(c->thinned), " blocks thinned), ", count_text(c->fits_rejected),
                       " fits rejected, log mass off by ", number_text(c->log_mass_error, 3), " nats"));
-  if (session.drift()) lines.push_back(drift_line(*session.drift()));
   return lines;
 }
 

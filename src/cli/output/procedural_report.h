@@ -19,7 +19,7 @@ void say_what_the_budget_picked(const Session& session);
 
 // kv_budget, kv_bytes_peak, rows ... of docs/cli.md; nulls for a memory of another kind.
 void set_procedural(Json& report, const Session& session);
-// What is held and what was done: nothing for a memory of another kind.
+// What is held and what was done, but for drift: nothing for a memory of another kind.
 std::vector<std::string> procedural_lines(const Session& session);
 // What shadow mode measured; null without it. And the line that says it.
 Json drift_json(const std::optional<Drift>& drift);

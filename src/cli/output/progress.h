@@ -1,13 +1,15 @@
 // progress.h: how far a long computation is: one line that is redrawn on a terminal, a plain line now and
-// then elsewhere.
+// then elsewhere. What matters most comes first, so that a narrow terminal cuts off the rest.
 //
 // Ownership: wipes its line when it is destroyed. Thread rules: one at a time, from one thread.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "cli/output/reading_estimate.h"
 #include "kvtide/session.h"
 
 namespace kvtide {
@@ -29,9 +31,12 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
   bool due();
-  void show(const std::string& line);
+  // The bar fills what the line leaves free; a file gets none.
+  void show(std::string line, double share);
+  double seconds() const;
   std::string label_;
   const Session* session_;
+  std::optional<ReadingEstimate> estimate_;
   bool redraws_;
   bool drawn_ = false;
   Clock::time_point start_, next_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cli/output/kv_cost.h"
 #include "cli/output/procedural_report.h"
 #include "cli/output/session_words.h"
 #include "cli/output/terminal.h"
@@ -24,6 +25,62 @@ void set_figures(Json& json, const TurnFigures& figures) {
 
 constexpr std::size_t kEventsShown = 20;
 
+std::string why_it_stopped(const std::string& reason) {
+  if (reason == "end_of_text") return "the model ended the text";
+  if (reason == "max_tokens") return "as many as were asked for (-n)";
+  if (reason == "stop_string") return "ended by a text of --stop";
+  if (reason == "context_full") return "the context is full";
+  if (reason == "loop") return "it began to repeat itself";
+  if (reason == "cancelled") return "cut short by Ctrl-C";
+  return "nothing was asked for";
+}
+
+// What the memory holds, in one line: the tokens, the bytes, and what the same text would take in full.
+std::string held_text(const RunReport& report, const Session& session) {
+  const std::string bytes = cat(" in ", bytes_text(report.stated.kv), " of KV memory");
+  const std::string full =
+      cat(" (a full cache would take ", bytes_text(full_cache_bytes(session, report.position)), ")");
+  std::string text;
+  if (const auto& procedural = session.options().procedural) {
+    const bool summed = session.procedural_counts()->blocks_sealed > 0;
+    text = cat("holds ", count_text(report.position), " tokens", bytes,
+               summed ? cat(", the newest ", count_text(procedural->window),
+                            " as they are and the older ones as summaries", full)
+                      : "");
+  } else if (report.context_tokens < report.position) {
+    text = cat("holds ", count_text(report.context_tokens), " of the ", count_text(report.position),
+               " tokens that were read", bytes, full);
+  } else {
+    text = cat("holds ", count_text(report.context_tokens), " tokens", bytes, ", with room for ",
+               count_text(report.context_limit));
+  }
+  const auto refills = std::count_if(report.events.begin(), report.events.end(),
+                                     [](const MemoryEvent& event) { return event.kind == "refill"; });
+  return refills == 0 ? text
+                      : cat(text, "; forgot older tokens ", refills, refills == 1 ? " time" : " times",
+                            " (--overflow refill)");
+}
+
+// What only someone who measures wants to know.
+void print_details(const RunReport& report, const Session& session) {
+  const TurnFigures& f = report.figures;
+  if (f.ttft_seconds) say(cat("first    text after ", time_text(*f.ttft_seconds)));
+  say(cat("types    ", kv_type_name(session.options().key_type), " keys, ",
+          kv_type_name(session.options().value_type), " values"));
+  say(cat("memory   weights ", bytes_text(report.stated.weights), " + KV ", bytes_text(report.stated.kv),
+          " + scratch ", bytes_text(report.stated.scratch), " + program ", bytes_text(kRuntimeBytes),
+          "; RSS ", bytes_text(report.measured.rss), " measured, ", bytes_text(report.measured.anonymous),
+          " of it anonymous, peak ", bytes_text(report.measured.peak)));
+  if (const std::string policy = memory_words(session); !policy.empty()) say(cat("policy   ", policy));
+  for (const std::string& line : procedural_lines(session)) say(line);
+  if (report.events.empty()) say("events   none: every token that was read is still held");
+  const std::size_t first = report.events.size() - std::min(report.events.size(), kEventsShown);
+  if (first > 0) say(cat("events   ", first, " earlier ones are not shown here; --report has them all"));
+  for (std::size_t i = first; i < report.events.size(); ++i)
+    say(cat(i == first ? "events   " : "         ", event_text(report.events[i])));
+  say(cat("stopped  ", f.stop_reason));
+}
+
 }  // namespace
 
 std::string hash_text(std::uint64_t hash) {
@@ -41,32 +98,19 @@ void read_session(RunReport& report, const Session& session) {
   report.measured = read_memory();
 }
 
-void print_report(const RunReport& report, const Session& session, bool with_hash) {
+void print_report(const RunReport& report, const Session& session, const ReportWords& words) {
   const TurnFigures& f = report.figures;
   const auto line = [](std::string_view what, std::int64_t tokens, double seconds, double rate) {
-    return cat(what, count_text(tokens), " tokens in ", time_text(seconds), ", ", number_text(rate, 1),
-               " tok/s");
+    return cat(what, " ", count_text(tokens), tokens == 1 ? " token" : " tokens", " in ", time_text(seconds),
+               ", ", number_text(rate, 1), " tok/s");
   };
-  say(line("read     ", f.prefill_tokens, f.prefill_seconds, f.prefill_rate()));
-  say(line("wrote    ", f.decode_tokens, f.decode_seconds, f.decode_rate()) +
-      (f.ttft_seconds ? cat("; the first after ", time_text(*f.ttft_seconds)) : ""));
-  say(cat("holds    ", count_text(report.context_tokens),
-          session.options().procedural ? "" : cat(" of ", count_text(report.context_limit)), " tokens: KV ",
-          bytes_text(report.stated.kv), " stated (", kv_type_name(session.options().key_type), " keys, ",
-          kv_type_name(session.options().value_type), " values)"));
-  say(cat("memory   weights ", bytes_text(report.stated.weights), " + KV + scratch ",
-          bytes_text(report.stated.scratch), " + program ", bytes_text(kRuntimeBytes), "; RSS ",
-          bytes_text(report.measured.rss), " measured, ", bytes_text(report.measured.anonymous),
-          " of it anonymous, peak ", bytes_text(report.measured.peak)));
-  if (const std::string words = memory_words(session); !words.empty()) say(cat("policy   ", words));
-  for (const std::string& words : procedural_lines(session)) say(words);
-  if (report.events.empty()) say("events   none: every token that was read is still held");
-  const std::size_t first = report.events.size() - std::min(report.events.size(), kEventsShown);
-  if (first > 0) say(cat("events   ", first, " earlier ones are not shown here; --report has them all"));
-  for (std::size_t i = first; i < report.events.size(); ++i)
-    say(cat(i == first ? "events   " : "         ", event_text(report.events[i])));
-  say(cat("stopped  ", f.stop_reason));
-  if (with_hash && report.logits_hash) say(cat("logits   hash ", hash_text(*report.logits_hash)));
+  say(line("read", f.prefill_tokens, f.prefill_seconds, f.prefill_rate()));
+  say(line("wrote", f.decode_tokens, f.decode_seconds, f.decode_rate()) + "; " +
+      why_it_stopped(f.stop_reason));
+  say(held_text(report, session));
+  if (words.everything) print_details(report, session);
+  if (session.drift()) say(drift_line(*session.drift()));
+  if (words.hash && report.logits_hash) say(cat("logits   hash ", hash_text(*report.logits_hash)));
 }
 
 Json report_json(const RunReport& report, const Session& session) {

@@ -50,7 +50,11 @@ struct RunReport {
 // Fills in what the session and the operating system say now.
 void read_session(RunReport& report, const Session& session);
 
-void print_report(const RunReport& report, const Session& session, bool with_hash);
+struct ReportWords {
+  bool everything = false;  // -v: beside what was read, written and is held
+  bool hash = false;        // of the logits
+};
+void print_report(const RunReport& report, const Session& session, const ReportWords& words);
 Json report_json(const RunReport& report, const Session& session);
 
 std::string hash_text(std::uint64_t hash);  // 16 hexadecimal digits

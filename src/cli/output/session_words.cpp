@@ -11,6 +11,15 @@ std::int64_t most_held(const Session& session) {
   return rolling ? rolling->sinks + rolling->window : session.context();
 }
 
+std::string short_memory_words(const Session& session) {
+  const auto& p = session.options().procedural;
+  if (!p) return memory_words(session);
+  const ProceduralBytes plan = *session.procedural_plan();
+  if (plan.grows && p->budget_for == 0) return "KV memory grows with the text";
+  return cat("KV memory of at most ", bytes_text(plan.total()),
+             plan.grows ? cat(" for ", count_text(p->budget_for), " tokens") : "");
+}
+
 std::string memory_words(const Session& session) {
   std::string words;
   const auto add = [&](const std::string& more) { words += cat(words.empty() ? "" : "; ", more); };

@@ -14,5 +14,7 @@ std::int64_t most_held(const Session& session);
 // "rolling: 4 sinks and the newest 1,024; attention size 128": what is not as usual; empty when everything
 // is.
 std::string memory_words(const Session& session);
+// The same for someone who does not know how a procedural memory is made: only its limit.
+std::string short_memory_words(const Session& session);
 
 }  // namespace kvtide

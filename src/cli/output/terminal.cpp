@@ -46,15 +46,19 @@ bool can_redraw() {
          (term == nullptr || std::strcmp(term, "dumb") != 0);
 }
 
+std::size_t terminal_width() {
+  constexpr std::size_t kUsual = 80;
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : kUsual;
+}
+
 bool stdin_is_terminal() { return ::isatty(STDIN_FILENO) == 1; }
 
 void prompt_on_terminal(std::string_view text) { static_cast<void>(write_all(STDERR_FILENO, text)); }
 
 void redraw(std::string_view line) {
   // A line that wraps could not be wiped again.
-  winsize size{};
-  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1)
-    line = line.substr(0, static_cast<std::size_t>(size.ws_col - 1));
+  line = line.substr(0, terminal_width() - 1);
   static_cast<void>(write_all(STDERR_FILENO, cat(kWipe, line)));
 }
 

@@ -2,6 +2,7 @@
 // file not.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -17,6 +18,8 @@ void say(std::string_view line);
 
 // stderr is a terminal whose lines may be redrawn: not when NO_COLOR is set or TERM is "dumb".
 bool can_redraw();
+
+std::size_t terminal_width();  // columns of stderr; 80 where it does not say
 
 bool stdin_is_terminal();
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "kvtide/session.h"
 #include "model/config/config.h"
 
 namespace kvtide {
@@ -21,5 +22,10 @@ inline constexpr KvFormat kKvFormats[] = {{"f32", 1, 4}, {"f16", 1, 2}, {"q8_0",
 // Bytes of keys and values of `tokens` tokens: layers with a sliding window keep only their newest positions.
 // nullopt when a head is not a whole number of the format's blocks.
 std::optional<std::int64_t> kv_cost(const ModelConfig& config, const KvFormat& format, std::int64_t tokens);
+
+// Bytes of a full cache of `tokens` tokens in the types of this session.
+std::int64_t full_cache_bytes(const Session& session, std::int64_t tokens);
+// What the session's memory holds, about, when `tokens` more have been read.
+std::int64_t expected_kv_bytes(const Session& session, std::int64_t tokens);
 
 }  // namespace kvtide

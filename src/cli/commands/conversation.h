@@ -1,0 +1,71 @@
+// conversation.h: the turns of a chat and the KV memory that holds them. A turn reads only what is new.
+//
+// Ownership: refers to the arguments and the model. Thread rules: those of Session.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/commands/answer.h"
+#include "cli/commands/exit_status.h"
+#include "cli/commands/live_memory.h"
+#include "cli/commands/opening.h"
+#include "cli/output/report.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+
+class Conversation {
+ public:
+  // Goes on behind the snapshot of --load-state, if there is one.
+  Conversation(const Arguments& arguments, OpenModel& open);
+
+  // A snapshot holds what was read, not who said it: the next message goes behind the end of an answer.
+  void load(const std::string& path);
+  // Forgets all turns, and with them their memory.
+  void clear();
+  // Takes the last message and its answer back, and says so.
+  void undo();
+  // One turn. Failures that leave the conversation usable are said, and remembered as the exit status.
+  void turn(const std::string& text);
+
+  LiveMemory& memory() { return memory_; }
+  RunReport& report() { return report_; }
+  int status() const { return status_; }
+  void remember(const Error& error) {
+    if (status_ == kExitFine) status_ = exit_status(error.code());
+  }
+
+ private:
+  struct Mark {  // where a turn began
+    Pos position = 0;
+    std::int64_t refills = 0;
+    std::size_t messages = 0, history = 0;
+  };
+
+  void forget_memory();
+  // What came before a message, bit for bit; false where a window has moved on.
+  bool take_back(const Mark& mark);
+  void go_on_behind_snapshot();
+  std::vector<TokenId> new_tokens() const;
+  void answer_last();
+  void say_why_it_ended(const Generated& generated);
+  void add_to_report(const Answer& result);
+  void say_figures(const TurnFigures& turn) const;
+
+  const Arguments& arguments_;
+  OpenModel& open_;
+  ChatTemplate template_;
+  AnswerOptions options_;
+  ContextGuard guard_;
+  LiveMemory memory_;
+  std::vector<ChatMessage> messages_;
+  std::size_t read_ = 0;          // messages whose text is in the memory
+  std::vector<TokenId> history_;  // what the session holds
+  std::vector<Mark> turns_;       // that can be taken back, the newest last
+  bool behind_snapshot_ = false;
+  RunReport report_;
+  int status_ = kExitFine;
+};
+
+}  // namespace kvtide
