@@ -9,7 +9,7 @@ from typing import Any, Callable
 import numpy as np
 
 from kvtide import _arrays
-from kvtide.state_transition import compact_kv_state, transition_kv_state
+from kvtide._resize import compact_kv_state, transition_kv_state
 
 SHAPE = (36, 1, 256, 256)  # Gemma-3-270M: 18 layers, keys then values, one KV head of 256
 POSITIONS = 200

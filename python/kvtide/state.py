@@ -8,12 +8,14 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from kvtide import _layouts, _native
+from kvtide import _layouts, _native, _picture
 from kvtide._arguments import file_path, size_text, string, token_ids, whole
 from kvtide._checks import integer
-from kvtide._layouts import Layer
+from kvtide._layouts import Layer as Layer
+from kvtide._options import rolling_of
 from kvtide._state_arrays import read_array, rows_of, write_arrays
 from kvtide.errors import ClosedError, InvalidArgumentError
+from kvtide.memory import bars_of
 
 
 class TransitionRecord(NamedTuple):
@@ -367,6 +369,12 @@ class State:
         except ClosedError:  # also by another thread, just now
             return "<kvtide.State, closed>"
 
+    def _repr_html_(self) -> str:
+        try:
+            return _picture.as_html(repr(self), bars_of(self._native.numbers, None, None))
+        except ClosedError:
+            return _picture.as_html(repr(self), [])
+
     def _facts(self) -> list[str]:
         layers, key_type, value_type, *_ = self._native.shape
         types = key_type if key_type == value_type else f"{key_type}/{value_type}"
@@ -384,17 +392,6 @@ class State:
         if self.views:
             parts.append(f"{self.views} {'array looks' if self.views == 1 else 'arrays look'} into it")
         return parts
-
-
-def rolling_of(rolling: Any) -> tuple[int, int] | None:
-    """(sinks, window) as the native module takes it."""
-    if rolling is None:
-        return None
-    try:
-        sinks, window = rolling
-    except (TypeError, ValueError):
-        raise TypeError(f"rolling must be a pair (sinks, window) or None, not {rolling!r}") from None
-    return whole(sinks, "the number of sinks"), whole(window, "the window", 1)
 
 
 def _layers_of(layers: Any, kv_heads: Any, head_dim: Any) -> list[tuple[int, int, int | None]]:

@@ -14,8 +14,8 @@ import numpy as np
 
 from kvtide import _native
 from kvtide._arguments import string, token_ids, whole
+from kvtide._loaded import LoadedModel
 from kvtide.errors import InvalidArgumentError
-from kvtide.model import Model
 
 _DTYPES = {"f16": np.dtype(np.float16), "f32": np.dtype(np.float32)}
 _NAMES = ("keyCache", "valueCache", "pastLen")
@@ -45,7 +45,7 @@ class StatefulModel:
 
     def __init__(
         self,
-        model: Model,
+        model: LoadedModel,
         *,
         context: int | None = None,
         exact: bool = False,
@@ -58,7 +58,7 @@ class StatefulModel:
         ``kvtide.Session``. Raises InvalidArgumentError for models whose state is more than keyCache, valueCache and
         pastLen: sliding windows, convolved queries and keys.
         """
-        if not isinstance(model, Model):
+        if not isinstance(model, LoadedModel):
             raise TypeError(f"model must be a kvtide.Model, not {type(model).__name__}")
         self._native = _native.StatefulModel(
             model._native,
