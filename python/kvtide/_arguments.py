@@ -53,10 +53,10 @@ def token_ids(tokens: Any) -> np.ndarray:
 
 def whole(value: Any, name: str, lowest: int = 0, highest: int = 2**62) -> int:
     """An integer within bounds that the native module can hold."""
-    value = integer(value, name)
-    if not lowest <= value <= highest:
-        raise InvalidArgumentError(f"{name} must be between {lowest} and {highest}, not {value}")
-    return value
+    number = integer(value, name)
+    if not lowest <= number <= highest:
+        raise InvalidArgumentError(f"{name} must be between {lowest} and {highest}, not {number}")
+    return number
 
 
 def byte_count(value: Any, name: str) -> int:

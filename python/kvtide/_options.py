@@ -54,7 +54,7 @@ class SessionOptions(TypedDict, total=False):
     rolling: tuple[int, int] | None
     attention_size: int | None
     slack: int
-    procedural: ProceduralOptions | Mapping[str, Any] | None
+    procedural: ProceduralOptions | None
     kv_budget: Size | None
 
 

@@ -45,7 +45,8 @@ def _live(array: np.ndarray) -> None:
     live = State(layers=rows // 2, kv_heads=kv_heads, head_dim=head_dim, capacity=capacity)
     live.write("kv_cache", array, position=POSITIONS)
     keys = live.keys(0)
-    address, times = keys.ctypes.data, {"expand": [], "compact": []}
+    address = keys.ctypes.data
+    times: dict[str, list[float]] = {"expand": [], "compact": []}
     for _ in range(RUNS):
         start = time.perf_counter()
         live.expand(LARGER)

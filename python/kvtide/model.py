@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterable, Literal, Mapping, Sequence, overload
+from typing import TYPE_CHECKING, Any, Iterable, Literal, Mapping, Sequence, cast, overload
 
 import numpy as np
 
@@ -50,7 +50,8 @@ class Model(LoadedModel):
         """``Session.generate`` in a session of its own, which lives as long as the iterator does. Takes the options of
         both, such as ``kv_budget="64M", max_new_tokens=100``. A list of texts gives a list of ``Completion``."""
         of_session, of_answer = _apart(options, _GENERATE)
-        return self.session(**of_session).generate(prompt, **of_answer)
+        answer: Generation | list[Completion] = self.session(**of_session).generate(prompt, **of_answer)
+        return answer
 
     @overload
     def chat(
@@ -92,11 +93,12 @@ class Model(LoadedModel):
         if stream:
             return session.chat(messages, stream=True, template=template, **of_answer)
         with session:
-            return session.chat(messages, template=template, **of_answer)
+            answer: Completion = session.chat(messages, template=template, **of_answer)
+        return answer
 
 
-def _apart(options: Mapping[str, Any], table: Table) -> tuple[Any, Any]:
+def _apart(options: Mapping[str, Any], table: Table) -> tuple[SessionOptions, Any]:
     """The options of a session, and the others. Every value is checked before there is a session."""
     table(options)
     of_session = {name: value for name, value in options.items() if name in SESSION.options}
-    return of_session, {name: value for name, value in options.items() if name not in of_session}
+    return cast("SessionOptions", of_session), {name: options[name] for name in options if name not in of_session}

@@ -214,7 +214,8 @@ class Session(SessionMemory):
         """Log-probability of every token of the vocabulary to come next, float64."""
         logits = self.logits.astype(np.float64)
         logits -= logits.max()
-        return logits - np.log(np.exp(logits).sum())
+        result: np.ndarray = logits - np.log(np.exp(logits).sum())
+        return result
 
     _talk: Talk | None = None
 

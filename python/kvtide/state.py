@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from kvtide._options import rolling_of
 from kvtide._state_arrays import read_array, rows_of, write_arrays
 from kvtide.errors import ClosedError, InvalidArgumentError
 from kvtide.memory import bars_of
+
+if TYPE_CHECKING:
+    from kvtide._native import State as NativeState
 
 
 class TransitionRecord(NamedTuple):
@@ -79,6 +82,8 @@ class State:
     ``keys`` and ``values`` are read-only arrays that look into the memory: while one lives, what would take its rows
     away raises a ViewedError, which is a BufferError; appending is always allowed.
     """
+
+    _native: NativeState
 
     def __init__(
         self,
@@ -421,7 +426,7 @@ def _made(shape: Any, capacity: int, position: int, tokens: list[int], windows_o
     )
 
 
-_TRANSITIONS = {
+_TRANSITIONS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "expand": lambda capacity: ("expand", _number(capacity, "capacity")),
     "compact": lambda capacity: ("compact", _number(capacity, "capacity")),
     "truncate": lambda length: ("truncate", _number(length, "length")),

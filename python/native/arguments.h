@@ -15,6 +15,8 @@ namespace kvtide::python {
 template <class Item>
 using Sequence = nanobind::typed<nanobind::sequence, Item>;
 
+using Dict = nanobind::typed<nanobind::dict, nanobind::str, nanobind::any>;
+
 inline std::string_view view_of(const nanobind::bytes& bytes) {
   return {static_cast<const char*>(bytes.data()), bytes.size()};
 }

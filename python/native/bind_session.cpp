@@ -44,7 +44,7 @@ void bind_session(nb::module_& module) {
              const nb::str& value_type, int threads, std::int64_t prefill_chunk, const nb::str& kernels,
              const std::optional<std::pair<std::int64_t, std::int64_t>>& rolling,
              std::optional<std::int64_t> attention_size, std::int64_t slack,
-             const std::optional<nb::dict>& procedural) {
+             const std::optional<Dict>& procedural) {
             SessionOptions options;
             options.exact = exact;
             options.key_type = kv_type("key_type", text_of(key_type));
@@ -87,7 +87,7 @@ void bind_session(nb::module_& module) {
       .def(
           "generate",
           [](PySession& self, std::int64_t max_tokens, const Sequence<std::string>& stop,
-             const Sequence<TokenId>& stop_tokens, const nb::dict& sampler, const Sequence<TokenId>& history,
+             const Sequence<TokenId>& stop_tokens, const Dict& sampler, const Sequence<TokenId>& history,
              const nb::object& on_text) {
             GenerateOptions options;
             options.max_tokens = max_tokens;
@@ -132,7 +132,8 @@ void bind_session(nb::module_& module) {
       .def_prop_ro("room", [](const PySession& self) { return self.numbers().room; })
       .def_prop_ro("rows", [](const PySession& self) { return self.numbers().rows; })
       .def_prop_ro("attention_size", [](const PySession& self) { return self.numbers().attention_size; })
-      .def("procedural", &PySession::procedural, nb::sig("def procedural(self) -> dict | None"))
+      .def("procedural", &PySession::procedural,
+           nb::sig("def procedural(self) -> dict[str, typing.Any] | None"))
       .def("pin", &PySession::pin, nb::arg("first"), nb::arg("last"))
       .def_prop_ro("slack", [](const PySession& self) { return self.options().slack; })
       .def_prop_ro("rolling",

@@ -140,7 +140,7 @@ void bind_state(nb::module_& module) {
       .def("identity",
            [](PyState& self) {
              return self.in_turn([](const State& state) {
-               nb::dict identity;
+               nb::typed<nb::dict, nb::str, nb::str> identity;
                for (const auto& [key, value] : state.identity()) identity[key.c_str()] = value;
                return identity;
              });
@@ -149,7 +149,7 @@ void bind_state(nb::module_& module) {
       .def_prop_ro("carried",
                    [](PyState& self) {
                      return self.in_turn([](const State& state) {
-                       nb::list out;
+                       nb::typed<nb::list, nb::any> out;
                        for (const CarriedTensor& tensor : state.carried())
                          out.append(nb::make_tuple(
                              tensor.name, tensor.shape,

@@ -36,8 +36,8 @@ nb::dict table_of(const LayerTable& table) {
   return out;
 }
 
-nb::dict report_of(const ValidationReport& report) {
-  nb::dict out;
+Dict report_of(const ValidationReport& report) {
+  Dict out;
   out["passed"] = report.passed;
   out["model"] = report.model;
   out["reference"] = report.reference;
@@ -133,12 +133,11 @@ void set(ValidateOptions& options, const Asked& asked) {
 }
 
 // A model of the engine; nothing but progress needs Python.
-nb::dict validate_model(const PyModel& tested, const nb::bytes& folder, const Sequence<TokenId>& text,
-                        std::int64_t count, std::optional<bool> exact, const nb::str& key_type,
-                        const nb::str& value_type, int threads, const nb::str& kernels,
-                        const Sequence<std::int64_t>& chunks, std::optional<double> gate,
-                        std::int64_t free_tokens, const Sequence<TokenId>& special,
-                        const nb::object& progress) {
+Dict validate_model(const PyModel& tested, const nb::bytes& folder, const Sequence<TokenId>& text,
+                    std::int64_t count, std::optional<bool> exact, const nb::str& key_type,
+                    const nb::str& value_type, int threads, const nb::str& kernels,
+                    const Sequence<std::int64_t>& chunks, std::optional<double> gate,
+                    std::int64_t free_tokens, const Sequence<TokenId>& special, const nb::object& progress) {
   const std::shared_ptr<const Model> model = tested.open();
   SessionOptions session;
   session.exact = exact.value_or(has_float_weights(*model));
@@ -168,11 +167,10 @@ nb::dict validate_model(const PyModel& tested, const nb::bytes& folder, const Se
 }
 
 // A Python object, against a Python object or a folder.
-nb::dict validate_object(nb::object adapter, nb::object reference_adapter, const nb::bytes& folder,
-                         const Sequence<TokenId>& text, std::int64_t count,
-                         const Sequence<std::int64_t>& chunks, std::optional<double> gate,
-                         std::int64_t free_tokens, const Sequence<TokenId>& special,
-                         const nb::object& progress) {
+Dict validate_object(nb::object adapter, nb::object reference_adapter, const nb::bytes& folder,
+                     const Sequence<TokenId>& text, std::int64_t count, const Sequence<std::int64_t>& chunks,
+                     std::optional<double> gate, std::int64_t free_tokens, const Sequence<TokenId>& special,
+                     const nb::object& progress) {
   const Running running;
   PythonModel tested(std::move(adapter));
   std::unique_ptr<Reference> reference;
