@@ -57,7 +57,7 @@ def rows_bar(rows: dict[str, Any]) -> Bar:
         count = sum(count) if isinstance(count, (list, tuple)) else count
         if count:
             parts.append(Part(name, count, f"{count:,} rows", color))
-    return Bar("what its rows are for", tuple(parts))
+    return Bar("rows by purpose: over all layers and heads", tuple(parts))
 
 
 def tokens_bar(read: int, held: int, room: int) -> Bar:
@@ -100,7 +100,7 @@ def _bar_svg(bar: Bar, top: int) -> str:
 def plotted(bars: list[Bar], title: str, ax: Any) -> Any:
     """The bars in matplotlib axes; a new figure when none are given. Every bar is drawn as shares of its whole."""
     if ax is None:
-        ax = _pyplot().subplots(figsize=(8, 0.6 + 0.7 * len(bars)), layout="constrained")[1]
+        ax = _pyplot().subplots(figsize=(9, 0.8 + 0.8 * len(bars)), layout="constrained")[1]
     for y, bar in enumerate(bars):
         total = sum(part.size for part in bar.parts) or 1.0
         left = 0.0
@@ -108,7 +108,8 @@ def plotted(bars: list[Bar], title: str, ax: Any) -> Any:
             share = 100.0 * part.size / total
             ax.barh(y, share, left=left, color=part.color, label=f"{part.name}: {part.label}")
             left += share
-    ax.set_yticks(range(len(bars)), [bar.caption for bar in bars])
+    ax.set_yticks(range(len(bars)), [bar.caption.replace(": ", "\n") for bar in bars])
+    ax.set_xlim(0, 100)
     ax.invert_yaxis()
     ax.set_xlabel("percent")
     ax.set_title(title)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple, Sequence
@@ -12,7 +13,7 @@ from kvtide import _layouts, _native, _picture
 from kvtide._arguments import file_path, size_text, string, token_ids, whole
 from kvtide._checks import integer
 from kvtide._layouts import Layer as Layer
-from kvtide._options import rolling_of
+from kvtide._options import check_names, rolling_of
 from kvtide._state_arrays import read_array, rows_of, write_arrays
 from kvtide.errors import ClosedError, InvalidArgumentError
 from kvtide.memory import bars_of
@@ -221,8 +222,7 @@ class State:
     def plan(self, name: str, *args: Any, **kwargs: Any) -> TransitionPlan:
         """What ``expand``, ``compact``, ``truncate``, ``drop`` or ``set_attention_size`` would do, or why it cannot:
         ``state.plan("compact", 256)``."""
-        _check_name(name)
-        refusal, expected = self._native.plan(*_TRANSITIONS[name](*args, **kwargs))
+        refusal, expected = self._native.plan(*_transition(name, args, kwargs))
         return TransitionPlan(refusal, TransitionRecord(*expected))
 
     def expand(self, capacity: int) -> TransitionRecord:
@@ -252,11 +252,10 @@ class State:
 
     def apply(self, name: str, *args: Any, **kwargs: Any) -> TransitionRecord:
         """A transition by its name, as ``plan`` takes it."""
-        _check_name(name)
         return self._apply(name, *args, **kwargs)
 
     def _apply(self, name: str, *args: Any, **kwargs: Any) -> TransitionRecord:
-        return TransitionRecord(*self._native.apply(*_TRANSITIONS[name](*args, **kwargs)))
+        return TransitionRecord(*self._native.apply(*_transition(name, args, kwargs)))
 
     # Its rows as arrays.
 
@@ -289,10 +288,12 @@ class State:
         capacity = self.capacity if capacity is None else whole(capacity, "capacity")
         return read_array(self._native, self.layers, string(name, "name"), capacity, dtype, bool(exact_only))
 
-    def arrays(self, layout: str = "unified", **options: Any) -> dict[str, np.ndarray]:
+    def arrays(
+        self, layout: str = "unified", *, capacity: int | None = None, dtype: Any = None, exact_only: bool = False
+    ) -> dict[str, np.ndarray]:
         """All arrays of a layout by name: "unified", "split", "per-layer" or "stacked". Options as for ``read``."""
         names = _layouts.names_in(string(layout, "layout"), self.layers)
-        return {name: self.read(name, **options) for name in names}
+        return {name: self.read(name, capacity=capacity, dtype=dtype, exact_only=exact_only) for name in names}
 
     def carried(self) -> dict[str, np.ndarray]:
         """What the layers of some models carry from token to token beside rows, by name, as read-only float32 copies: for
@@ -437,11 +438,15 @@ _TRANSITIONS: dict[str, Callable[..., tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
-def _check_name(name: Any) -> None:
+def _transition(name: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+    """As the native module takes it."""
     if not isinstance(name, str):
         raise TypeError(f"name must be a str, not {name!r}")
     if name not in _TRANSITIONS:
         raise InvalidArgumentError(f"there is no transition {name!r}; there are {', '.join(_TRANSITIONS)}")
+    make = _TRANSITIONS[name]
+    check_names(options, list(inspect.signature(make).parameters))
+    return make(*args, **options)
 
 
 def _number(value: Any, name: str) -> int:

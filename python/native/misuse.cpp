@@ -16,8 +16,8 @@ struct Spelling {
   std::string_view flag, argument;
 };
 constexpr Spelling kSpellings[] = {
-    {"-c", "context"},
-    {"--ctx", "context"},
+    {"-c", "context=..."},
+    {"--ctx", "context=..."},
     {"--chat-template", "template"},
     {"--exact", "exact=True"},
     {"--kv-budget", "kv_budget"},

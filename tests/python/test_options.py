@@ -80,6 +80,7 @@ TYPOS = [
     (lambda m: m.session().chat("a", logit_processor=[]), "unknown option logit_processor; did you mean logits_processor?"),
     (lambda m: m.generate("a", kv_buget=5), "unknown option kv_buget; did you mean kv_budget?"),
     (lambda m: m.chat([("user", "a")], temprature=1), "unknown option temprature; did you mean temperature?"),
+    (lambda m: m.session().plan("drop", 1, 2, close_gab=True), "unknown option close_gab; did you mean close_gap?"),
     (lambda m: m.session(xyzzy=1), "unknown option xyzzy; there are context, "),
 ]
 
