@@ -10,6 +10,7 @@ import faulthandler
 import gc
 import hashlib
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from kvtide import state_transition
 OPERATOR_NEW, MMAP, MADVISE, THREADS = 1, 4, 8, 16  # of tests/faults/allocation_faults.h
 PATIENCE = 60  # seconds until a call that waits is shown and ended
 PRIMES = [1, 2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 37, 43, 53, 61, 71, 83, 97, 113, 131, 151, 173, 199, 229, 263, 307, 353]
+KEPT = ["attention.0/query", "attention.1/query"]
 TOKENS = list(range(3, 43))
 
 faults = ctypes.CDLL(None)
@@ -198,6 +200,40 @@ class OwnState(Operation):
         return digest(keys), digest(tokens), plan.refusal, repr(self.world.made)
 
 
+class Validate(Operation):
+    def make(self):
+        pass
+
+    def run(self):
+        report = kvtide.validate(self.world.model, tokens=TOKENS[:8], count=8, chunks=[1, 4], free=2, special=[2], threads=1)
+        self.world.made = report.passed, report.tokens
+
+    def look(self):
+        return None
+
+    def end(self):
+        return self.world.made
+
+
+class Shards(Operation):
+    def make(self):
+        self.folder = self.world.scratch / "shards"
+
+    def run(self):
+        for left in (self.folder, self.folder.with_suffix(".incomplete")):  # removing it may need memory, too
+            shutil.rmtree(left, ignore_errors=True)
+        kvtide.ShardFolder.export(self.world.folder, self.folder, type="int8", min_elements=1, keep_f16=KEPT, threads=1)
+        folder = kvtide.ShardFolder(self.folder, threads=1)
+        self.world.made = folder.open("embedding").predict({"ids": TOKENS[:4]}), len(folder.shards)
+
+    def look(self):
+        return None
+
+    def end(self):
+        hidden, count = self.world.made
+        return digest(hidden), count
+
+
 class Fork(Operation):
     def run(self):
         self.world.made = self.world.session.fork()
@@ -294,6 +330,8 @@ OPERATIONS = {
     "conversation": Conversation,
     "procedural": MakeProcedural,
     "own state": OwnState,
+    "validate": Validate,
+    "shards": Shards,
     "fork": Fork,
     "save": Save,
     "restore": Restore,
