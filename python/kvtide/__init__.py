@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from kvtide import errors as errors
     from kvtide import state_transition as state_transition
     from kvtide.errors import Error as Error
+    from kvtide.generation import Completion as Completion
     from kvtide.generation import Generation as Generation
     from kvtide.generation import Piece as Piece
     from kvtide.model import Model as Model
-    from kvtide.session import MemoryUse as MemoryUse
+    from kvtide.memory import MemoryUse as MemoryUse
     from kvtide.session import Session as Session
     from kvtide.shard import Shard as Shard
     from kvtide.shard import ShardFolder as ShardFolder
@@ -46,10 +47,11 @@ __version__ = "0.1.0"
 
 _MODULES = ("errors", "state_transition")
 _HOMES = {
+    "Completion": "generation",
     "Error": "errors",
     "Generation": "generation",
     "Layer": "state",
-    "MemoryUse": "session",
+    "MemoryUse": "memory",
     "Model": "model",
     "Piece": "generation",
     "Policy": "state",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import os
+import re
 from typing import Any, Iterable, Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ from kvtide._checks import integer
 from kvtide.errors import BadTextError, InvalidArgumentError
 
 _INT32 = np.iinfo(np.int32)
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B|bytes)?\s*", re.IGNORECASE)
 
 
 def utf8(text: Any, name: str = "text") -> bytes:
@@ -51,10 +53,21 @@ def token_ids(tokens: Any) -> np.ndarray:
 
 def whole(value: Any, name: str, lowest: int = 0, highest: int = 2**62) -> int:
     """An integer within bounds that the native module can hold."""
-    value = integer(value, name)
-    if not lowest <= value <= highest:
-        raise InvalidArgumentError(f"{name} must be between {lowest} and {highest}, not {value}")
-    return value
+    number = integer(value, name)
+    if not lowest <= number <= highest:
+        raise InvalidArgumentError(f"{name} must be between {lowest} and {highest}, not {number}")
+    return number
+
+
+def byte_count(value: Any, name: str) -> int:
+    """A number of bytes: an integer, or text such as "64M", "64 MiB" or "1.5G" (units are powers of 1024)."""
+    if not isinstance(value, str):
+        return whole(value, name, 1)
+    match = _SIZE.fullmatch(value)
+    if match is None:
+        raise InvalidArgumentError(f"{name} must be a number of bytes such as 64M or 1.5G, not {value!r}")
+    power = " KMGT".index((match[2] or " ").upper())
+    return whole(int(float(match[1]) * 1024**power), name, 1)
 
 
 def real(value: Any, name: str) -> float:

@@ -48,7 +48,7 @@ class NumpyArrays:
         if wanted is None:
             return source.dtype
         try:
-            dtype = np.dtype(wanted)
+            dtype: np.dtype = np.dtype(wanted)
         except TypeError:
             raise TypeError(f"dtype must be a NumPy dtype for a NumPy array, not {wanted!r}") from None
         _check_numeric(dtype, "dtype")
@@ -132,7 +132,8 @@ def _bytes_of(array: np.ndarray) -> np.ndarray:
 
 
 def _tensor_bytes(tensor: Any) -> np.ndarray:
-    return tensor.reshape(-1).view(sys.modules["torch"].uint8).numpy()
+    flat: np.ndarray = tensor.reshape(-1).view(sys.modules["torch"].uint8).numpy()
+    return flat
 
 
 def _check_numeric(dtype: np.dtype, what: str) -> None:

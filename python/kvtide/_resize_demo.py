@@ -9,7 +9,7 @@ from typing import Any, Callable
 import numpy as np
 
 from kvtide import _arrays
-from kvtide.state_transition import compact_kv_state, transition_kv_state
+from kvtide._resize import compact_kv_state, transition_kv_state
 
 SHAPE = (36, 1, 256, 256)  # Gemma-3-270M: 18 layers, keys then values, one KV head of 256
 POSITIONS = 200
@@ -45,7 +45,8 @@ def _live(array: np.ndarray) -> None:
     live = State(layers=rows // 2, kv_heads=kv_heads, head_dim=head_dim, capacity=capacity)
     live.write("kv_cache", array, position=POSITIONS)
     keys = live.keys(0)
-    address, times = keys.ctypes.data, {"expand": [], "compact": []}
+    address = keys.ctypes.data
+    times: dict[str, list[float]] = {"expand": [], "compact": []}
     for _ in range(RUNS):
         start = time.perf_counter()
         live.expand(LARGER)

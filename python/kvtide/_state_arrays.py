@@ -12,7 +12,7 @@ from kvtide._arguments import whole
 from kvtide._layouts import Layer
 from kvtide.errors import InvalidArgumentError
 
-_FLOATS = {"f16": np.dtype(np.float16), "f32": np.dtype(np.float32)}
+_FLOATS: dict[str, np.dtype] = {"f16": np.dtype(np.float16), "f32": np.dtype(np.float32)}
 
 
 def rows_of(native: Any, layers: Sequence[Layer], layer: Any, keys: bool, copy: bool | None) -> np.ndarray:
@@ -21,12 +21,13 @@ def rows_of(native: Any, layers: Sequence[Layer], layer: Any, keys: bool, copy: 
     stored = native.shape[1 if keys else 2]
     runs = native.runs(layer)
     if copy is not True and stored in _FLOATS and len(runs) == 1:
-        return native.view(layer, keys, *runs[0])
+        seen: np.ndarray = native.view(layer, keys, *runs[0])
+        return seen
     if copy is False and runs:
         why = f"they are kept as {stored}" if stored not in _FLOATS else f"they lie in {len(runs)} pieces"
         raise InvalidArgumentError(f"the rows of layer {layer} cannot be seen without a copy: {why}")
     pieces = [_piece(native, layers[layer], layer, keys, *run) for run in runs]
-    empty = np.empty((layers[layer].kv_heads, 0, layers[layer].head_dim), _FLOATS.get(stored, np.float32))
+    empty = np.empty((layers[layer].kv_heads, 0, layers[layer].head_dim), _FLOATS.get(stored, np.dtype(np.float32)))
     result = np.concatenate([empty, *pieces], axis=1)
     result.flags.writeable = False
     return result
@@ -98,10 +99,11 @@ def _fill(fresh: Any, block: Any, first: int, last: int, rows: np.ndarray, store
 
 def _piece(native: Any, shape: Layer, layer: int, keys: bool, first: int, last: int) -> np.ndarray:
     if native.shape[1 if keys else 2] in _FLOATS and any(a <= first and last <= b for a, b in native.runs(layer)):
-        return native.view(layer, keys, first, last)
+        seen: np.ndarray = native.view(layer, keys, first, last)
+        return seen
     rows = np.empty((shape.kv_heads, last - first, shape.head_dim), np.float32)
     native.read(layer, keys, first, last, rows.reshape(-1))
-    stored = _FLOATS.get(native.shape[1 if keys else 2], np.float32)
+    stored = _FLOATS.get(native.shape[1 if keys else 2], np.dtype(np.float32))
     return rows.astype(stored, copy=False)
 
 
@@ -130,10 +132,10 @@ def _position(past: Any, position: int | None, held: int) -> int:
         counted = np.asarray(past)
         if counted.size != 1 or counted.dtype.kind not in "iuf" or counted.reshape(-1)[0] != int(counted.reshape(-1)[0]):
             raise TypeError(f"pastLen must hold one whole number, not {past!r}")
-        past = whole(int(counted.reshape(-1)[0]), "pastLen")
-        if position is not None and position != past:
-            raise InvalidArgumentError(f"pastLen says {past}, position says {position}")
-        return past
+        rows = whole(int(counted.reshape(-1)[0]), "pastLen")
+        if position is not None and position != rows:
+            raise InvalidArgumentError(f"pastLen says {rows}, position says {position}")
+        return rows
     return held if position is None else position
 
 
@@ -166,7 +168,7 @@ def _float_dtype(dtype: Any, own: np.dtype) -> np.dtype:
     if dtype is None:
         return own
     try:
-        wanted = np.dtype(dtype)
+        wanted: np.dtype = np.dtype(dtype)
     except TypeError:
         raise TypeError(f"dtype must be float16 or float32, not {dtype!r}") from None
     if wanted not in _FLOATS.values():

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import codecs
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple
 
 from kvtide import _native
-from kvtide._arguments import real, strings, token_ids, whole
-from kvtide.errors import BusyError
+from kvtide._hooks import Criteria, Processors
+from kvtide._options import SAMPLER_NAMES
+from kvtide.errors import BusyError, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from kvtide.session import Session
+    from kvtide.tokenizer import Tokenizer
 
 
 class Piece(NamedTuple):
@@ -39,53 +40,34 @@ class Completion(NamedTuple):
         return self.text
 
 
-class Limits(NamedTuple):
-    max_tokens: int
-    stop: list[str]
-    stop_tokens: list[int]
-
-
-def stop_options(max_tokens: Any, stop: Any, stop_tokens: Any) -> Limits:
-    return Limits(whole(max_tokens, "max_tokens", -1), strings(stop, "stop"), token_ids(stop_tokens).tolist())
-
-
-def sampler_options(
-    temperature: Any, top_k: Any, top_p: Any, min_p: Any, repeat_penalty: Any, repeat_last: Any, seed: Any
-) -> dict[str, Any]:
-    options = {
-        "temperature": real(temperature, "temperature"),
-        "top_k": whole(top_k, "top_k", 0, 2**31 - 1),
-        "top_p": real(top_p, "top_p"),
-        "min_p": real(min_p, "min_p"),
-        "repeat_penalty": real(repeat_penalty, "repeat_penalty"),
-        "repeat_last": whole(repeat_last, "repeat_last", 0, 2**31 - 1),
-        "seed": whole(seed, "seed", 0, 2**64 - 1),
-    }
-    _native.Sampler(**options)  # a value out of range is refused before the prompt is read
-    return options
-
-
 class Generation(Iterator[Piece]):
     """The continuation of a session's text, computed as it is asked for. Made by ``Session.generate``.
 
     ``tokens`` and ``text`` are what came so far. ``reason`` is None until it ends, then "end_of_text", "max_tokens",
-    "stop_string", "context_full" or "cancelled".
+    "stop_string", "stopping_criteria", "context_full" or "cancelled".
     """
 
-    def __init__(self, session: Session, sampler: dict[str, Any], limits: Limits, recent: list[int]) -> None:
+    def __init__(
+        self, native: _native.Session, tokenizer: Tokenizer, options: Mapping[str, Any], recent: list[int]
+    ) -> None:
+        """``options``: every one of ``GENERATE``. ``recent``: tokens that the repeat penalty sees."""
         self.tokens: list[int] = []
         self.text = ""
         self.reason: str | None = None
-        self._session = session
-        self._native = session._native
-        self._tokenizer = session.model.tokenizer
-        self._sampler = _native.Sampler(**sampler)
-        self._limits = limits
+        self._native = native
+        self._tokenizer = tokenizer
+        self._sampler = sampler_of(options)
+        self._max_tokens: int = options["max_tokens"]
+        self._stop: list[str] = options["stop"]
+        self._stop_tokens = frozenset(options["stop_tokens"])
+        self._repeat_last: int = options["repeat_last"]
+        self._processors = Processors(options["logits_processor"])
+        self._criteria = Criteria(options["stopping_criteria"])
         self._recent = recent
         self._characters = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._held = ""  # text that may yet become a stop string
-        self._changes = self._native.changes
-        self._cancels = self._native.cancels
+        self._changes: int = native.changes
+        self._cancels: int = native.cancels
 
     def __next__(self) -> Piece:
         if self.reason is not None:
@@ -95,17 +77,17 @@ class Generation(Iterator[Piece]):
         changes = self._changes  # another thread may be here, too: only one of the two appends its token
         if self._native.changes != changes:
             raise BusyError("the session was used by someone else since this generation began; start a new one")
-        if 0 <= self._limits.max_tokens <= len(self.tokens):
+        if 0 <= self._max_tokens <= len(self.tokens):
             return self._end("max_tokens")
-        token = self._native.pick(self._sampler, self._recent)
-        if self._tokenizer.ends_text(token) or token in self._limits.stop_tokens:
+        token = self._pick()
+        if self._tokenizer.ends_text(token) or token in self._stop_tokens:
             return self._end("end_of_text")
         log_probability = self._native.log_probability(token)
         full = self._native.room == 0
         if not full:
             self._changes = self._native.advance(token, changes)
         self.tokens.append(token)
-        self._recent.append(token)
+        self._recent = [*self._recent[len(self._recent) + 1 - self._repeat_last :], token] if self._repeat_last else []
         text, stopped = self._certain(self._characters.decode(self._tokenizer.piece(token)))
         if stopped:
             self.reason = "stop_string"
@@ -113,7 +95,27 @@ class Generation(Iterator[Piece]):
             self.reason = "context_full"
             text += self._rest()
         self.text += text
+        if self.reason is None and self._criteria.met(self, self._native):
+            self.reason = "stopping_criteria"
+            rest = self._rest()
+            self.text += rest
+            text += rest
         return Piece(token, text, log_probability)
+
+    def finish(self, on_text: Callable[[str], Any] | None = None) -> Completion:
+        """All that is still to come, in one call. ``on_text`` receives the text as it comes; False ends it."""
+        for piece in self:
+            if piece.text and on_text is not None and on_text(piece.text) is False:
+                self.reason = "cancelled"
+        return Completion(self.text, self.tokens, self.reason or "cancelled")
+
+    def _pick(self) -> int:
+        if not self._processors:
+            return self._native.pick(self._sampler, self._recent)
+        logits = self._native.logits()
+        if logits.size == 0:
+            raise InvalidArgumentError(self._native.why_no_logits())
+        return self._native.pick_from(self._sampler, self._processors.applied(logits, self._native), self._recent)
 
     def _end(self, reason: str) -> Piece:
         self.reason = reason
@@ -126,11 +128,11 @@ class Generation(Iterator[Piece]):
     def _certain(self, text: str) -> tuple[str, bool]:
         """Text that is sure to be part of the answer, and whether a stop string ended it."""
         self._held += text
-        ends = [at for stop in self._limits.stop if stop and (at := self._held.find(stop)) >= 0]
+        ends = [at for stop in self._stop if stop and (at := self._held.find(stop)) >= 0]
         if ends:
             text, self._held = self._held[: min(ends)], ""
             return text, True
-        keep = max((_overlap(self._held, stop) for stop in self._limits.stop), default=0)
+        keep = max((_overlap(self._held, stop) for stop in self._stop), default=0)
         cut = len(self._held) - keep
         text, self._held = self._held[:cut], self._held[cut:]
         return text, False
@@ -145,6 +147,11 @@ class Generation(Iterator[Piece]):
 
     def __repr__(self) -> str:
         return f"<kvtide.Generation: {len(self.tokens)} tokens, {self.reason or 'going on'}>"
+
+
+def sampler_of(options: Mapping[str, Any]) -> _native.Sampler:
+    """Raises InvalidArgumentError for a value out of range."""
+    return _native.Sampler(**{name: options[name] for name in SAMPLER_NAMES})
 
 
 def _overlap(text: str, stop: str) -> int:

@@ -1,155 +1,104 @@
-"""A language model: weights and vocabulary, read-only once loaded."""
+"""A language model, and the sessions made from it."""
 
 from __future__ import annotations
 
-import os
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Literal, Mapping, Sequence, cast, overload
 
-from kvtide import _native
-from kvtide._arguments import file_path, size_text, string, whole
-from kvtide.tokenizer import Tokenizer, messages_of
+import numpy as np
+
+from kvtide._loaded import LoadedModel
+from kvtide._options import COMPLETE, GENERATE, SESSION, Table
+from kvtide.generation import Completion, Generation
+from kvtide.session import Session
 
 if TYPE_CHECKING:
-    from kvtide.session import Session
+    from typing_extensions import Unpack
+
+    from kvtide._options import CompleteOptions, GenerateOptions, SessionOptions
+
+    class ModelGenerateOptions(GenerateOptions, SessionOptions, total=False):
+        """Options of ``Model.generate``: those of a session, and those of its ``generate``."""
+
+    class ModelChatOptions(CompleteOptions, SessionOptions, total=False):
+        """Options of ``Model.chat``: those of a session, and those of its ``chat``."""
 
 
-class Model:
+_CHAT = Table({**COMPLETE.options, **SESSION.options}, COMPLETE.other_names)
+_GENERATE = Table({**GENERATE.options, **SESSION.options}, GENERATE.other_names)
+
+
+class Model(LoadedModel):
     """A model loaded from a GGUF file or a Hugging Face folder. Any number of sessions, in any number of threads, may
     share one.
 
     Closing it (or leaving its ``with`` block) gives the weights back as soon as the last session on it is closed.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, threads: int | None = None, map_file: bool = True) -> None:
-        """See ``load``."""
-        self._native = _native.Model(
-            file_path(path), 0 if threads is None else whole(threads, "threads", 1, 256), bool(map_file)
-        )
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, threads: int | None = None, map_file: bool = True) -> Model:
-        """Loads a model, without holding the GIL.
-
-        ``threads``: for loading; None: as many as the machine has. ``map_file=False`` copies the file into memory,
-        which makes it immune to other programs that shorten it. Raises NotFoundError, BadFormatError,
-        UnsupportedError, NumericError (NaN or infinity in the weights), IoError, OutOfMemoryError.
-        """
-        return cls(path, threads=threads, map_file=map_file)
-
-    def session(self, **options: Any) -> Session:
+    @SESSION.shown_by
+    def session(self, **options: Unpack[SessionOptions]) -> Session:
         """A new, empty session on this model; options as for ``kvtide.Session``."""
-        from kvtide.session import Session
-
         return Session(self, **options)
 
-    @property
-    def path(self) -> str:
-        return os.fsdecode(self._native.path)
+    @overload
+    def generate(self, prompt: list[str] | tuple[str, ...], **options: Unpack[ModelGenerateOptions]) -> list[Completion]: ...
+    @overload
+    def generate(
+        self, prompt: str | Sequence[int] | np.ndarray | Iterable[int], **options: Unpack[ModelGenerateOptions]
+    ) -> Generation: ...
+    @_GENERATE.shown_by
+    def generate(self, prompt: Any, **options: Unpack[ModelGenerateOptions]) -> Generation | list[Completion]:
+        """``Session.generate`` in a session of its own, which lives as long as the iterator does. Takes the options of
+        both, such as ``kv_budget="64M", max_new_tokens=100``. A list of texts gives a list of ``Completion``."""
+        of_session, of_answer = _apart(options, _GENERATE)
+        answer: Generation | list[Completion] = self.session(**of_session).generate(prompt, **of_answer)
+        return answer
 
-    @property
-    def name(self) -> str:
-        """The name in the file, or the file's name."""
-        return self._native.name.decode(errors="replace")
-
-    @property
-    def notes(self) -> list[str]:
-        """What its files contradict each other in, and what was taken. Empty for most models."""
-        return [note.decode(errors="replace") for note in self._native.notes]
-
-    @property
-    def architecture(self) -> str:
-        """'llama', 'gemma3', ..."""
-        return self._native.architecture
-
-    @property
-    def context_length(self) -> int:
-        """Tokens that the model was trained to see."""
-        return self._native.context_length
-
-    @property
-    def vocabulary(self) -> int:
-        """Number of tokens, the length of a row of logits."""
-        return self._native.vocabulary
-
-    @property
-    def parameters(self) -> int:
-        """Elements of all tensors."""
-        return self._native.parameters
-
-    @property
-    def layers(self) -> int:
-        return self._native.layers
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the weights in memory, packed or mapped."""
-        return self._native.weights_bytes
-
-    @property
-    def chat_template(self) -> str:
-        """The file's chat template; empty: none."""
-        return self._native.chat_template.decode(errors="replace")
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        return Tokenizer(self._native)
-
-    def encode_chat(
+    @overload
+    def chat(
         self,
-        messages: Sequence[Any],
+        messages: str | Sequence[Any],
         *,
+        stream: Literal[False] = False,
         template: str | None = None,
-        first: int = 0,
-        answer_ended: bool = False,
-        open_answer: bool = True,
-        continues: bool = False,
-    ) -> list[int]:
-        """Ids of a conversation, as the model wants it written down.
+        **options: Unpack[ModelChatOptions],
+    ) -> Completion: ...
+    @overload
+    def chat(
+        self,
+        messages: str | Sequence[Any],
+        *,
+        stream: Literal[True],
+        template: str | None = None,
+        **options: Unpack[ModelGenerateOptions],
+    ) -> Generation: ...
+    @_CHAT.shown_by
+    def chat(
+        self,
+        messages: str | Sequence[Any],
+        *,
+        stream: bool = False,
+        template: str | None = None,
+        **options: Unpack[ModelChatOptions],
+    ) -> Completion | Generation:
+        """The assistant's answer to a conversation, in a session of its own: ``Session.chat``, with the options of the
+        session beside those of the answer.
 
-        ``messages``: dicts with "role" ("system", "user" or "assistant") and "content", or pairs of these. What they
-        hold is never read as a marker. ``template``: one of ``Model.chat_template_names()``; None: the model's own.
-        ``open_answer``: end with what starts the assistant's answer. For a conversation that a session holds already:
-        messages before ``first`` are left out, ``answer_ended`` tells that the last answer ended with its marker, and
-        ``continues`` that no beginning-of-text token belongs in front.
+            for piece in model.chat([{"role": "user", "content": "Hello!"}], stream=True, max_new_tokens=100):
+                print(piece, end="", flush=True)
+
+        A conversation of several turns reads nothing twice in one session: ``session.chat("...")``.
         """
-        pairs = messages_of(messages)
-        first = whole(first, "first", 0, len(pairs))
-        return self._native.encode_chat(
-            pairs,
-            "" if template is None else string(template, "template"),
-            first,
-            bool(answer_ended),
-            bool(open_answer),
-            bool(continues),
-        )
+        of_session, of_answer = _apart(options, _CHAT)
+        session = self.session(**of_session)
+        if stream:
+            return session.chat(messages, stream=True, template=template, **of_answer)
+        with session:
+            answer: Completion = session.chat(messages, template=template, **of_answer)
+        return answer
 
-    @staticmethod
-    def chat_template_names() -> list[str]:
-        """The chat templates that kvtide can write."""
-        return _native.chat_template_names()
 
-    @property
-    def closed(self) -> bool:
-        return self._native.closed
-
-    def close(self) -> None:
-        """Gives the weights back, once no session uses them. Closing twice is fine."""
-        self._native.close()
-
-    def __enter__(self) -> Model:
-        self._native.vocabulary  # noqa: B018  a closed model says so
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        if self.closed:
-            return "<kvtide.Model, closed>"
-        return (
-            f"<kvtide.Model {self.name!r}: {self.architecture}, {self.parameters:,} parameters, "
-            f"{size_text(self.nbytes)}, trained for {self.context_length} tokens>"
-        )
+def _apart(options: Mapping[str, Any], table: Table) -> tuple[SessionOptions, Any]:
+    """The options of a session, and the others. Every value is checked before there is a session."""
+    table(options)
+    of_session = {name: value for name, value in options.items() if name in SESSION.options}
+    return cast("SessionOptions", of_session), {name: options[name] for name in options if name not in of_session}

@@ -2,137 +2,104 @@
 
 from __future__ import annotations
 
-import os
-from types import TracebackType
-from typing import Any, Callable, Iterator, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Literal, Mapping, Sequence, overload
 
 import numpy as np
 
 from kvtide import _native
-from kvtide._arguments import callback, file_path, size_text, string, token_ids, utf8, whole
-from kvtide.errors import ClosedError, InvalidArgumentError
-from kvtide.generation import Completion, Generation, sampler_options, stop_options
-from kvtide.model import Model
-from kvtide.state import State, TransitionPlan, TransitionRecord, rolling_of
+from kvtide._arguments import string, token_ids, utf8
+from kvtide._conversation import Talk, joined
+from kvtide._loaded import LoadedModel
+from kvtide._options import COMPLETE, GENERATE, SAMPLER_NAMES, SESSION, Progress, check_names, progress_option
+from kvtide._progress import over, reading
+from kvtide._session_memory import SessionMemory
+from kvtide.errors import InvalidArgumentError
+from kvtide.generation import Completion, Generation, sampler_of
+from kvtide.memory import MemoryUse as MemoryUse
 
-Progress = Callable[[int, int], Any]
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from kvtide._options import CompleteOptions, GenerateOptions, SessionOptions
+
+Prompts = (list, tuple)  # of texts; a list of numbers is one prompt, in token ids
 
 
-class MemoryUse(NamedTuple):
-    """Bytes. ``weights`` are shared by the sessions of a model."""
-
-    weights: int
-    kv: int
-    scratch: int
-
-
-class Session:
+class Session(SessionMemory):
     """One text: tokens in, logits out. Serves one caller at a time; a second one gets a BusyError.
 
     Long calls give up the GIL, listen to Ctrl-C and to ``cancel()`` between chunks, and call ``progress(read, of)``
-    after each chunk: an exception that it raises comes out of the call, and False ends it with a CancelledError. After
-    any error the session holds exactly the tokens of the chunks that were complete.
+    after each chunk: an exception that it raises comes out of the call, and False ends it with a CancelledError.
+    ``progress=True`` shows a bar by tqdm instead. After any error the session holds exactly the tokens of the chunks
+    that were complete.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        *,
-        context: int | None = None,
-        exact: bool = False,
-        key_type: str = "f16",
-        value_type: str = "f16",
-        threads: int | None = None,
-        prefill_chunk: int = 512,
-        kernels: str | None = None,
-        rolling: tuple[int, int] | None = None,
-        attention_size: int | None = None,
-        slack: int = 0,
-        procedural: dict[str, Any] | None = None,
-    ) -> None:
+    @SESSION.shown_by
+    def __init__(self, model: LoadedModel, **options: Unpack[SessionOptions]) -> None:
         """What changes results: ``context``, the tokens that fit (None: what the model was trained for); ``exact``, f32
         activations in every matrix product; ``key_type`` and ``value_type`` of the KV memory, "f16", "f32" or "q8_0";
         ``rolling=(sinks, window)``, to forget all but the first and the newest tokens and never fill up;
         ``attention_size``, newest positions that a query sees (None: all that are held). ``slack``: newest tokens that
-        can be taken back also where a window has moved on. ``procedural``, to keep the past as summaries and exact
-        outliers inside a budget, for texts of any length: a dict of ``budget`` (bytes that are never exceeded),
-        ``budget_for`` (tokens that will be read), ``sinks``, ``window``, ``block``, ``rows`` (of a block, on average over
-        all heads), ``summaries``, ``levels``, ``full_rows``, ``full_type`` (of these: "f16", "q8_0" or "q4_0"), ``summary``,
-        ``score``, ``far``, ``adapt``, ``kv_heads`` and ``heads`` (per layer and KV head: induction, share, output norm);
-        what is left out is filled in.
+        can be taken back also where a window has moved on.
+
+        ``kv_budget``: bytes that the KV memory never exceeds, for texts of any length: a number, or text such as "64M"
+        or "1.5G" (powers of 1024). The past is then kept as summaries and exact outliers. ``procedural``, a dict, says
+        more about that memory: ``budget`` (the same as ``kv_budget``), ``budget_for`` (tokens that will be read),
+        ``sinks``, ``window``, ``block``, ``rows`` (of a block, on average over all heads), ``summaries``, ``levels``,
+        ``full_rows``, ``full_type`` (of these: "f16", "q8_0" or "q4_0"), ``summary``, ``score``, ``far``, ``adapt``,
+        ``kv_heads`` and ``heads`` (per layer and KV head: induction, share, output norm); what is left out is filled in.
 
         What changes speed only: ``threads`` (None: as many as the machine has), ``prefill_chunk`` in tokens, and
         ``kernels``, "avx512_bf16", "avx512", "avx2" or "scalar" (None: the best that the processor has).
+
+        Raises InvalidArgumentError, UnsupportedError, OutOfMemoryError; TypeError for an option that there is not.
         """
-        if not isinstance(model, Model):
+        if not isinstance(model, LoadedModel):
             raise TypeError(f"model must be a kvtide.Model, not {type(model).__name__}")
+        filled = SESSION(options)
+        filled["procedural"] = _procedural(filled["procedural"], filled.pop("kv_budget"))
         self._model = model
-        self._native = _native.Session(
-            model._native,
-            context=0 if context is None else whole(context, "context", 1),
-            exact=bool(exact),
-            key_type=string(key_type, "key_type"),
-            value_type=string(value_type, "value_type"),
-            threads=0 if threads is None else whole(threads, "threads", 1, 256),
-            prefill_chunk=whole(prefill_chunk, "prefill_chunk", 1),
-            kernels="" if kernels is None else string(kernels, "kernels"),
-            rolling=rolling_of(rolling),
-            attention_size=None if attention_size is None else whole(attention_size, "attention_size", 1),
-            slack=whole(slack, "slack"),
-            procedural=None if procedural is None else dict(procedural),
-        )
+        self._native = _native.Session(model._native, **filled)
         self._name = model.name
+        self._budget = (filled["procedural"] or {}).get("budget")
 
-    @classmethod
-    def _wrap(cls, native: Any, model: Model, name: str) -> Session:
-        self = cls.__new__(cls)
-        self._native, self._model, self._name = native, model, name
-        return self
-
-    def read(self, text: Any, *, special: bool = True, progress: Progress | None = None) -> int:
+    def read(self, text: Any, *, special: bool = True, progress: Progress = None) -> int:
         """Appends a text, or token ids (a list or an integer array), and gives the number of tokens.
 
         A text that starts the session gets what the vocabulary puts in front; ``special=False`` reads markers such as
         ``<|im_end|>`` as plain text. Raises ContextFullError before anything is read when it does not fit.
         """
         ids = self._ids(text, special)
-        self._native.read(ids, callback(progress, "progress"))
+        self._read(ids, progress_option(progress, "progress"))
         return len(ids)
 
-    def read_logits(self, text: Any, *, special: bool = True, progress: Progress | None = None) -> np.ndarray:
+    def read_logits(self, text: Any, *, special: bool = True, progress: Progress = None) -> np.ndarray:
         """The same; gives the logits after every token, float32 ``[tokens, vocabulary]``."""
         ids = self._ids(text, special)
         rows = np.empty((len(ids), self._model.vocabulary), np.float32)
-        self._native.read_logits(ids, rows, callback(progress, "progress"))
+        with reading(progress_option(progress, "progress")) as heard:
+            self._native.read_logits(ids, rows, heard)
         return rows
 
-    def score(self, text: Any, *, special: bool = True, progress: Progress | None = None) -> np.ndarray:
+    def score(self, text: Any, *, special: bool = True, progress: Progress = None) -> np.ndarray:
         """The same; gives the log-probability of every token given all before it, float64 ``[tokens]``.
 
         NaN for the first token of a session, which has nothing before it.
         """
         ids = self._ids(text, special)
         result = np.empty(len(ids), np.float64)
-        self._native.score(ids, result, callback(progress, "progress"))
+        with reading(progress_option(progress, "progress")) as heard:
+            self._native.score(ids, result, heard)
         return result
 
+    @overload
+    def generate(self, prompt: list[str] | tuple[str, ...], **options: Unpack[GenerateOptions]) -> list[Completion]: ...
+    @overload
     def generate(
-        self,
-        prompt: Any = None,
-        *,
-        max_tokens: int = -1,
-        stop: str | Sequence[str] = (),
-        stop_tokens: Any = (),
-        temperature: float = 0.0,
-        top_k: int = 40,
-        top_p: float = 0.95,
-        min_p: float = 0.05,
-        repeat_penalty: float = 1.0,
-        repeat_last: int = 64,
-        seed: int = 0,
-        history: Any = None,
-        progress: Progress | None = None,
-    ) -> Generation:
+        self, prompt: str | Sequence[int] | np.ndarray | Iterable[int] | None = None, **options: Unpack[GenerateOptions]
+    ) -> Generation: ...
+    @GENERATE.shown_by
+    def generate(self, prompt: Any = None, **options: Unpack[GenerateOptions]) -> Generation | list[Completion]:
         """Reads the prompt, if there is one, and gives an iterator over the continuation.
 
             for piece in session.generate("Once upon a time", max_tokens=64):
@@ -141,203 +108,132 @@ class Session:
         Each piece has ``token``, ``text`` and ``log_probability``; the iterator collects ``text`` and ``tokens`` and
         says why it ended in ``reason``. It computes as it is asked: leaving the loop early costs nothing, and every
         token that was handed out is part of the session. ``temperature=0`` always takes the most likely token.
-        ``max_tokens=-1``: until the text ends. ``stop`` strings end the answer and are not part of it. ``history``:
-        tokens that the repeat penalty sees from the start (None: those of the prompt).
-        """
-        sampler = sampler_options(temperature, top_k, top_p, min_p, repeat_penalty, repeat_last, seed)
-        limits = stop_options(max_tokens, stop, stop_tokens)
-        recent = self._read_prompt(prompt, history, progress)
-        return Generation(self, sampler, limits, recent)
+        ``max_tokens`` (or ``max_new_tokens``) -1: until the text ends. ``stop`` strings end the answer and are not part
+        of it. ``history``: tokens that the repeat penalty sees from the start (None: those of the prompt).
 
+        ``logits_processor``: a function, or several, that changes the logits before a token is chosen. It takes them as
+        a float32 array ``[vocabulary]``, or ``(tokens, logits)`` with the int32 ids that the session holds, and gives
+        others or changes them in place. ``stopping_criteria``: a function, or several, that takes this iterator, or
+        ``(tokens, logits)``, after each token; True ends the answer.
+
+        A list of texts: each is read and continued in a fork of this session, one after the other, and a list of
+        ``Completion`` comes back in the same order; this session stays as it is.
+        """
+        if isinstance(prompt, Prompts) and any(isinstance(one, str) for one in prompt):
+            return self._each(prompt, options)
+        filled = GENERATE(options)
+        sampler_of(filled)  # a value out of range is refused before the prompt is read
+        return Generation(self._native, self._model.tokenizer, filled, self._read_prompt(prompt, filled))
+
+    @overload
+    def complete(self, prompt: list[str] | tuple[str, ...], **options: Unpack[CompleteOptions]) -> list[Completion]: ...
+    @overload
     def complete(
-        self,
-        prompt: Any = None,
-        *,
-        max_tokens: int = -1,
-        stop: str | Sequence[str] = (),
-        stop_tokens: Any = (),
-        temperature: float = 0.0,
-        top_k: int = 40,
-        top_p: float = 0.95,
-        min_p: float = 0.05,
-        repeat_penalty: float = 1.0,
-        repeat_last: int = 64,
-        seed: int = 0,
-        history: Any = None,
-        progress: Progress | None = None,
-        on_text: Callable[[str], Any] | None = None,
-    ) -> Completion:
-        """``generate`` in one call that holds the GIL for no token: gives the text, the tokens and the reason.
+        self, prompt: str | Sequence[int] | np.ndarray | Iterable[int] | None = None, **options: Unpack[CompleteOptions]
+    ) -> Completion: ...
+    @COMPLETE.shown_by
+    def complete(self, prompt: Any = None, **options: Unpack[CompleteOptions]) -> Completion | list[Completion]:
+        """``generate`` in one call that holds the GIL for no token: gives the text, the tokens and the reason. Functions
+        among the options are called with the GIL.
 
-        ``on_text`` receives the text as it comes; False ends the answer, an exception comes out of here.
+        ``on_text`` receives the text as it comes; False ends the answer, an exception comes out of here. Raises
+        InvalidArgumentError where there is nothing to go on from, and says why: nothing was read, reading was
+        interrupted, or positions were taken back.
         """
-        sampler = sampler_options(temperature, top_k, top_p, min_p, repeat_penalty, repeat_last, seed)
-        limits = stop_options(max_tokens, stop, stop_tokens)
-        callback(on_text, "on_text")
-        recent = self._read_prompt(prompt, history, progress)
-        tokens, text, reason = self._native.generate(
-            limits.max_tokens, limits.stop, limits.stop_tokens, sampler, recent, on_text
-        )
+        if isinstance(prompt, Prompts) and any(isinstance(one, str) for one in prompt):
+            return self._each(prompt, options)
+        filled = COMPLETE(options)
+        sampler_of(filled)
+        recent = self._read_prompt(prompt, filled)
+        on_text = filled["on_text"]
+        if filled["logits_processor"] or filled["stopping_criteria"]:
+            return Generation(self._native, self._model.tokenizer, filled, recent).finish(on_text)
+        sampler = {name: filled[name] for name in SAMPLER_NAMES}
+        limits = filled["max_tokens"], filled["stop"], filled["stop_tokens"]
+        tokens, text, reason = self._native.generate(*limits, sampler, recent, on_text)
         return Completion(text, tokens, reason)
+
+    @overload
+    def chat(
+        self,
+        messages: str | Sequence[Any],
+        *,
+        stream: Literal[False] = False,
+        template: str | None = None,
+        **options: Unpack[CompleteOptions],
+    ) -> Completion: ...
+    @overload
+    def chat(
+        self,
+        messages: str | Sequence[Any],
+        *,
+        stream: Literal[True],
+        template: str | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Generation: ...
+    @COMPLETE.shown_by
+    def chat(
+        self,
+        messages: str | Sequence[Any],
+        *,
+        stream: bool = False,
+        template: str | None = None,
+        **options: Unpack[CompleteOptions],
+    ) -> Completion | Generation:
+        """The assistant's answer to a conversation, in the model's own chat template or a named one.
+
+        ``messages``: dicts with "role" and "content", or pairs of these; or a str, which is what the user says next. A
+        conversation that the session holds already, with the answers that it gave, is not read again: give the whole of
+        it with what is new at its end, or only a str. One that begins behind a text sees that text.
+        ``stream=True`` gives a ``Generation``, an iterator over the pieces; otherwise a ``Completion`` comes back when
+        the answer is complete. Options as for ``complete``.
+        """
+        self._check_open()
+        filled = COMPLETE(options)
+        sampler_of(filled)
+        held = self._talk.all() if self._talk is not None and self._talk.at() == self._native.changes else []
+        talk = joined(held, messages)
+        ids = self._model.encode_chat(
+            talk, template=template if template is None else string(template, "template"), first=len(held),
+            continues=self._native.position > 0,
+        )  # fmt: skip
+        recent = self._read_prompt(ids, filled)
+        answer = Generation(self._native, self._model.tokenizer, filled, recent)
+        self._talk = Talk(talk, answer, 0)
+        return answer if stream else answer.finish(filled["on_text"])
 
     @property
     def logits(self) -> np.ndarray:
         """Logits after the last token, float32 ``[vocabulary]``: a copy, which stays as it is."""
         logits = self._native.logits()
         if logits.size == 0:
-            why = "nothing was read yet" if self.position == 0 else "positions were taken back or replaced"
-            raise InvalidArgumentError(f"{why}, so there are no logits; read a token to have some")
+            raise InvalidArgumentError(self._native.why_no_logits())
         return logits
 
     def log_probabilities(self) -> np.ndarray:
         """Log-probability of every token of the vocabulary to come next, float64."""
         logits = self.logits.astype(np.float64)
         logits -= logits.max()
-        return logits - np.log(np.exp(logits).sum())
+        result: np.ndarray = logits - np.log(np.exp(logits).sum())
+        return result
 
-    @property
-    def state(self) -> State:
-        """The KV memory, live: look at it, resize it, fork it (see ``kvtide.State``)."""
-        self._check_open()
-        return State._wrap(_native.State.of(self._native))
+    _talk: Talk | None = None
 
-    @property
-    def attention_size(self) -> int | None:
-        """Newest positions that a query sees; None: all. ``session.state.set_attention_size`` changes it."""
-        self._check_open()
-        return self._native.attention_size
+    def _forked(self, other: Self) -> None:
+        if self._talk is not None and self._talk.at() == self._native.changes:
+            other._talk = Talk(self._talk.all(), None, other._native.changes)
 
-    @property
-    def tokens(self) -> np.ndarray:
-        """Ids of the tokens held, int32: a copy."""
-        return self._native.tokens()
-
-    def plan(self, name: str, *args: Any, **kwargs: Any) -> TransitionPlan:
-        """What a transition of the memory would do, or why it cannot: ``session.plan("compact", 256)``."""
-        return self.state.plan(name, *args, **kwargs)
-
-    def apply(self, name: str, *args: Any, **kwargs: Any) -> TransitionRecord:
-        """Changes the memory: ``session.apply("expand", 4096)`` is ``session.state.expand(4096)``."""
-        return self.state.apply(name, *args, **kwargs)
-
-    def fork(self) -> Session:
-        """A second session with the same text, options and logits; the rows are shared until one of the two writes."""
-        return Session._wrap(self._native.fork(), self._model, self._name)
-
-    def save(self, path: str | os.PathLike[str], *, cache: str | os.PathLike[str] | None = None) -> None:
-        """Writes the memory as a snapshot, atomically, without holding the GIL. ``cache``: a folder that remembers the
-        model's hash between runs."""
-        self._native.save(file_path(path), b"" if cache is None else file_path(cache))
-
-    def load(self, path: str | os.PathLike[str], *, cache: str | os.PathLike[str] | None = None) -> None:
-        """Goes on from a snapshot, with the same bits as the session that saved it. One of another model, and a
-        damaged one, is refused and changes nothing."""
-        self._native.load(file_path(path), b"" if cache is None else file_path(cache))
-
-    def restore(self, state: State) -> None:
-        """Goes on from a copy of the state, which shares its rows, instead of this session's memory."""
-        if not isinstance(state, State):
-            raise TypeError(f"state must be a kvtide.State, not {type(state).__name__}")
-        self._native.restore(state._native)
-
-    def clear(self) -> None:
-        """Forgets the text and gives its memory back."""
-        self._native.clear()
-
-    def cancel(self) -> None:
-        """Ends the call or the generation in progress, from any thread. Without one, does nothing."""
-        self._native.cancel()
-
-    @property
-    def position(self) -> int:
-        """Tokens held."""
-        self._check_open()
-        return self._native.position
-
-    @property
-    def context(self) -> int:
-        """Tokens that fit."""
-        self._check_open()
-        return self._native.context
-
-    @property
-    def model(self) -> Model:
-        return self._model
-
-    @property
-    def memory(self) -> MemoryUse:
-        """Bytes in use."""
-        self._check_open()
-        return MemoryUse(*self._native.memory)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the KV memory."""
-        return self.memory.kv
-
-    @property
-    def procedural(self) -> dict[str, Any] | None:
-        """What a procedural memory holds and has done: rows by kind, seals, consolidations, peak bytes; None for others."""
-        self._check_open()
-        return self._native.procedural()
-
-    def pin(self, first: int, last: int) -> None:
-        """Keeps positions [first, last) exact in every head for good. Of a procedural memory, and before they are sealed."""
-        self._check_open()
-        self._native.pin(whole(first, "first"), whole(last, "last", 1))
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """What the session was made with, defaults filled in."""
-        self._check_open()
-        names = (
-            "context", "exact", "key_type", "value_type", "threads", "prefill_chunk", "rolling", "attention_size", "slack",
-        )  # fmt: skip
-        return {name: getattr(self._native, name) for name in names}
-
-    @property
-    def busy(self) -> bool:
-        """True while a call is in progress."""
-        return self._native.busy
-
-    @property
-    def closed(self) -> bool:
-        return self._native.closed
-
-    def close(self) -> None:
-        """Gives all memory and threads back. Closing twice is fine."""
-        self._native.close()
-
-    def __enter__(self) -> Session:
-        self._check_open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __len__(self) -> int:
-        return self.position
-
-    def __iter__(self) -> Iterator[int]:
-        """Ids of the tokens held, oldest first."""
-        return iter(self.tokens.tolist())
-
-    def __bool__(self) -> bool:
-        return True  # an empty session is a session
-
-    def __repr__(self) -> str:
-        types = {self._native.key_type, self._native.value_type}
-        try:
-            held = f"{self.position} of {self.context} tokens, {size_text(self.nbytes)} of KV memory"
-        except ClosedError:  # also by another thread, just now
-            return f"<kvtide.Session on {self._name!r}, closed>"
-        return f"<kvtide.Session on {self._name!r}: {held} in {'/'.join(sorted(types))}{', busy' if self.busy else ''}>"
-
-    def _check_open(self) -> None:
-        if self._native.closed:
-            raise ClosedError("this session was closed")
+    def _each(self, prompts: Sequence[str], options: Mapping[str, Any]) -> list[Completion]:
+        progress = COMPLETE(options)["progress"]
+        if isinstance(progress, bool):  # a bar for the prompts instead of one for each
+            options = {**options, "progress": None}
+        for i, prompt in enumerate(prompts):
+            string(prompt, f"prompt[{i}]")
+        answers = []
+        for prompt in over(prompts, progress, "prompts"):
+            with self.fork() as fork:
+                answers.append(fork.complete(prompt, **options))
+        return answers
 
     def _ids(self, text: Any, special: bool) -> np.ndarray:
         self._check_open()
@@ -346,13 +242,30 @@ class Session:
         continues = self._native.position > 0
         return np.array(self._model._native.encode(utf8(text), None, bool(special), continues), np.int32)
 
-    def _read_prompt(self, prompt: Any, history: Any, progress: Progress | None) -> list[int]:
+    def _read(self, ids: np.ndarray, progress: Any) -> None:
+        with reading(progress) as heard:
+            self._native.read(ids, heard)
+
+    def _read_prompt(self, prompt: Any, options: Mapping[str, Any]) -> list[int]:
         """Tokens that the repeat penalty sees."""
         self._check_open()
-        recent = None if history is None else token_ids(history).tolist()
-        callback(progress, "progress")
+        recent: list[int] | None = options["history"]
         if prompt is None:
             return recent or []
         ids = self._ids(prompt, True)
-        self._native.read(ids, progress)
+        self._read(ids, options["progress"])
         return ids.tolist() if recent is None else recent
+
+
+def _procedural(options: dict[str, Any] | None, kv_budget: int | None) -> dict[str, Any] | None:
+    """The two ways of asking for a memory with a budget, as one dict."""
+    known = _native.procedural_option_names()
+    try:
+        check_names(options or {}, known)
+    except TypeError as error:
+        raise InvalidArgumentError(f"procedural: {error}") from None
+    if kv_budget is None:
+        return options
+    if options and options.get("budget", kv_budget) != kv_budget:
+        raise InvalidArgumentError(f"kv_budget is {kv_budget} and procedural['budget'] {options['budget']}: give one of them")
+    return {**(options or {}), "budget": kv_budget}

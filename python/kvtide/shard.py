@@ -70,7 +70,7 @@ def _only(inputs: Mapping[str, Any], names: Iterable[str], kind: str) -> None:
 class ShardState:
     """The keys and values of one shard and one sequence; made by ``Shard.make_state``."""
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: _native.ShardState) -> None:
         self._native = native
 
     @property
@@ -94,7 +94,8 @@ class ShardState:
     @property
     def tensors(self) -> dict[str, np.ndarray]:
         """The arrays where they lie, by name; writable, and nothing is copied."""
-        return {name: self._native.tensor(i) for i, name in enumerate(self._native.tensor_names)}
+        tensor: Any = self._native.tensor
+        return {name: tensor(i) for i, name in enumerate(self._native.tensor_names)}
 
     @property
     def k_state(self) -> np.ndarray:
@@ -143,7 +144,8 @@ class Shard:
     @property
     def nbytes(self) -> int:
         """Bytes of the weights in memory."""
-        return self._native.nbytes
+        size: int = self._native.nbytes
+        return size
 
     def make_state(self) -> ShardState:
         """An empty state, of an attention shard: one for every sequence."""
@@ -170,7 +172,7 @@ class Shard:
             if "ids" not in inputs:
                 raise TypeError("the inputs lack 'ids'")
             ids = token_ids(inputs["ids"])
-            out = self._native.predict_ids(ids, whole(inputs.get("first", 0), "first"))
+            out: np.ndarray = self._native.predict_ids(ids, whole(inputs.get("first", 0), "first"))
             return out.reshape(1, self._width, ids.size, 1)
         x = _flat(inputs, "x", (1, self._width, None, 1))
         columns = x.size // self._width
@@ -179,11 +181,12 @@ class Shard:
             shape = (1, self._router_width, columns, 1)
             if self.info.layer == 0:
                 inputs = {"router": np.zeros(shape, np.float32), **inputs}
-            hidden, router = self._native.predict_moe(x, _flat(inputs, "router", shape))
-            return hidden.reshape(1, self._width, columns, 1), router.reshape(shape)
+            pair: tuple[np.ndarray, np.ndarray] = self._native.predict_moe(x, _flat(inputs, "router", shape))
+            return pair[0].reshape(1, self._width, columns, 1), pair[1].reshape(shape)
         if kind != "attention":
             _only(inputs, ("x",), kind)
-            return self._native.predict_hidden(x).reshape(1, -1, columns, 1)
+            out = self._native.predict_hidden(x)
+            return out.reshape(1, -1, columns, 1)
         names = ("x", "rope_cos", "rope_sin", "attention_mask", "write_mask")
         _only(inputs, names, kind)
         if not isinstance(state, ShardState):
@@ -278,8 +281,9 @@ class ShardFolder:
     def rope_rows(self, rope: int, first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """(rope_cos, rope_sin), float32 [count, rope_half] each, of the positions from ``first`` on."""
         count = whole(count, "count", 0, self.slots)
-        tables = self._native.rope_rows(whole(rope, "rope", 0, 2**20), whole(first, "first"), count)
-        return tuple(table.reshape(count, self.rope_half) for table in tables)
+        tables: Any = self._native.rope_rows(whole(rope, "rope", 0, 2**20), whole(first, "first"), count)
+        cosine, sine = tables
+        return cosine.reshape(count, self.rope_half), sine.reshape(count, self.rope_half)
 
     def __repr__(self) -> str:
         return (

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from types import TracebackType
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from kvtide import _layouts, _native
+from kvtide import _layouts, _native, _picture
 from kvtide._arguments import file_path, size_text, string, token_ids, whole
 from kvtide._checks import integer
-from kvtide._layouts import Layer
+from kvtide._layouts import Layer as Layer
+from kvtide._options import check_names, rolling_of
 from kvtide._state_arrays import read_array, rows_of, write_arrays
 from kvtide.errors import ClosedError, InvalidArgumentError
+from kvtide.memory import bars_of
+
+if TYPE_CHECKING:
+    from kvtide._native import State as NativeState
 
 
 class TransitionRecord(NamedTuple):
@@ -77,6 +83,8 @@ class State:
     ``keys`` and ``values`` are read-only arrays that look into the memory: while one lives, what would take its rows
     away raises a ViewedError, which is a BufferError; appending is always allowed.
     """
+
+    _native: NativeState
 
     def __init__(
         self,
@@ -214,8 +222,7 @@ class State:
     def plan(self, name: str, *args: Any, **kwargs: Any) -> TransitionPlan:
         """What ``expand``, ``compact``, ``truncate``, ``drop`` or ``set_attention_size`` would do, or why it cannot:
         ``state.plan("compact", 256)``."""
-        _check_name(name)
-        refusal, expected = self._native.plan(*_TRANSITIONS[name](*args, **kwargs))
+        refusal, expected = self._native.plan(*_transition(name, args, kwargs))
         return TransitionPlan(refusal, TransitionRecord(*expected))
 
     def expand(self, capacity: int) -> TransitionRecord:
@@ -245,11 +252,10 @@ class State:
 
     def apply(self, name: str, *args: Any, **kwargs: Any) -> TransitionRecord:
         """A transition by its name, as ``plan`` takes it."""
-        _check_name(name)
         return self._apply(name, *args, **kwargs)
 
     def _apply(self, name: str, *args: Any, **kwargs: Any) -> TransitionRecord:
-        return TransitionRecord(*self._native.apply(*_TRANSITIONS[name](*args, **kwargs)))
+        return TransitionRecord(*self._native.apply(*_transition(name, args, kwargs)))
 
     # Its rows as arrays.
 
@@ -282,10 +288,12 @@ class State:
         capacity = self.capacity if capacity is None else whole(capacity, "capacity")
         return read_array(self._native, self.layers, string(name, "name"), capacity, dtype, bool(exact_only))
 
-    def arrays(self, layout: str = "unified", **options: Any) -> dict[str, np.ndarray]:
+    def arrays(
+        self, layout: str = "unified", *, capacity: int | None = None, dtype: Any = None, exact_only: bool = False
+    ) -> dict[str, np.ndarray]:
         """All arrays of a layout by name: "unified", "split", "per-layer" or "stacked". Options as for ``read``."""
         names = _layouts.names_in(string(layout, "layout"), self.layers)
-        return {name: self.read(name, **options) for name in names}
+        return {name: self.read(name, capacity=capacity, dtype=dtype, exact_only=exact_only) for name in names}
 
     def carried(self) -> dict[str, np.ndarray]:
         """What the layers of some models carry from token to token beside rows, by name, as read-only float32 copies: for
@@ -367,6 +375,12 @@ class State:
         except ClosedError:  # also by another thread, just now
             return "<kvtide.State, closed>"
 
+    def _repr_html_(self) -> str:
+        try:
+            return _picture.as_html(repr(self), bars_of(self._native.numbers, None, None))
+        except ClosedError:
+            return _picture.as_html(repr(self), [])
+
     def _facts(self) -> list[str]:
         layers, key_type, value_type, *_ = self._native.shape
         types = key_type if key_type == value_type else f"{key_type}/{value_type}"
@@ -384,17 +398,6 @@ class State:
         if self.views:
             parts.append(f"{self.views} {'array looks' if self.views == 1 else 'arrays look'} into it")
         return parts
-
-
-def rolling_of(rolling: Any) -> tuple[int, int] | None:
-    """(sinks, window) as the native module takes it."""
-    if rolling is None:
-        return None
-    try:
-        sinks, window = rolling
-    except (TypeError, ValueError):
-        raise TypeError(f"rolling must be a pair (sinks, window) or None, not {rolling!r}") from None
-    return whole(sinks, "the number of sinks"), whole(window, "the window", 1)
 
 
 def _layers_of(layers: Any, kv_heads: Any, head_dim: Any) -> list[tuple[int, int, int | None]]:
@@ -424,7 +427,7 @@ def _made(shape: Any, capacity: int, position: int, tokens: list[int], windows_o
     )
 
 
-_TRANSITIONS = {
+_TRANSITIONS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "expand": lambda capacity: ("expand", _number(capacity, "capacity")),
     "compact": lambda capacity: ("compact", _number(capacity, "capacity")),
     "truncate": lambda length: ("truncate", _number(length, "length")),
@@ -435,11 +438,15 @@ _TRANSITIONS = {
 }  # fmt: skip
 
 
-def _check_name(name: Any) -> None:
+def _transition(name: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+    """As the native module takes it."""
     if not isinstance(name, str):
         raise TypeError(f"name must be a str, not {name!r}")
     if name not in _TRANSITIONS:
         raise InvalidArgumentError(f"there is no transition {name!r}; there are {', '.join(_TRANSITIONS)}")
+    make = _TRANSITIONS[name]
+    check_names(options, list(inspect.signature(make).parameters))
+    return make(*args, **options)
 
 
 def _number(value: Any, name: str) -> int:

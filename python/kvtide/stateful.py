@@ -14,8 +14,8 @@ import numpy as np
 
 from kvtide import _native
 from kvtide._arguments import string, token_ids, whole
+from kvtide._loaded import LoadedModel
 from kvtide.errors import InvalidArgumentError
-from kvtide.model import Model
 
 _DTYPES = {"f16": np.dtype(np.float16), "f32": np.dtype(np.float32)}
 _NAMES = ("keyCache", "valueCache", "pastLen")
@@ -45,7 +45,7 @@ class StatefulModel:
 
     def __init__(
         self,
-        model: Model,
+        model: LoadedModel,
         *,
         context: int | None = None,
         exact: bool = False,
@@ -58,9 +58,9 @@ class StatefulModel:
         ``kvtide.Session``. Raises InvalidArgumentError for models whose state is more than keyCache, valueCache and
         pastLen: sliding windows, convolved queries and keys.
         """
-        if not isinstance(model, Model):
+        if not isinstance(model, LoadedModel):
             raise TypeError(f"model must be a kvtide.Model, not {type(model).__name__}")
-        self._native = _native.StatefulModel(
+        self._native: Any = _native.StatefulModel(
             model._native,
             context=0 if context is None else whole(context, "context", 1),
             exact=bool(exact),
@@ -77,12 +77,14 @@ class StatefulModel:
         token, ``past_length + n`` of them. Raises InvalidArgumentError (a mask of another length or with a 0),
         ContextFullError (positions that the model or the state does not have; they are never shifted).
         """
-        return self._native.predict(_row(input_ids, "input_ids"), _row(attention_mask, "attention_mask"))
+        logits: np.ndarray = self._native.predict(_row(input_ids, "input_ids"), _row(attention_mask, "attention_mask"))
+        return logits
 
     @property
     def past_length(self) -> int:
         """Positions read."""
-        return self._native.past_length
+        past: int = self._native.past_length
+        return past
 
     def state(self) -> dict[str, np.ndarray]:
         """A copy: keyCache and valueCache [layers, 1, kv_heads, context, head_dim], float16 (float32 where the memory is

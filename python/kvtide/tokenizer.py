@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Sequence, overload
 
-from kvtide._arguments import token_ids, utf8, whole
+from kvtide._arguments import string, token_ids, utf8, whole
 
 if TYPE_CHECKING:
     from kvtide import _native
@@ -47,6 +47,39 @@ class Tokenizer:
         """True for the tokens that end a text or a turn."""
         return self._native.ends_text(self._id(token))
 
+    @overload
+    def apply_chat_template(
+        self,
+        messages: Sequence[Any],
+        *,
+        tokenize: Literal[True] = True,
+        add_generation_prompt: bool = False,
+        chat_template: str | None = None,
+    ) -> list[int]: ...
+    @overload
+    def apply_chat_template(
+        self,
+        messages: Sequence[Any],
+        *,
+        tokenize: bool,
+        add_generation_prompt: bool = False,
+        chat_template: str | None = None,
+    ) -> list[int] | str: ...
+    def apply_chat_template(
+        self,
+        messages: Sequence[Any],
+        *,
+        tokenize: bool = True,
+        add_generation_prompt: bool = False,
+        chat_template: str | None = None,
+    ) -> list[int] | str:
+        """A conversation as the model wants it written down, as transformers does it: ids, or their text with
+        ``tokenize=False``. ``add_generation_prompt``: end with what starts the assistant's answer. ``chat_template``:
+        one of ``Model.chat_template_names()``; None: the model's own. Raises UnsupportedError for a template that
+        kvtide cannot write."""
+        ids = chat_ids(self._native, messages, template=chat_template, open_answer=bool(add_generation_prompt))
+        return ids if tokenize else self.decode(ids, special=True)
+
     @property
     def bos(self) -> int | None:
         """The token that begins a text."""
@@ -75,8 +108,6 @@ class Tokenizer:
 
 def messages_of(messages: Sequence[Any]) -> list[tuple[str, str]]:
     """Pairs of role and content, from pairs or from dicts with these keys."""
-    from kvtide._arguments import string
-
     if isinstance(messages, (str, bytes, dict)):
         raise TypeError(f"messages must be a list of (role, content) or dicts, not {type(messages).__name__}")
     pairs = []
@@ -87,3 +118,25 @@ def messages_of(messages: Sequence[Any]) -> list[tuple[str, str]]:
             raise TypeError(f"messages[{i}] must be a (role, content) pair or a dict with these keys") from None
         pairs.append((string(role, f"messages[{i}] role"), string(content, f"messages[{i}] content")))
     return pairs
+
+
+def chat_ids(
+    native: _native.Model,
+    messages: Sequence[Any],
+    *,
+    template: str | None = None,
+    first: int = 0,
+    answer_ended: bool = False,
+    open_answer: bool = True,
+    continues: bool = False,
+) -> list[int]:
+    """``Model.encode_chat``."""
+    pairs = messages_of(messages)
+    return native.encode_chat(
+        pairs,
+        "" if template is None else string(template, "template"),
+        whole(first, "first", 0, len(pairs)),
+        bool(answer_ended),
+        bool(open_answer),
+        bool(continues),
+    )

@@ -10,9 +10,9 @@ import numpy as np
 
 from kvtide import _native
 from kvtide._arguments import file_path, token_ids, whole
+from kvtide._loaded import LoadedModel
 from kvtide._tested import Golden, Tested
 from kvtide.errors import InvalidArgumentError
-from kvtide.model import Model
 
 
 @dataclass(frozen=True)
@@ -144,17 +144,17 @@ def validate(
     is_path = isinstance(reference, (str, bytes, os.PathLike))
     folder = file_path(reference) if is_path else b""
     common = lengths, gate, whole(free, "free", 0, 4096), token_ids(special).tolist(), progress
-    if isinstance(model, Model) and (reference is None or is_path):
+    if isinstance(model, LoadedModel) and (reference is None or is_path):
         return Report(_native.validate_model(
             model._native, folder, ids, count, None if exact is None else bool(exact), key_type, value_type,
             0 if threads is None else whole(threads, "threads", 1, 256), kernels, *common,
         ))  # fmt: skip
-    if isinstance(model, Model):
+    if isinstance(model, LoadedModel):
         raise InvalidArgumentError("a kvtide.Model is compared with its own plain forward pass or with a folder")
     if reference is None:
         raise InvalidArgumentError("a reference is needed: a folder, a kvtide.Model or a function of tokens")
     if not ids and not is_path:
         raise InvalidArgumentError("tokens are needed: only a folder says which text is read")
-    golden = None if is_path else reference._native if isinstance(reference, Model) else Golden(reference)
+    golden = None if is_path else reference._native if isinstance(reference, LoadedModel) else Golden(reference)
     first = ids[0] if ids else 0
     return Report(_native.validate_object(Tested(model, first), golden, folder, ids, count, *common))

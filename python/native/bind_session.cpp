@@ -5,7 +5,9 @@
 #include <nanobind/stl/vector.h>
 
 #include <tuple>
+#include <utility>
 
+#include "arguments.h"
 #include "kinds.h"
 #include "kvtide/error.h"
 #include "procedural.h"
@@ -34,23 +36,23 @@ void bind_session(nb::module_& module) {
   nb::class_<Sampler>(module, "Sampler", "Chooses tokens.")
       .def("__init__", &make_sampler, nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
            nb::arg("min_p"), nb::arg("repeat_penalty"), nb::arg("repeat_last"), nb::arg("seed"));
+  module.def("procedural_option_names", &procedural_option_names);
   nb::class_<PySession>(module, "Session", "A text being read and continued; kvtide.Session wraps it.")
       .def(
           "__init__",
-          [](PySession* self, const PyModel& model, std::int64_t context, bool exact,
-             const std::string& key_type, const std::string& value_type, int threads,
-             std::int64_t prefill_chunk, const std::string& kernels,
+          [](PySession* self, const PyModel& model, std::int64_t context, bool exact, const nb::str& key_type,
+             const nb::str& value_type, int threads, std::int64_t prefill_chunk, const nb::str& kernels,
              const std::optional<std::pair<std::int64_t, std::int64_t>>& rolling,
              std::optional<std::int64_t> attention_size, std::int64_t slack,
-             const std::optional<nb::dict>& procedural) {
+             const std::optional<Dict>& procedural) {
             SessionOptions options;
             options.exact = exact;
-            options.key_type = kv_type("key_type", key_type);
-            options.value_type = kv_type("value_type", value_type);
+            options.key_type = kv_type("key_type", text_of(key_type));
+            options.value_type = kv_type("value_type", text_of(value_type));
             options.context = context;
             options.threads = threads;
             options.prefill_chunk = prefill_chunk;
-            options.kernels = kernels;
+            options.kernels = text_of(kernels);
             if (rolling) options.rolling = Rolling{rolling->first, rolling->second};
             options.attention_size = attention_size;
             options.slack = slack;
@@ -67,18 +69,31 @@ void bind_session(nb::module_& module) {
            nb::arg("progress").none())
       .def("advance", &PySession::advance, nb::arg("token"), nb::arg("changes"))
       .def("logits", &PySession::logits, nb::sig("def logits(self) -> numpy.typing.NDArray[numpy.float32]"))
-      .def("pick", &PySession::pick, nb::arg("sampler"), nb::arg("recent"))
+      .def(
+          "pick",
+          [](PySession& self, Sampler& sampler, const Sequence<TokenId>& recent) {
+            return self.pick(sampler, vector_of<TokenId>(recent, "recent"));
+          },
+          nb::arg("sampler"), nb::arg("recent"))
+      .def(
+          "pick_from",
+          [](PySession& self, Sampler& sampler, const ConstLogits& logits, const Sequence<TokenId>& recent) {
+            return self.pick_from(sampler, logits, vector_of<TokenId>(recent, "recent"));
+          },
+          nb::arg("sampler"), nb::arg("logits").noconvert(), nb::arg("recent"),
+          "The same, of logits that the caller has changed.")
+      .def("why_no_logits", &PySession::why_no_logits)
       .def("log_probability", &PySession::log_probability, nb::arg("token"))
       .def(
           "generate",
-          [](PySession& self, std::int64_t max_tokens, const std::vector<std::string>& stop,
-             const std::vector<TokenId>& stop_tokens, const nb::dict& sampler,
-             const std::vector<TokenId>& history, const nb::object& on_text) {
+          [](PySession& self, std::int64_t max_tokens, const Sequence<std::string>& stop,
+             const Sequence<TokenId>& stop_tokens, const Dict& sampler, const Sequence<TokenId>& history,
+             const nb::object& on_text) {
             GenerateOptions options;
             options.max_tokens = max_tokens;
-            options.stop = stop;
-            options.stop_tokens = stop_tokens;
-            options.history = history;
+            options.stop = texts_of(stop, "stop");
+            options.stop_tokens = vector_of<TokenId>(stop_tokens, "stop_tokens");
+            options.history = vector_of<TokenId>(history, "history");
             options.sampler = {.temperature = nb::cast<float>(sampler["temperature"]),
                                .top_k = nb::cast<int>(sampler["top_k"]),
                                .top_p = nb::cast<float>(sampler["top_p"]),
@@ -95,15 +110,13 @@ void bind_session(nb::module_& module) {
       .def(
           "save",
           [](PySession& self, const nb::bytes& path, const nb::bytes& cache) {
-            self.save({static_cast<const char*>(path.data()), path.size()},
-                      {static_cast<const char*>(cache.data()), cache.size()});
+            self.save(text_of(path), text_of(cache));
           },
           nb::arg("path"), nb::arg("cache"))
       .def(
           "load",
           [](PySession& self, const nb::bytes& path, const nb::bytes& cache) {
-            self.load({static_cast<const char*>(path.data()), path.size()},
-                      {static_cast<const char*>(cache.data()), cache.size()});
+            self.load(text_of(path), text_of(cache));
           },
           nb::arg("path"), nb::arg("cache"))
       .def("restore", &PySession::restore, nb::arg("state"))
@@ -119,7 +132,8 @@ void bind_session(nb::module_& module) {
       .def_prop_ro("room", [](const PySession& self) { return self.numbers().room; })
       .def_prop_ro("rows", [](const PySession& self) { return self.numbers().rows; })
       .def_prop_ro("attention_size", [](const PySession& self) { return self.numbers().attention_size; })
-      .def("procedural", &PySession::procedural, nb::sig("def procedural(self) -> dict | None"))
+      .def("procedural", &PySession::procedural,
+           nb::sig("def procedural(self) -> dict[str, typing.Any] | None"))
       .def("pin", &PySession::pin, nb::arg("first"), nb::arg("last"))
       .def_prop_ro("slack", [](const PySession& self) { return self.options().slack; })
       .def_prop_ro("rolling",

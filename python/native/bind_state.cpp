@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "arguments.h"
 #include "kinds.h"
 #include "kvtide/error.h"
 #include "state.h"
@@ -16,7 +17,7 @@ namespace nb = nanobind;
 namespace kvtide::python {
 namespace {
 
-using Layers = std::vector<std::tuple<int, int, std::optional<std::int64_t>>>;
+using Layer = std::tuple<int, int, std::optional<std::int64_t>>;  // KV heads, head dim, window
 
 Transition make_transition(const std::string& name, std::optional<std::int64_t> first, std::int64_t last,
                            bool close_gap) {
@@ -36,15 +37,15 @@ auto as_tuple(const TransitionRecord& r) {
 
 KvPart part_of(bool keys) { return keys ? KvPart::keys : KvPart::values; }
 
-void make_state(PyState* self, const Layers& layers, const std::string& key_type,
-                const std::string& value_type, std::int64_t capacity, std::int64_t slack,
+void make_state(PyState* self, const Sequence<Layer>& layers, const nb::str& key_type,
+                const nb::str& value_type, std::int64_t capacity, std::int64_t slack,
                 const std::optional<std::pair<std::int64_t, std::int64_t>>& rolling, bool rotary,
-                std::int64_t position, std::vector<TokenId> tokens, bool windows_only) {
+                std::int64_t position, const Sequence<TokenId>& tokens, bool windows_only) {
   StateShape shape;
-  for (const auto& [kv_heads, head_dim, window] : layers)
+  for (const auto& [kv_heads, head_dim, window] : vector_of<Layer>(layers, "layers"))
     shape.layers.push_back({kv_heads, head_dim, window});
-  shape.key_type = kv_type("key_type", key_type);
-  shape.value_type = kv_type("value_type", value_type);
+  shape.key_type = kv_type("key_type", text_of(key_type));
+  shape.value_type = kv_type("value_type", text_of(value_type));
   shape.capacity = capacity;
   shape.slack = slack;
   if (rolling) shape.rolling = Rolling{rolling->first, rolling->second};
@@ -52,10 +53,8 @@ void make_state(PyState* self, const Layers& layers, const std::string& key_type
   if (position == 0)
     new (self) PyState(State(shape));
   else
-    new (self) PyState(State(shape, position, std::move(tokens), windows_only));
+    new (self) PyState(State(shape, position, vector_of<TokenId>(tokens, "tokens"), windows_only));
 }
-
-std::string text(const nb::bytes& bytes) { return {static_cast<const char*>(bytes.data()), bytes.size()}; }
 
 }  // namespace
 
@@ -68,28 +67,30 @@ void bind_state(nb::module_& module) {
           "of", [](nb::handle_t<PySession> session) { return new PyState(nb::borrow(session)); },
           nb::arg("session"), nb::rv_policy::take_ownership)
       .def_static(
-          "load", [](const nb::bytes& path) { return PyState::load(text(path)); }, nb::arg("path"),
+          "load", [](const nb::bytes& path) { return PyState::load(text_of(path)); }, nb::arg("path"),
           nb::rv_policy::take_ownership)
       .def(
           "save",
           [](PyState& self, const nb::bytes& path, const nb::bytes& cache) {
-            self.save(text(path), text(cache));
+            self.save(text_of(path), text_of(cache));
           },
           nb::arg("path"), nb::arg("cache"))
       .def("fork", &PyState::fork, nb::rv_policy::take_ownership)
       .def("replace", &PyState::replace, nb::arg("other"))
       .def(
           "plan",
-          [](PyState& self, const std::string& name, std::optional<std::int64_t> first, std::int64_t last,
+          [](PyState& self, const nb::str& name, std::optional<std::int64_t> first, std::int64_t last,
              bool close_gap) {
-            const TransitionPlan plan = self.plan(make_transition(name, first, last, close_gap));
+            const TransitionPlan plan = self.plan(make_transition(text_of(name), first, last, close_gap));
             return std::make_tuple(plan.refusal(), as_tuple(plan.expected()));
           },
           nb::arg("name"), nb::arg("first").none(), nb::arg("last") = 0, nb::arg("close_gap") = false)
       .def(
           "apply",
-          [](PyState& self, const std::string& name, std::optional<std::int64_t> first, std::int64_t last,
-             bool close_gap) { return as_tuple(self.apply(make_transition(name, first, last, close_gap))); },
+          [](PyState& self, const nb::str& name, std::optional<std::int64_t> first, std::int64_t last,
+             bool close_gap) {
+            return as_tuple(self.apply(make_transition(text_of(name), first, last, close_gap)));
+          },
           nb::arg("name"), nb::arg("first").none(), nb::arg("last") = 0, nb::arg("close_gap") = false)
       .def(
           "view",
@@ -139,7 +140,7 @@ void bind_state(nb::module_& module) {
       .def("identity",
            [](PyState& self) {
              return self.in_turn([](const State& state) {
-               nb::dict identity;
+               nb::typed<nb::dict, nb::str, nb::str> identity;
                for (const auto& [key, value] : state.identity()) identity[key.c_str()] = value;
                return identity;
              });
@@ -148,7 +149,7 @@ void bind_state(nb::module_& module) {
       .def_prop_ro("carried",
                    [](PyState& self) {
                      return self.in_turn([](const State& state) {
-                       nb::list out;
+                       nb::typed<nb::list, nb::any> out;
                        for (const CarriedTensor& tensor : state.carried())
                          out.append(nb::make_tuple(
                              tensor.name, tensor.shape,
@@ -160,7 +161,7 @@ void bind_state(nb::module_& module) {
       .def_prop_ro("shape",
                    [](const PyState& self) {
                      const StateShape shape = self.shape();
-                     Layers layers;
+                     std::vector<Layer> layers;
                      for (const StateLayer& l : shape.layers)
                        layers.emplace_back(l.kv_heads, l.head_dim, l.window);
                      std::optional<std::pair<std::int64_t, std::int64_t>> rolling;

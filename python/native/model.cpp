@@ -1,14 +1,13 @@
 #include "model.h"
 
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "arguments.h"
 #include "kvtide/chat.h"
 #include "misuse.h"
 #include "running.h"
@@ -18,18 +17,14 @@ namespace nb = nanobind;
 namespace kvtide::python {
 namespace {
 
-using Messages = std::vector<std::pair<std::string, std::string>>;  // role, content
-
-std::string_view view(const nb::bytes& bytes) {
-  return {static_cast<const char*>(bytes.data()), bytes.size()};
-}
+using Messages = Sequence<nb::typed<nb::tuple, nb::str, nb::str>>;  // role, content
 
 nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
 
 std::vector<TokenId> encode(const PyModel& self, const nb::bytes& text, std::optional<bool> add_bos,
                             bool special, bool continues) {
   const auto model = self.open();
-  const std::string copy(view(text));
+  const std::string copy = text_of(text);
   const EncodeOptions options{.add_bos = add_bos, .parse_special = special, .continues = continues};
   const Running running;
   const WithoutGil others_run;
@@ -37,13 +32,18 @@ std::vector<TokenId> encode(const PyModel& self, const nb::bytes& text, std::opt
 }
 
 // Every field of RenderOptions and the template's name; empty: the model's own.
-std::vector<TokenId> encode_chat(const PyModel& self, const Messages& messages, const std::string& name,
+std::vector<TokenId> encode_chat(const PyModel& self, const Messages& messages, const nb::str& name,
                                  std::size_t first, bool answer_ended, bool open_answer, bool continues) {
   const auto model = self.open();
+  const std::string named = text_of(name);
   const auto chat =
-      name.empty() ? ChatTemplate::recognise(model->chat_template()) : ChatTemplate::named(name);
+      named.empty() ? ChatTemplate::recognise(model->chat_template()) : ChatTemplate::named(named);
   std::vector<ChatMessage> conversation;
-  for (const auto& [role, content] : messages) conversation.push_back({role, content});
+  for (const nb::handle message : messages) {
+    const auto pair = item_of<nb::tuple>(message, "messages");
+    conversation.push_back(
+        {text_of(item_of<nb::str>(pair[0], "messages")), text_of(item_of<nb::str>(pair[1], "messages"))});
+  }
   const auto segments =
       chat.render(conversation, {.first = first, .answer_ended = answer_ended, .open_answer = open_answer});
   EncodeOptions options;
@@ -71,7 +71,7 @@ void bind_model(nb::module_& module) {
       .def(
           "__init__",
           [](PyModel* self, const nb::bytes& path, int threads, bool map_file) {
-            new (self) PyModel(std::string(view(path)), threads, map_file);
+            new (self) PyModel(text_of(path), threads, map_file);
           },
           nb::arg("path"), nb::arg("threads"), nb::arg("map_file"))
       .def("close", &PyModel::close)
@@ -99,8 +99,8 @@ void bind_model(nb::module_& module) {
            nb::arg("answer_ended"), nb::arg("open_answer"), nb::arg("continues"))
       .def(
           "decode",
-          [](const PyModel& self, const std::vector<TokenId>& ids, bool special) {
-            return bytes_of(self.open()->tokenizer().decode(ids, special));
+          [](const PyModel& self, const Sequence<TokenId>& ids, bool special) {
+            return bytes_of(self.open()->tokenizer().decode(vector_of<TokenId>(ids, "ids"), special));
           },
           nb::arg("ids"), nb::arg("special"))
       .def(
@@ -112,7 +112,7 @@ void bind_model(nb::module_& module) {
       .def(
           "find",
           [](const PyModel& self, const nb::bytes& token) {
-            return self.open()->tokenizer().find(view(token));
+            return self.open()->tokenizer().find(view_of(token));
           },
           nb::arg("token"))
       .def_prop_ro("bos", [](const PyModel& self) { return self.open()->tokenizer().bos(); })

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "arguments.h"
 #include "kvtide/state_transition.h"
 #include "misuse.h"
 #include "model.h"
@@ -26,15 +27,12 @@ namespace {
 using ConstBytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Not left to nanobind, which converts arguments where an allocation that fails ends the program.
-std::vector<std::int64_t> shape_of(const nb::tuple& sizes) {
-  std::vector<std::int64_t> shape;
-  for (const nb::handle size : sizes) shape.push_back(nb::cast<std::int64_t>(size));
-  return shape;
-}
+using Shape = nb::typed<nb::tuple, std::int64_t, nb::ellipsis>;
 
-void move_dense(const ConstBytes& source, const nb::tuple& source_shape, const Bytes& target,
-                const nb::tuple& target_shape, Pos position, const nb::bytes& pad, bool target_is_padded,
+std::vector<std::int64_t> shape_of(const Shape& sizes) { return vector_of<std::int64_t>(sizes, "shape"); }
+
+void move_dense(const ConstBytes& source, const Shape& source_shape, const Bytes& target,
+                const Shape& target_shape, Pos position, const nb::bytes& pad, bool target_is_padded,
                 bool target_is_fresh) {
   const auto* element = static_cast<const std::byte*>(pad.data());
   TransitionOptions options;

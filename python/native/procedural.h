@@ -6,6 +6,8 @@
 #include <nanobind/nanobind.h>
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "kvtide/procedural.h"
 
@@ -15,6 +17,9 @@ namespace kvtide::python {
 // output_norm) with kv_heads beside it. Throws Error(invalid_argument) naming a key that there is not, or a
 // value that it cannot have.
 ProceduralOptions procedural_options(const nanobind::dict& wanted);
+
+// The keys that there are.
+std::vector<std::string> procedural_option_names();
 
 // None without a procedural memory.
 nanobind::object procedural_dict(const std::optional<ProceduralCounts>& counts);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "arguments.h"
 #include "kvtide/error.h"
 #include "running.h"
 
@@ -33,8 +34,7 @@ auto guarded(Call&& call) {
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_Exception)) throw;
     throw Error(ErrorCode::invalid_argument,
-                std::string(nb::cast<std::string>(error.type().attr("__name__"))) + ": " +
-                    nb::cast<std::string>(nb::str(error.value())));
+                text_of(nb::str(error.type().attr("__name__"))) + ": " + text_of(nb::str(error.value())));
   } catch (const nb::cast_error&) {
     throw Error(ErrorCode::invalid_argument, "the model gave something that is not an array of numbers");
   }
@@ -64,7 +64,7 @@ HeldRows rows_of(const nb::tuple& pair) {
 PythonModel::PythonModel(nb::object adapter) : adapter_(std::move(adapter)) {
   const auto said = nb::cast<nb::dict>(adapter_.attr("shape")());
   const auto flag = [&](const char* name) { return nb::cast<bool>(said[name]); };
-  shape_.name = nb::cast<std::string>(said["name"]);
+  shape_.name = text_of(nb::str(said["name"]));
   shape_.width = nb::cast<std::int64_t>(said["width"]);
   shape_.vocab = nb::cast<std::int64_t>(said["vocab"]);
   shape_.largest_chunk = nb::cast<std::int64_t>(said["largest_chunk"]);
@@ -128,7 +128,7 @@ void PythonModel::poison(TestedState& state, float value) {
 }
 
 PythonReference::PythonReference(nb::object adapter)
-    : adapter_(std::move(adapter)), name_(nb::cast<std::string>(adapter_.attr("name"))) {}
+    : adapter_(std::move(adapter)), name_(text_of(nb::str(adapter_.attr("name")))) {}
 
 Golden PythonReference::run(std::span<const TokenId> tokens) {
   const auto said = nb::cast<nb::dict>(adapter_.attr("run")(copy_of(tokens)));
@@ -141,7 +141,9 @@ Golden PythonReference::run(std::span<const TokenId> tokens) {
   golden.logits = floats(said["logits"]);
   for (const nb::handle pair : nb::cast<nb::list>(said["rows"]))
     golden.rows.push_back(rows_of(nb::cast<nb::tuple>(pair)));
-  frequencies_ = nb::cast<std::vector<std::vector<double>>>(said["frequencies"]);
+  frequencies_.clear();
+  for (const nb::handle layer : nb::cast<nb::sequence>(said["frequencies"]))
+    frequencies_.push_back(vector_of<double>(nb::cast<nb::sequence>(layer), "frequencies"));
   return golden;
 }
 

@@ -74,12 +74,29 @@ void PySession::check_open() const {
 
 void PySession::check_logits() const {
   if (!session_->logits().empty()) return;
-  throw Error(
-      ErrorCode::invalid_argument,
-      session_->position() == 0
-          ? "nothing was read yet, so there is nothing to continue"
-          : "the newest positions were taken back or replaced, and their logits with them: read a token "
-            "before going on");
+  throw Error(ErrorCode::invalid_argument, why_no_logits());
+}
+
+std::string PySession::why_no_logits() const {
+  if (interrupted_ != kNotInterrupted) {
+    const auto [done, total] = interrupted_;
+    const std::string rest = std::to_string(total - done);
+    return "the newest reading was interrupted after " + std::to_string(done) + " of " +
+           std::to_string(total) + " tokens, so there are no logits to go on from; read the other " + rest +
+           (rest == "1" ? " token" : " tokens") + ", or clear() and start again";
+  }
+  if (numbers_.position == 0)
+    return "nothing was read yet, so there is nothing to continue; read a text first";
+  return "the newest positions were taken back or replaced, and their logits with them; read a token before "
+         "going on";
+}
+
+void PySession::check_history(const std::vector<TokenId>& recent) const {
+  for (const TokenId token : recent)
+    if (token < 0 || token >= model_->vocabulary())
+      throw Error(ErrorCode::invalid_argument, "the history holds token id " + std::to_string(token) +
+                                                   ", which is outside the vocabulary of " +
+                                                   std::to_string(model_->vocabulary()));
 }
 
 void PySession::note_position() noexcept {
@@ -116,6 +133,16 @@ void PySession::read_with(const Ids& ids, ReadOptions options, const nb::object&
     // A cancel that comes when all is read comes too late.
     return go_on && (done == total || (cancels_ == cancels_before && !stopping()));
   };
+  // An end in the middle, by an exception of whatever kind, is remembered for those who want to go on.
+  struct Noting {
+    PySession& self;
+    const Pos before;
+    const std::int64_t total;
+    ~Noting() {
+      const std::int64_t done = self.numbers_.position - before;
+      if (done > 0) self.interrupted_ = done < total ? std::pair(done, total) : kNotInterrupted;
+    }
+  } const noting{*this, session_->position(), total};
   const WithoutGil others_run;
   session_->read(tokens, options);
 }
@@ -173,6 +200,7 @@ std::int64_t PySession::advance(TokenId token, std::int64_t changes_before) {
     const WithoutGil others_run;
     session_->read({&token, 1});
   }
+  interrupted_ = kNotInterrupted;
   ++changes_;
   note_position();
   return changes_;
@@ -186,14 +214,24 @@ nb::object PySession::logits() {
 
 TokenId PySession::pick(Sampler& sampler, const std::vector<TokenId>& recent) {
   const Use use(*this);
-  for (const TokenId token : recent)
-    if (token < 0 || token >= model_->vocabulary())
-      throw Error(ErrorCode::invalid_argument, "the history holds token id " + std::to_string(token) +
-                                                   ", which is outside the vocabulary of " +
-                                                   std::to_string(model_->vocabulary()));
+  check_history(recent);
   check_logits();
   const WithoutGil others_run;
   return sampler.pick(session_->logits(), recent);
+}
+
+TokenId PySession::pick_from(Sampler& sampler, const ConstLogits& logits,
+                             const std::vector<TokenId>& recent) {
+  const Use use(*this);
+  check_history(recent);
+  if (logits.size() != static_cast<std::size_t>(model_->vocabulary()))
+    throw Error(ErrorCode::invalid_argument, "there must be one logit for each of the " +
+                                                 std::to_string(model_->vocabulary()) + " tokens, not " +
+                                                 std::to_string(logits.size()));
+  const std::vector<float> kept(logits.data(),
+                                logits.data() + logits.size());  // nobody changes these meanwhile
+  const WithoutGil others_run;
+  return sampler.pick(kept, recent);
 }
 
 double PySession::log_probability(TokenId token) {
@@ -241,7 +279,10 @@ TransitionRecord PySession::apply(const Transition& transition) {
   const TransitionPlan plan = session_->plan(transition);
   if (plan) views_->check_free(transition);  // what cannot be done at all is said first
   const TransitionRecord record = session_->apply(transition);
-  if (std::holds_alternative<Truncate>(transition)) ++changes_;
+  if (std::holds_alternative<Truncate>(transition)) {
+    interrupted_ = kNotInterrupted;
+    ++changes_;
+  }
   note_position();
   return record;
 }
@@ -264,7 +305,9 @@ PySession* PySession::fork() {
     forked.emplace(session_->fork());
   }
   note_position();  // rows are shared now
-  return new PySession(model_, std::move(*forked));
+  auto made = std::make_unique<PySession>(model_, std::move(*forked));
+  made->interrupted_ = interrupted_;
+  return made.release();
 }
 
 void PySession::save(const std::string& path, const std::string& cache) {
@@ -280,6 +323,7 @@ void PySession::load(const std::string& path, const std::string& cache) {
     const WithoutGil others_run;
     session_->load(path, cache);
   }
+  interrupted_ = kNotInterrupted;
   ++changes_;
   note_memory();
 }
@@ -296,6 +340,7 @@ void PySession::restore(PyState& state) {
     const WithoutGil others_run;
     session_->restore(theirs);
   }
+  interrupted_ = kNotInterrupted;
   ++changes_;
   note_memory();
 }
@@ -309,6 +354,7 @@ void PySession::clear() {
   const Use use(*this);
   views_->check_none("clear");
   session_->clear();
+  interrupted_ = kNotInterrupted;
   ++changes_;
   note_position();
 }

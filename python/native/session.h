@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kvtide/generate.h"
@@ -25,6 +26,9 @@ namespace kvtide::python {
 using Ids = nanobind::ndarray<const TokenId, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
 using FloatRows = nanobind::ndarray<float, nanobind::ndim<2>, nanobind::c_contig, nanobind::device::cpu>;
 using Doubles = nanobind::ndarray<double, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
+
+using ConstLogits =
+    nanobind::ndarray<const float, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
 
 class PyState;
 
@@ -58,6 +62,9 @@ class PySession {
 
   nanobind::object logits();  // a copy
   TokenId pick(Sampler& sampler, const std::vector<TokenId>& recent);
+  // The same, of logits that the caller has changed: one for every token of the vocabulary.
+  TokenId pick_from(Sampler& sampler, const ConstLogits& logits, const std::vector<TokenId>& recent);
+  std::string why_no_logits() const;  // for messages
   double log_probability(TokenId token);
   Generated generate(GenerateOptions options, const nanobind::object& on_text);
 
@@ -98,6 +105,7 @@ class PySession {
   class Use;
   void read_with(const Ids& ids, ReadOptions options, const nanobind::object& progress);
   void note_memory() noexcept;  // when it is another one
+  void check_history(const std::vector<TokenId>& recent) const;
   void check_logits() const;
 
   std::shared_ptr<const Model> model_;  // outlives the session
@@ -108,6 +116,9 @@ class PySession {
   bool shape_is_known_ = false;
   MemoryUse memory_;
   std::int64_t changes_ = 0;
+  static constexpr std::pair<std::int64_t, std::int64_t> kNotInterrupted{0, 0};
+  std::pair<std::int64_t, std::int64_t> interrupted_ =
+      kNotInterrupted;  // tokens of the newest reading, done and asked
   std::atomic<std::int64_t> cancels_{0};
   Turns turns_{"session"};
   std::shared_ptr<Views> views_ = std::make_shared<Views>();

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.h"
 #include "arrays.h"
 #include "kvtide/error.h"
 
@@ -16,8 +17,6 @@ namespace nb = nanobind;
 
 namespace kvtide::python {
 namespace {
-
-std::string text_of(const nb::bytes& bytes) { return {static_cast<const char*>(bytes.data()), bytes.size()}; }
 
 std::span<const float> span_of(const ShardFloats& array) { return {array.data(), array.size()}; }
 
@@ -46,14 +45,14 @@ ShardExport::Scales scales_named(const std::string& name) {
   throw Error(ErrorCode::invalid_argument, "scales must be 'channel' or 'tensor', not '" + name + "'");
 }
 
-void export_model(const nb::bytes& model, const nb::bytes& folder, const std::string& type,
-                  const std::string& scales, std::int64_t min_elements, std::vector<std::string> keep_f16,
+void export_model(const nb::bytes& model, const nb::bytes& folder, const nb::str& type, const nb::str& scales,
+                  std::int64_t min_elements, const Sequence<std::string>& keep_f16,
                   std::optional<std::int64_t> slots, int head_shards, int threads) {
   ShardExport how;
-  how.type = type_named(type);
-  how.scales = scales_named(scales);
+  how.type = type_named(text_of(type));
+  how.scales = scales_named(text_of(scales));
   how.min_elements = min_elements;
-  how.keep_f16 = std::move(keep_f16);
+  how.keep_f16 = texts_of(keep_f16, "keep_f16");
   how.slots = slots;
   how.head_shards = head_shards;
   how.threads = threads;
@@ -128,7 +127,8 @@ PyShardFolder::PyShardFolder(const nb::bytes& path, int threads) {
   folder_ = std::make_unique<ShardFolder>(folder, options);
 }
 
-PyShard* PyShardFolder::open(const std::string& name) const {
+PyShard* PyShardFolder::open(const nb::str& given) const {
+  const std::string name = text_of(given);
   const Turn turn(*turns_);
   std::optional<Shard> shard;
   {

@@ -69,7 +69,7 @@ class PyShardFolder {
   PyShardFolder(const nanobind::bytes& path, int threads);
 
   const ShardFolder& look() const { return *folder_; }
-  PyShard* open(const std::string& name) const;
+  PyShard* open(const nanobind::str& name) const;
   nanobind::object rope_rows(int rope, Pos first, std::int64_t count) const;
 
  private:

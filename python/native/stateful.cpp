@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.h"
 #include "arrays.h"
 #include "kinds.h"
 #include "kvtide/error.h"
@@ -102,14 +103,14 @@ nb::object PyStateful::state() {
   return nb::make_tuple(array_of(std::move(keys)), array_of(std::move(values)), extents(), past_);
 }
 
-void PyStateful::set_state(const StatefulBytes& keys, const std::string& key_type,
-                           const StatefulBytes& values, const std::string& value_type, std::int64_t rows,
-                           Pos past, const StatefulIds& tokens) {
+void PyStateful::set_state(const StatefulBytes& keys, const nb::str& key_type, const StatefulBytes& values,
+                           const nb::str& value_type, std::int64_t rows, Pos past,
+                           const StatefulIds& tokens) {
   const Turn turn(turns_);
   KvShape given = shape();
   given.capacity = rows;
-  given.key_type = type_named(key_type);
-  given.value_type = type_named(value_type);
+  given.key_type = type_named(text_of(key_type));
+  given.value_type = type_named(text_of(value_type));
   {
     const WithoutGil others_run;
     NamedState state = make_state(stacked_spec(given));
@@ -131,15 +132,14 @@ void bind_stateful(nb::module_& module) {
       .def(
           "__init__",
           [](PyStateful* self, const PyModel& model, std::int64_t context, bool exact,
-             const std::string& key_type, const std::string& value_type, int threads,
-             const std::string& kernels) {
+             const nb::str& key_type, const nb::str& value_type, int threads, const nb::str& kernels) {
             SessionOptions options;
             options.context = context;
             options.exact = exact;
-            options.key_type = kv_type("key_type", key_type);
-            options.value_type = kv_type("value_type", value_type);
+            options.key_type = kv_type("key_type", text_of(key_type));
+            options.value_type = kv_type("value_type", text_of(value_type));
             options.threads = threads;
-            options.kernels = kernels;
+            options.kernels = text_of(kernels);
             new (self) PyStateful(model, options);
           },
           nb::arg("model"), nb::arg("context"), nb::arg("exact"), nb::arg("key_type"), nb::arg("value_type"),

@@ -36,8 +36,8 @@ class PyStateful {
   nanobind::object dtypes() const;
   nanobind::object extents() const;  // of either cache
   // Arrays of the types of `key_type` and `value_type`, "f16" or "f32", with this number of rows.
-  void set_state(const StatefulBytes& keys, const std::string& key_type, const StatefulBytes& values,
-                 const std::string& value_type, std::int64_t rows, Pos past, const StatefulIds& tokens);
+  void set_state(const StatefulBytes& keys, const nanobind::str& key_type, const StatefulBytes& values,
+                 const nanobind::str& value_type, std::int64_t rows, Pos past, const StatefulIds& tokens);
   void reset();
 
  private:

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "arguments.h"
 #include "kinds.h"
 #include "kvtide/validate.h"
 #include "model.h"
@@ -35,8 +36,8 @@ nb::dict table_of(const LayerTable& table) {
   return out;
 }
 
-nb::dict report_of(const ValidationReport& report) {
-  nb::dict out;
+Dict report_of(const ValidationReport& report) {
+  Dict out;
   out["passed"] = report.passed;
   out["model"] = report.model;
   out["reference"] = report.reference;
@@ -115,6 +116,12 @@ struct Asked {
   std::vector<TokenId> special;
 };
 
+Asked asked_of(const Sequence<std::int64_t>& chunks, std::optional<double> gate, std::int64_t free_tokens,
+               const Sequence<TokenId>& special) {
+  return {vector_of<std::int64_t>(chunks, "chunks"), gate, free_tokens,
+          vector_of<TokenId>(special, "special")};
+}
+
 void set(ValidateOptions& options, const Asked& asked) {
   options.chunks = asked.chunks;
   options.free_tokens = asked.free_tokens;
@@ -126,31 +133,33 @@ void set(ValidateOptions& options, const Asked& asked) {
 }
 
 // A model of the engine; nothing but progress needs Python.
-nb::dict validate_model(const PyModel& tested, const nb::bytes& folder, std::vector<TokenId> tokens,
-                        std::int64_t count, std::optional<bool> exact, const std::string& key_type,
-                        const std::string& value_type, int threads, const std::string& kernels,
-                        const std::vector<std::int64_t>& chunks, std::optional<double> gate,
-                        std::int64_t free_tokens, const std::vector<TokenId>& special,
-                        const nb::object& progress) {
+Dict validate_model(const PyModel& tested, const nb::bytes& folder, const Sequence<TokenId>& text,
+                    std::int64_t count, std::optional<bool> exact, const nb::str& key_type,
+                    const nb::str& value_type, int threads, const nb::str& kernels,
+                    const Sequence<std::int64_t>& chunks, std::optional<double> gate,
+                    std::int64_t free_tokens, const Sequence<TokenId>& special, const nb::object& progress) {
   const std::shared_ptr<const Model> model = tested.open();
   SessionOptions session;
   session.exact = exact.value_or(has_float_weights(*model));
-  session.key_type = kv_type("key_type", key_type);
-  session.value_type = kv_type("value_type", value_type);
+  session.key_type = kv_type("key_type", text_of(key_type));
+  session.value_type = kv_type("value_type", text_of(value_type));
   session.threads = threads;
-  session.kernels = kernels;
-  const std::string path(static_cast<const char*>(folder.data()), folder.size());
+  session.kernels = text_of(kernels);
+  const std::string path = text_of(folder);
+  std::vector<TokenId> tokens = vector_of<TokenId>(text, "tokens");
+  const Asked asked = asked_of(chunks, gate, free_tokens, special);
   ValidationReport report;
   {
     const Running running;
     const WithoutGil others_run;
-    const std::int64_t longest = chunks.empty() ? 1 : *std::max_element(chunks.begin(), chunks.end());
+    const std::int64_t longest =
+        asked.chunks.empty() ? 1 : *std::max_element(asked.chunks.begin(), asked.chunks.end());
     const auto engine = tested_model(*model, session, std::max<std::int64_t>({longest, count / 2, 1}));
     const auto reference = path.empty() ? plain_reference(*model, threads) : golden_reference(path);
     if (tokens.empty()) tokens = reference->text() ? *reference->text() : validation_text(*model, count);
     if (static_cast<std::int64_t>(tokens.size()) > count) tokens.resize(static_cast<std::size_t>(count));
     ValidateOptions options = usual_gates(*model, session);
-    set(options, {chunks, gate, free_tokens, special});
+    set(options, asked);
     options.progress = progress_of(progress);
     report = validate(*engine, *reference, tokens, options);
   }
@@ -158,15 +167,15 @@ nb::dict validate_model(const PyModel& tested, const nb::bytes& folder, std::vec
 }
 
 // A Python object, against a Python object or a folder.
-nb::dict validate_object(nb::object adapter, nb::object reference_adapter, const nb::bytes& folder,
-                         std::vector<TokenId> tokens, std::int64_t count,
-                         const std::vector<std::int64_t>& chunks, std::optional<double> gate,
-                         std::int64_t free_tokens, const std::vector<TokenId>& special,
-                         const nb::object& progress) {
+Dict validate_object(nb::object adapter, nb::object reference_adapter, const nb::bytes& folder,
+                     const Sequence<TokenId>& text, std::int64_t count, const Sequence<std::int64_t>& chunks,
+                     std::optional<double> gate, std::int64_t free_tokens, const Sequence<TokenId>& special,
+                     const nb::object& progress) {
   const Running running;
   PythonModel tested(std::move(adapter));
   std::unique_ptr<Reference> reference;
-  const std::string path(static_cast<const char*>(folder.data()), folder.size());
+  const std::string path = text_of(folder);
+  std::vector<TokenId> tokens = vector_of<TokenId>(text, "tokens");
   if (!path.empty())
     reference = golden_reference(path);
   else if (nb::isinstance<PyModel>(reference_adapter))
@@ -176,7 +185,7 @@ nb::dict validate_object(nb::object adapter, nb::object reference_adapter, const
   if (tokens.empty() && reference->text()) tokens = *reference->text();
   if (static_cast<std::int64_t>(tokens.size()) > count) tokens.resize(static_cast<std::size_t>(count));
   ValidateOptions options;
-  set(options, {chunks, gate, free_tokens, special});
+  set(options, asked_of(chunks, gate, free_tokens, special));
   options.progress = progress_of(progress);
   return report_of(validate(tested, *reference, tokens, options));
 }

@@ -10,6 +10,7 @@ import faulthandler
 import gc
 import hashlib
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from kvtide import state_transition
 OPERATOR_NEW, MMAP, MADVISE, THREADS = 1, 4, 8, 16  # of tests/faults/allocation_faults.h
 PATIENCE = 60  # seconds until a call that waits is shown and ended
 PRIMES = [1, 2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 37, 43, 53, 61, 71, 83, 97, 113, 131, 151, 173, 199, 229, 263, 307, 353]
+KEPT = ["attention.0/query", "attention.1/query"]
 TOKENS = list(range(3, 43))
 
 faults = ctypes.CDLL(None)
@@ -127,6 +129,111 @@ class Generate(Operation):
         return self.world.written.text, self.world.seen()
 
 
+class Iterate(Operation):
+    """Texts, ids and options on their way into C++, token by token."""
+
+    options = {"max_tokens": 4, "stop": ["a stop string of some length", "and another"], "stop_tokens": [61, 62, 63]}
+
+    def run(self):
+        if self.world.session.position > 20:
+            self.world.make()
+        self.world.written = list(self.world.session.generate(history=TOKENS, **self.options))
+
+    def look(self):
+        return None
+
+    def end(self):
+        return self.world.written, self.world.seen()
+
+
+class Answer(Iterate):
+    def run(self):
+        if self.world.session.position > 20:
+            self.world.make()
+        self.world.written = self.world.session.complete(history=TOKENS, **self.options)
+
+
+class Hooks(Iterate):
+    options = {"max_tokens": 3, "logits_processor": lambda tokens, logits: -logits, "stopping_criteria": lambda g: False}
+
+
+class Conversation(Operation):
+    def make(self):
+        pass
+
+    def run(self):
+        talk = [("user", "a message of more than a few characters"), ("assistant", "an answer, likewise not short")]
+        ids = self.world.model.encode_chat([*talk, talk[0]], template="mistral-instruct")
+        self.world.made = ids, self.world.model.tokenizer.decode(ids)
+
+    def look(self):
+        return None
+
+    def end(self):
+        return self.world.made
+
+
+class MakeProcedural(MakeSession):
+    def run(self):
+        heads = [(0.5, 1.0, 1.0)] * 8
+        options = {"full_type": "automatic", "score": "attention", "summary": "positional", "kv_heads": 4, "heads": heads}
+        self.world.session = self.world.model.session(threads=2, kv_budget="1M", procedural=options)
+        self.world.session.read(TOKENS[:20])
+
+
+class OwnState(Operation):
+    def make(self):
+        shape = (4, 1, 2, 64, 8)
+        self.rows = {"keyCache": np.ones(shape, np.float16), "valueCache": np.ones(shape, np.float16), "pastLen": [30]}
+
+    def run(self):
+        state = kvtide.State(layers=[(2, 8, None)] * 4, capacity=64)
+        state.write(self.rows, tokens=TOKENS[:30])
+        self.world.made = state.fork()
+        self.world.arrays = self.world.made.keys(1, copy=True), self.world.made.tokens, self.world.made.plan("truncate", 3)
+
+    def look(self):
+        return None
+
+    def end(self):
+        keys, tokens, plan = self.world.arrays
+        return digest(keys), digest(tokens), plan.refusal, repr(self.world.made)
+
+
+class Validate(Operation):
+    def make(self):
+        pass
+
+    def run(self):
+        report = kvtide.validate(self.world.model, tokens=TOKENS[:8], count=8, chunks=[1, 4], free=2, special=[2], threads=1)
+        self.world.made = report.passed, report.tokens
+
+    def look(self):
+        return None
+
+    def end(self):
+        return self.world.made
+
+
+class Shards(Operation):
+    def make(self):
+        self.folder = self.world.scratch / "shards"
+
+    def run(self):
+        for left in (self.folder, self.folder.with_suffix(".incomplete")):  # removing it may need memory, too
+            shutil.rmtree(left, ignore_errors=True)
+        kvtide.ShardFolder.export(self.world.folder, self.folder, type="int8", min_elements=1, keep_f16=KEPT, threads=1)
+        folder = kvtide.ShardFolder(self.folder, threads=1)
+        self.world.made = folder.open("embedding").predict({"ids": TOKENS[:4]}), len(folder.shards)
+
+    def look(self):
+        return None
+
+    def end(self):
+        hidden, count = self.world.made
+        return digest(hidden), count
+
+
 class Fork(Operation):
     def run(self):
         self.world.made = self.world.session.fork()
@@ -217,6 +324,14 @@ OPERATIONS = {
     "session": MakeSession,
     "read": Read,
     "generate": Generate,
+    "iterate": Iterate,
+    "answer": Answer,
+    "hooks": Hooks,
+    "conversation": Conversation,
+    "procedural": MakeProcedural,
+    "own state": OwnState,
+    "validate": Validate,
+    "shards": Shards,
     "fork": Fork,
     "save": Save,
     "restore": Restore,

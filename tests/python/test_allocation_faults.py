@@ -15,7 +15,10 @@ from kvtide import _native  # noqa: F401
 
 HERE = Path(__file__).parent
 FAULTS = Path(os.environ.get("KVTIDE_ALLOCATION_FAULTS", HERE.parents[1] / "build/cmake/tests/liballocation_faults.so"))
-OPERATIONS = ["load", "session", "read", "generate", "fork", "save", "restore", "views", "transitions", "dense", "stateful"]
+OPERATIONS = [
+    "load", "session", "read", "generate", "iterate", "answer", "hooks", "conversation", "procedural", "own state", "validate",
+    "shards", "fork", "save", "restore", "views", "transitions", "dense", "stateful",
+]  # fmt: skip
 
 
 @pytest.mark.skipif(not FAULTS.exists(), reason=f"{FAULTS} is made with the C++ tests")

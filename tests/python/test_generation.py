@@ -5,7 +5,8 @@ import pytest
 
 from kvtide import _native  # noqa: F401  needs the extension
 from kvtide import errors
-from kvtide.generation import Generation, Limits
+from kvtide._options import GENERATE
+from kvtide.generation import Generation
 
 
 def test_greedy_pieces_are_the_most_likely_tokens(model, text):
@@ -145,14 +146,13 @@ def test_a_generation_notices_that_the_session_moved_on(session, use):
 
 
 class Scripted:
-    """Stands in for a session and its model: hands out given pieces of bytes, one a token."""
+    """Stands in for a native session and a tokenizer: hands out given pieces of bytes, one a token."""
 
     cancels = changes = position = 0
     room = 1000
 
     def __init__(self, pieces):
         self.pieces = pieces
-        self._native = self.model = self.tokenizer = self
 
     def pick(self, sampler, recent):
         return len(recent)
@@ -169,9 +169,6 @@ class Scripted:
 
     def piece(self, token):
         return self.pieces[token]
-
-
-SAMPLER = dict(temperature=0.0, top_k=40, top_p=0.95, min_p=0.05, repeat_penalty=1.0, repeat_last=64, seed=0)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +189,7 @@ SAMPLER = dict(temperature=0.0, top_k=40, top_p=0.95, min_p=0.05, repeat_penalty
     ],
 )
 def test_text_is_handed_out_when_it_is_certain(pieces, stop, texts, reason):
-    generation = Generation(Scripted(pieces), SAMPLER, Limits(-1, stop, []), [])
+    script = Scripted(pieces)
+    generation = Generation(script, script, GENERATE({"stop": stop}), [])
     assert [piece.text for piece in generation] == texts
     assert generation.text == "".join(texts) and generation.reason == reason

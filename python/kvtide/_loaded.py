@@ -1,0 +1,155 @@
+"""A loaded model without what is made from it: weights, vocabulary and chat template.
+
+Sessions are built on this, and kvtide.Model, which makes sessions, on both.
+"""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Sequence
+
+from kvtide import _native
+from kvtide._arguments import file_path, size_text, whole
+from kvtide.tokenizer import Tokenizer, chat_ids
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class LoadedModel:
+    """What sessions need of a ``kvtide.Model``."""
+
+    def __init__(self, path: str | os.PathLike[str], *, threads: int | None = None, map_file: bool = True) -> None:
+        """See ``load``."""
+        self._native = _native.Model(
+            file_path(path), 0 if threads is None else whole(threads, "threads", 1, 256), bool(map_file)
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, threads: int | None = None, map_file: bool = True) -> Self:
+        """Loads a model, without holding the GIL.
+
+        ``threads``: for loading; None: as many as the machine has. ``map_file=False`` copies the file into memory,
+        which makes it immune to other programs that shorten it. Raises NotFoundError, BadFormatError,
+        UnsupportedError, NumericError (NaN or infinity in the weights), IoError, OutOfMemoryError.
+        """
+        return cls(path, threads=threads, map_file=map_file)
+
+    @property
+    def path(self) -> str:
+        return os.fsdecode(self._native.path)
+
+    @property
+    def name(self) -> str:
+        """The name in the file, or the file's name."""
+        return self._native.name.decode(errors="replace")
+
+    @property
+    def notes(self) -> list[str]:
+        """What its files contradict each other in, and what was taken. Empty for most models."""
+        return [note.decode(errors="replace") for note in self._native.notes]
+
+    @property
+    def architecture(self) -> str:
+        """'llama', 'gemma3', ..."""
+        return self._native.architecture
+
+    @property
+    def context_length(self) -> int:
+        """Tokens that the model was trained to see."""
+        return self._native.context_length
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens, the length of a row of logits."""
+        return self._native.vocabulary
+
+    @property
+    def parameters(self) -> int:
+        """Elements of all tensors."""
+        return self._native.parameters
+
+    @property
+    def layers(self) -> int:
+        return self._native.layers
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the weights in memory, packed or mapped."""
+        return self._native.weights_bytes
+
+    @property
+    def chat_template(self) -> str:
+        """The file's chat template; empty: none."""
+        return self._native.chat_template.decode(errors="replace")
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer(self._native)
+
+    def encode_chat(
+        self,
+        messages: Sequence[Any],
+        *,
+        template: str | None = None,
+        first: int = 0,
+        answer_ended: bool = False,
+        open_answer: bool = True,
+        continues: bool = False,
+    ) -> list[int]:
+        """Ids of a conversation, as the model wants it written down.
+
+        ``messages``: dicts with "role" ("system", "user" or "assistant") and "content", or pairs of these. What they
+        hold is never read as a marker. ``template``: one of ``Model.chat_template_names()``; None: the model's own.
+        ``open_answer``: end with what starts the assistant's answer. For a conversation that a session holds already:
+        messages before ``first`` are left out, ``answer_ended`` tells that the last answer ended with its marker, and
+        ``continues`` that no beginning-of-text token belongs in front.
+        """
+        return chat_ids(
+            self._native, messages, template=template, first=first, answer_ended=answer_ended, open_answer=open_answer,
+            continues=continues,
+        )  # fmt: skip
+
+    def apply_chat_template(
+        self,
+        messages: Sequence[Any],
+        *,
+        tokenize: bool = True,
+        add_generation_prompt: bool = False,
+        chat_template: str | None = None,
+    ) -> list[int] | str:
+        """``Tokenizer.apply_chat_template``."""
+        return self.tokenizer.apply_chat_template(
+            messages, tokenize=tokenize, add_generation_prompt=add_generation_prompt, chat_template=chat_template
+        )
+
+    @staticmethod
+    def chat_template_names() -> list[str]:
+        """The chat templates that kvtide can write."""
+        return _native.chat_template_names()
+
+    @property
+    def closed(self) -> bool:
+        return self._native.closed
+
+    def close(self) -> None:
+        """Gives the weights back, once no session uses them. Closing twice is fine."""
+        self._native.close()
+
+    def __enter__(self) -> Self:
+        self._native.vocabulary  # noqa: B018  a closed model says so
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<kvtide.Model, closed>"
+        return (
+            f"<kvtide.Model {self.name!r}: {self.architecture}, {self.parameters:,} parameters, "
+            f"{size_text(self.nbytes)}, trained for {self.context_length} tokens>"
+        )

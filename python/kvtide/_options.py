@@ -1,0 +1,235 @@
+"""Options given by keyword: one table for each call that has some, with the types for checkers beside it.
+
+A name that a table does not have is refused with the nearest one that it has, as a TypeError, which is what Python
+raises for a keyword that a function does not take.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Sequence, TypedDict, TypeVar, Union
+
+from kvtide._arguments import byte_count, callback, real, string, strings, token_ids, whole
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Progress = Union[Callable[[int, int], Any], bool, None]
+Size = Union[int, str]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ProceduralOptions(TypedDict, total=False):
+    """Options of a procedural memory; what is left out is filled in (docs/procedural_memory.md)."""
+
+    budget: Size
+    budget_for: int
+    sinks: int
+    window: int
+    block: int
+    rows: int
+    summaries: int
+    levels: int
+    full_rows: int
+    full_type: str
+    summary: str
+    score: str
+    far: str
+    adapt: str
+    kv_heads: int
+    heads: Sequence[tuple[float, float, float]]
+
+
+class SessionOptions(TypedDict, total=False):
+    """Options of ``kvtide.Session``."""
+
+    context: int | None
+    exact: bool
+    key_type: str
+    value_type: str
+    threads: int | None
+    prefill_chunk: int
+    kernels: str | None
+    rolling: tuple[int, int] | None
+    attention_size: int | None
+    slack: int
+    procedural: ProceduralOptions | None
+    kv_budget: Size | None
+
+
+class GenerateOptions(TypedDict, total=False):
+    """Options of ``Session.generate`` and of what is built on it."""
+
+    max_tokens: int
+    max_new_tokens: int
+    stop: str | Sequence[str]
+    stop_tokens: Any
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repeat_penalty: float
+    repeat_last: int
+    seed: int
+    history: Any
+    progress: Progress
+    logits_processor: LogitsProcessors
+    stopping_criteria: StoppingCriteria
+
+
+class CompleteOptions(GenerateOptions, total=False):
+    """Options of ``Session.complete``: those of ``generate``, and ``on_text``."""
+
+    on_text: Callable[[str], Any] | None
+
+
+if TYPE_CHECKING:
+    LogitsProcessor = Union[
+        Callable[[np.ndarray], Union[np.ndarray, None]], Callable[[np.ndarray, np.ndarray], Union[np.ndarray, None]]
+    ]
+    LogitsProcessors = Union[LogitsProcessor, Sequence[LogitsProcessor], None]
+    StoppingCriterion = Union[Callable[[Any], Any], Callable[[np.ndarray, np.ndarray], Any]]
+    StoppingCriteria = Union[StoppingCriterion, Sequence[StoppingCriterion], None]
+
+
+class Option(NamedTuple):
+    """``check(value, name)`` gives what the call works with, or raises."""
+
+    default: Any
+    check: Callable[[Any, str], Any]
+
+
+class Table:
+    """The options of a call. ``other_names`` are accepted for those that they stand for."""
+
+    def __init__(self, options: Mapping[str, Option], other_names: Mapping[str, str] | None = None) -> None:
+        self.options = dict(options)
+        self.other_names = dict(other_names or {})
+
+    def __call__(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Every option by name, checked: those given, and the defaults of the others."""
+        check_names(given, (*self.options, *self.other_names))
+        named: dict[str, Any] = {}
+        for name, value in given.items():
+            other = self.other_names.get(name)
+            if other is not None and other in given:
+                raise TypeError(f"{name} is another name for {other}: give one of the two")
+            named[other or name] = value
+        return {name: option.check(named.get(name, option.default), name) for name, option in self.options.items()}
+
+    def shown_by(self, function: F) -> F:
+        """Lets help() and notebooks show the options as the keywords that they are."""
+        signature = inspect.signature(function)
+        fixed = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        keywords = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default)
+            for name, option in self.options.items()
+        ]
+        function.__signature__ = signature.replace(parameters=[*fixed, *keywords])  # type: ignore[attr-defined]
+        return function
+
+
+def check_names(given: Iterable[str], known: Sequence[str], what: str = "option") -> None:
+    """TypeError for a name that is not known, with the nearest one that is."""
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise TypeError(f"unknown {what} {name}; {hint}")
+
+
+def optional(check: Callable[..., Any], *limits: int) -> Callable[[Any, str], Any]:
+    """The same check, and None."""
+    return lambda value, name: None if value is None else check(value, name, *limits)
+
+
+def bounded(lowest: int, highest: int = 2**62) -> Callable[[Any, str], int]:
+    return lambda value, name: whole(value, name, lowest, highest)
+
+
+def flag(value: Any, name: str) -> bool:
+    return bool(value)
+
+
+def callables(value: Any, name: str) -> list[Callable[..., Any]]:
+    """A list of functions; one function stands for a list of one."""
+    if value is None:
+        return []
+    values = [value] if callable(value) else list(value) if isinstance(value, Sequence) else [value]
+    for i, one in enumerate(values):
+        if not callable(one):
+            raise TypeError(f"{name} must be a function or a list of functions, not {one!r} (item {i})")
+    return values
+
+
+def id_list(value: Any, name: str) -> list[int]:
+    return [int(token) for token in token_ids(value)]
+
+
+def progress_option(value: Any, name: str) -> Any:
+    return value if isinstance(value, bool) else callback(value, name)
+
+
+GENERATE = Table(
+    {
+        "max_tokens": Option(-1, bounded(-1)),
+        "stop": Option((), strings),
+        "stop_tokens": Option((), id_list),
+        "temperature": Option(0.0, real),
+        "top_k": Option(40, bounded(0, 2**31 - 1)),
+        "top_p": Option(0.95, real),
+        "min_p": Option(0.05, real),
+        "repeat_penalty": Option(1.0, real),
+        "repeat_last": Option(64, bounded(0, 2**31 - 1)),
+        "seed": Option(0, bounded(0, 2**64 - 1)),
+        "history": Option(None, optional(id_list)),
+        "progress": Option(None, progress_option),
+        "logits_processor": Option(None, callables),
+        "stopping_criteria": Option(None, callables),
+    },
+    other_names={"max_new_tokens": "max_tokens"},
+)
+COMPLETE = Table({**GENERATE.options, "on_text": Option(None, callback)}, GENERATE.other_names)
+SAMPLER_NAMES = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last", "seed")
+
+
+def rolling_of(rolling: Any, name: str = "rolling") -> tuple[int, int] | None:
+    """(sinks, window) as the native module takes it."""
+    if rolling is None:
+        return None
+    try:
+        sinks, window = rolling
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a pair (sinks, window) or None, not {rolling!r}") from None
+    return whole(sinks, "the number of sinks"), whole(window, "the window", 1)
+
+
+def procedural_of(value: Any, name: str) -> dict[str, Any] | None:
+    """A dict for the native module, which knows which names and values there are."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a dict of options or None, not {value!r}")
+    given = dict(value)
+    if "budget" in given:
+        given["budget"] = byte_count(given["budget"], f"{name}['budget']")
+    return given
+
+
+SESSION = Table(
+    {
+        "context": Option(None, lambda value, name: 0 if value is None else whole(value, name, 1)),
+        "exact": Option(False, flag),
+        "key_type": Option("f16", string),
+        "value_type": Option("f16", string),
+        "threads": Option(None, lambda value, name: 0 if value is None else whole(value, name, 1, 256)),
+        "prefill_chunk": Option(512, bounded(1)),
+        "kernels": Option(None, lambda value, name: "" if value is None else string(value, name)),
+        "rolling": Option(None, rolling_of),
+        "attention_size": Option(None, optional(whole, 1)),
+        "slack": Option(0, bounded(0)),
+        "procedural": Option(None, procedural_of),
+        "kv_budget": Option(None, optional(byte_count)),
+    }
+)
