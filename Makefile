@@ -9,8 +9,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 MODELS ?= build/models
-TEXT ?= build/text/ruth.txt
-OPENING ?= The tide comes in, and the fishermen
+NOVEL ?= build/text/persuasion.txt
 LONG_TEXT ?= build/text/ezekiel.txt
 # Of more than 100,000 tokens, for the measurements below; any text file will do: make bench-rolling BOOK=war-and-peace.txt
 BOOK ?= build/text/prophets.txt
@@ -37,15 +36,12 @@ build:  ## build the program: build/kvtide
 	@cmake --build build/cmake --target kvtide
 	@ln -sfn cmake/kvtide build/kvtide
 
-demo:  ## let a real model read a real text and go on writing
+demo:  ## read a long text inside a cap of bytes, save it, and ask it in a second
 	@tools/install.sh build demo
 	@$(MAKE) --no-print-directory build
-	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
-	@tools/fetch_text.sh ruth $(TEXT)
-	build/kvtide run -m $(SMOLLM2) -f $(TEXT) -c 4096 -n 96 --temp 0.7 --top-p 0.9 --repeat-penalty 1.1 --seed 2
-	@printf '\nSecond act: the memory is resized while the text is being written, in place (see "events").\n\n'
-	build/kvtide run -m $(SMOLLM2) -p "$(OPENING)" -n 96 --temp 0.7 --repeat-penalty 1.1 --seed 3 \
-	  --strategy prefill=512,compact=48,attend=48,expand=96,expand=192
+	@$(PYTHON) tools/fetch_model.py gemma3 $(MODELS) >/dev/null
+	@$(PYTHON) tools/fetch_novel.py persuasion $(NOVEL)
+	@$(PYTHON) tools/demo.py build/kvtide $(GEMMA3) $(NOVEL)
 
 package: build  ## Debian packages: build/packages/*.deb
 	@tools/install.sh package
