@@ -139,6 +139,9 @@ test-references: build  ## compare with the Python references, on both real mode
 	build/venv-references/bin/python tools/make_tokenizer_goldens.py --kvtide build/kvtide
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(SMOLLM2)
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(GEMMA3)
+	@$(PYTHON) tools/fetch_novel.py persuasion $(NOVEL)
+	@$(PYTHON) tools/check_docs_commands.py --kvtide build/kvtide --run --models $(MODELS) --novel $(NOVEL) \
+	  $(addprefix --python ,$(wildcard build/venv-python/bin/python))
 
 bench-state: build  ## measure resizing, forking, saving and loading a KV state (4 GiB of memory, 3 GiB of disk)
 	@cmake --build build/cmake --target bench_state_resizing bench_state_snapshot bench_state_transition
@@ -233,6 +236,7 @@ check: check-clang  ## the rules of the house: floors, symbols, format, both com
 	@cmake --build build/cmake
 	@$(PYTHON) tools/check_floors.py --commands build/cmake/compile_commands.json --graph build/floors.svg
 	@tools/check_isa.sh build/cmake
+	@$(PYTHON) tools/check_prose.py
 	@git ls-files '*.cpp' '*.h' | xargs -r clang-format-14 --dry-run --Werror
 	@echo "format: every C++ file is as clang-format leaves it"
 
