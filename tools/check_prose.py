@@ -5,7 +5,7 @@
     tools/check_prose.py -v FILE... lists every sentence that is too long
 
 A sentence ends with . ! or ? before a space, with a blank line, or with a list item. Tables, code, pictures and formulas in
-backticks are not prose: a piece of code counts as one word.
+backticks are not prose: a piece of code, or a list of such pieces, counts as one word.
 """
 
 import re
@@ -46,6 +46,7 @@ def sentences(text: str) -> list[str]:
     found = []
     for paragraph in paragraphs(text):
         plain = re.sub(r"`[^`]*`", "CODE", paragraph)
+        plain = re.sub(r"CODE(?:(?:,| and| or|, and|, or) CODE)+", "CODE", plain)
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", plain)
         plain = re.sub(r"\b(e\.g|i\.e|vs)\.", r"\1", plain)
         found += [sentence for sentence in END.split(plain) if re.search(r"[A-Za-z]", sentence)]
