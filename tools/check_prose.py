@@ -5,7 +5,8 @@
     tools/check_prose.py -v FILE... lists every sentence that is too long
 
 A sentence ends with . ! or ? before a space, with a blank line, or with a list item. Tables, code, pictures and formulas in
-backticks are not prose: a piece of code, or a list of such pieces, counts as one word.
+backticks are not prose: a piece of code, or a list of such pieces, counts as one word. A sentence with eight pieces of code or
+more is a list of keys or flags and is not counted.
 """
 
 import re
@@ -17,6 +18,8 @@ MEAN_WORDS = 18
 MOST_WORDS = 40
 README_LINES = 130
 README_NUMBERS = 150
+LIST_PIECES = 8
+LIST = re.compile(r"CODE(?:(?:,| and| or|, and|, or) CODE)+")
 HEADING = re.compile(r"^#+ ")
 ITEM = re.compile(r"^\s*(?:[-*]|\d+\.) ")
 END = re.compile(r"(?<=[.!?])(?:[*)\"'”]*)\s+(?=[\"'(*`\[“]*[A-Z0-9`*\[])")
@@ -46,10 +49,10 @@ def sentences(text: str) -> list[str]:
     found = []
     for paragraph in paragraphs(text):
         plain = re.sub(r"`[^`]*`", "CODE", paragraph)
-        plain = re.sub(r"CODE(?:(?:,| and| or|, and|, or) CODE)+", "CODE", plain)
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", plain)
         plain = re.sub(r"\b(e\.g|i\.e|vs)\.", r"\1", plain)
-        found += [sentence for sentence in END.split(plain) if re.search(r"[A-Za-z]", sentence)]
+        split = [sentence for sentence in END.split(plain) if re.search(r"[A-Za-z]", sentence)]
+        found += [LIST.sub("CODE", sentence) for sentence in split if sentence.count("CODE") < LIST_PIECES]
     return found
 
 
