@@ -4,7 +4,8 @@
     tools/demo.py KVTIDE MODEL NOVEL [FOLDER]      MODEL is Gemma-3-270M, NOVEL is Persuasion; FOLDER defaults to build/demo
 
 A pass key is planted at 10% of the text. Three sentences are then completed three times: with the memory of the text, with a
-plain cache of as many bytes, which holds only the end of the text, and with no text at all.
+plain cache of as many bytes, which holds only the end of the text, and with no text at all. Fails when the memory of the text
+gives a wrong answer.
 """
 
 import json
@@ -135,17 +136,19 @@ def main() -> int:
     window = folder / "window.kv"
     subprocess.run([kvtide, "run", "-m", model, "-f", str(end), "-n", "0", "--overflow", "rolling", "--kv-window", str(WINDOW),
                     *TYPES, "--save-state", str(window)], check=True, capture_output=True)  # fmt: skip
+    forgotten = 0
     print("2. Sentences for the model to complete, each by a new process.\n")
     for question, said, place in QUESTIONS:
         print(f"   {question.strip()} ...   ({place})")
         for name, state in (("with the book", book), (f"newest {WINDOW:,} tokens", window), ("without the book", None)):
             answer, seconds = complete(kvtide, model, question, state)
             verdict = "right" if said in answer else "wrong"
+            forgotten += state == book and verdict == "wrong"
             print(f"     {name:<21} {verdict}: {answer}  ({seconds:.1f} s)", flush=True)
         print()
     print(f"The newest {WINDOW:,} tokens are what a plain cache of {CAP_MIB} MiB holds. Ask something else:")
     print(f'  {kvtide} run -m {model} --load-state {book} -n 20 -p "Kellynch Hall was let to Admiral"')
-    return 0
+    return 1 if forgotten else 0
 
 
 if __name__ == "__main__":
