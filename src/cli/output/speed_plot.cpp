@@ -25,16 +25,6 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-using Line = std::map<std::int64_t, double>;  // tokens per second by depth
-
-// What the machine reached deep in a text it can reach nearer the start, too, where there is less to do.
-Line falling(Line line) {
-  double reached = 0.0;
-  for (auto point = line.rbegin(); point != line.rend(); ++point)
-    point->second = reached = std::max(reached, point->second);
-  return line;
-}
-
 // 1, 2 or 5 times a power of ten: at most `most` steps reach `top`.
 double step_for(double top, int most) {
   double step = std::pow(10.0, std::floor(std::log10(top / most)));
@@ -47,6 +37,16 @@ std::string label(double x, double y, std::string_view anchor, std::string_view 
                   std::string_view colour = "#333333", std::string_view more = "") {
   return cat("<text x=\"", number_text(x, 1), "\" y=\"", number_text(y, 1), "\" text-anchor=\"", anchor,
              "\" fill=\"", colour, "\"", more, ">", escaped(text), "</text>\n");
+}
+
+using Line = std::map<std::int64_t, double>;  // tokens per second by depth
+
+// What the machine reached deep in a text it can reach nearer the start, too, where there is less to do.
+Line falling(Line line) {
+  double reached = 0.0;
+  for (auto point = line.rbegin(); point != line.rend(); ++point)
+    point->second = reached = std::max(reached, point->second);
+  return line;
 }
 
 class Panel {
