@@ -23,7 +23,7 @@ case "${1:-} $#" in
 esac
 file=$2
 [ -s "$file" ] && exit 0
-tools/install.sh demo
+tools/install.sh texts
 if ! command -v bible >/dev/null; then
   echo "fetch_text.sh: the command 'bible' is missing; install your system's equivalent of the package bible-kjv" >&2
   exit 1
