@@ -38,7 +38,7 @@ def planted_text(novel: Path) -> str:
     return text[:at] + PLANTED + text[at:]
 
 
-def bar(share: float, width: int = 30) -> str:
+def bar(share: float, width: int = 26) -> str:
     filled = min(width, round(share * width))
     return "#" * filled + "." * (width - filled)
 
