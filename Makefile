@@ -9,8 +9,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 MODELS ?= build/models
-TEXT ?= build/text/ruth.txt
-OPENING ?= The tide comes in, and the fishermen
+NOVEL ?= build/text/persuasion.txt
 LONG_TEXT ?= build/text/ezekiel.txt
 # Of more than 100,000 tokens, for the measurements below; any text file will do: make bench-rolling BOOK=war-and-peace.txt
 BOOK ?= build/text/prophets.txt
@@ -37,15 +36,12 @@ build:  ## build the program: build/kvtide
 	@cmake --build build/cmake --target kvtide
 	@ln -sfn cmake/kvtide build/kvtide
 
-demo:  ## let a real model read a real text and go on writing
+demo:  ## read a long text inside a cap of bytes, save it, and ask it in a second
 	@tools/install.sh build demo
 	@$(MAKE) --no-print-directory build
-	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
-	@tools/fetch_text.sh ruth $(TEXT)
-	build/kvtide run -m $(SMOLLM2) -f $(TEXT) -c 4096 -n 96 --temp 0.7 --top-p 0.9 --repeat-penalty 1.1 --seed 2
-	@printf '\nSecond act: the memory is resized while the text is being written, in place (see "events").\n\n'
-	build/kvtide run -m $(SMOLLM2) -p "$(OPENING)" -n 96 --temp 0.7 --repeat-penalty 1.1 --seed 3 \
-	  --strategy prefill=512,compact=48,attend=48,expand=96,expand=192
+	@$(PYTHON) tools/fetch_model.py gemma3 $(MODELS) >/dev/null
+	@$(PYTHON) tools/fetch_novel.py persuasion $(NOVEL)
+	@$(PYTHON) tools/demo.py build/kvtide $(GEMMA3) $(NOVEL)
 
 package: build  ## Debian packages: build/packages/*.deb
 	@tools/install.sh package
@@ -143,6 +139,9 @@ test-references: build  ## compare with the Python references, on both real mode
 	build/venv-references/bin/python tools/make_tokenizer_goldens.py --kvtide build/kvtide
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(SMOLLM2)
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(GEMMA3)
+	@$(PYTHON) tools/fetch_novel.py persuasion $(NOVEL)
+	@$(PYTHON) tools/check_docs_commands.py --kvtide build/kvtide --run --models $(MODELS) --novel $(NOVEL) \
+	  $(addprefix --python ,$(wildcard build/venv-python/bin/python))
 
 bench-state: build  ## measure resizing, forking, saving and loading a KV state (4 GiB of memory, 3 GiB of disk)
 	@cmake --build build/cmake --target bench_state_resizing bench_state_snapshot bench_state_transition
@@ -237,6 +236,7 @@ check: check-clang  ## the rules of the house: floors, symbols, format, both com
 	@cmake --build build/cmake
 	@$(PYTHON) tools/check_floors.py --commands build/cmake/compile_commands.json --graph build/floors.svg
 	@tools/check_isa.sh build/cmake
+	@$(PYTHON) tools/check_prose.py
 	@git ls-files '*.cpp' '*.h' | xargs -r clang-format-14 --dry-run --Werror
 	@echo "format: every C++ file is as clang-format leaves it"
 

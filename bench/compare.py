@@ -16,6 +16,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+from model_titles import title_of  # noqa: E402
+
 PEER = r"""
 import sys, time
 import llama_cpp as lc
@@ -108,7 +111,7 @@ def main():
             rounds.append((run_kvtide(a, model), run_peer(a, model)))
             print(f"{Path(model).name}: round {done + 1} of {a.rounds}", file=sys.stderr, flush=True)
         for key in sorted(rounds[0][0]):
-            name = rounds[0][0][key]["model"]
+            name = title_of(rounds[0][0][key]["model"])
             ours, theirs = [r[0][key]["tok_s"] for r in rounds], [r[1][key] for r in rounds]
             limit = max(r[0][key]["limit_tok_s"] for r in rounds)
             ratios = sorted(x / y for x, y in zip(ours, theirs))

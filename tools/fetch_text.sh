@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes a text of the King James version of the Bible as plain prose, a paragraph per chapter.
 #
-#   tools/fetch_text.sh ruth FILE       the Book of Ruth, 12 kB, some 3,000 tokens: what the demo reads. Breaks off
+#   tools/fetch_text.sh ruth FILE       the Book of Ruth, 12 kB, some 3,000 tokens: a short text. Breaks off
 #                                       shortly before the end, so that a model has something to go on with.
 #   tools/fetch_text.sh ezekiel FILE    Ezekiel 1-24, 97 kB: what perplexities are compared on. Small models know Genesis
 #                                       by heart (perplexity 4.7), where rounding shows three times as much as in prose.
@@ -23,7 +23,7 @@ case "${1:-} $#" in
 esac
 file=$2
 [ -s "$file" ] && exit 0
-tools/install.sh demo
+tools/install.sh texts
 if ! command -v bible >/dev/null; then
   echo "fetch_text.sh: the command 'bible' is missing; install your system's equivalent of the package bible-kjv" >&2
   exit 1

@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from model_titles import title_of
 from pictures import plt, save
 
 MIB = 1 << 20
@@ -38,7 +39,7 @@ def draw(column, result):
     for tier, label, colour in TIERS:
         rows.plot(at, [max(1, rows_of(seal, tier)) for seal in seals], color=colour, linewidth=1.2, label=label)
     rows.set_yscale("log")
-    rows.set_title(f"{result['model']}, budget {result['budget'] / MIB:.0f} MiB", fontsize=10)
+    rows.set_title(f"{title_of(result['model'])}, budget {result['budget'] / MIB:.0f} MiB", fontsize=10)
     memory.plot(at, [seal["bytes"] / MIB for seal in seals], color="#1f5fa8", linewidth=1.2, label="KV memory held")
     sampled = result["rss_by_position"]
     memory.plot([s[0] for s in sampled], [s[1] / MIB for s in sampled], color="#8e5ea2", linewidth=1.2, label="resident set")

@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+from model_titles import title_of
 from pictures import plt, save
 
 
@@ -18,7 +19,7 @@ def main():
         above, below = rows[0][column], rows[1][column]
         above.plot(depths, [d["fresh"] for d in result["depths"]], color="#999999", linewidth=3, label="read afresh every 4,096 tokens")
         above.plot(depths, [d["stream"] for d in result["depths"]], color="#1f5fa8", linewidth=1, label="one stream of 100,352 tokens")
-        above.set_title(f"{result['model']}: {result['sinks']} sinks and a window of {result['window']:,}", fontsize=10)
+        above.set_title(f"{title_of(result['model'])}: {result['sinks']} sinks and a window of {result['window']:,}", fontsize=10)
         above.set_ylim(0, None)
         below.plot(depths, [100 * (d["stream"] / d["fresh"] - 1) for d in result["depths"]], color="#1f5fa8", linewidth=1)
         below.axhline(0, color="#999999", linewidth=0.8)

@@ -11,6 +11,7 @@ import json
 import math
 from pathlib import Path
 
+from model_titles import title_of
 from pictures import plt, save
 
 MIB = 1 << 20
@@ -38,24 +39,19 @@ def groups_of(cells):
     return groups
 
 
-def short_name(policy):
-    return policy.split(" (bytes of")[0].replace("plain recipe, ", "").replace("budget ", "")
+def face_of(policy):
+    """Filled where the sizes come from a budget, white where they come from a preset."""
+    return KINDS[kind_of(policy)][0] if "budget" in policy or policy.startswith("full") else "white"
 
 
 def draw_loss(axes, cells):
-    labels = 0
     for cell in cells:
         if not measured(cell, "kv_bytes", "dppl", "dppl_low", "dppl_high"):
             continue
         colour, marker, _ = KINDS[kind_of(cell["policy"])]
         change, low, high = (100 * cell[name] for name in ("dppl", "dppl_low", "dppl_high"))
         axes.errorbar(cell["kv_bytes"] / MIB, change, yerr=[[max(0, change - low)], [max(0, high - change)]], color=colour,
-                      marker=marker, markersize=5, elinewidth=1, capsize=2)  # fmt: skip
-        if kind_of(cell["policy"]) == "":
-            axes.annotate(short_name(cell["policy"]), (cell["kv_bytes"] / MIB, change), textcoords="offset points",
-                          xytext=(4, -11) if labels % 2 else (-4, 8), fontsize=7, color=colour,
-                          ha="left" if labels % 2 else "right")  # fmt: skip
-            labels += 1  # by turns on either side: neighbours hold about as much
+                      marker=marker, markerfacecolor=face_of(cell["policy"]), markersize=5, elinewidth=1, capsize=2)  # fmt: skip
     axes.axhline(0, color="#bbbbbb", linewidth=0.8, zorder=0)
     axes.set_ylabel("dPPL, %")
     axes.set_xlabel("KV memory, MiB")
@@ -67,8 +63,8 @@ def draw_quarters(axes, cells):
         if not measured(cell, *names):
             continue
         colour, marker, _ = KINDS[kind_of(cell["policy"])]
-        axes.plot([12.5, 37.5, 62.5, 87.5], [100 * cell[name] for name in names], color=colour, marker=marker, markersize=4,
-                  linewidth=1)  # fmt: skip
+        axes.plot([12.5, 37.5, 62.5, 87.5], [100 * cell[name] for name in names], color=colour, marker=marker,
+                  markerfacecolor=face_of(cell["policy"]), markersize=4, linewidth=1)  # fmt: skip
     axes.axhline(0, color="#bbbbbb", linewidth=0.8, zorder=0)
     axes.set_ylabel("dPPL, %")
     axes.set_xlabel("place in the text, %")
@@ -79,13 +75,14 @@ def draw_copies(axes, cells):
         if not measured(cell, "kv_bytes", "copy_nll"):
             continue
         colour, marker, _ = KINDS[kind_of(cell["policy"])]
-        axes.plot(cell["kv_bytes"] / MIB, cell["copy_nll"], color=colour, marker=marker, markersize=5, linestyle="none")
+        axes.plot(cell["kv_bytes"] / MIB, cell["copy_nll"], color=colour, marker=marker, markersize=5,
+                  markerfacecolor=face_of(cell["policy"]), linestyle="none")  # fmt: skip
     if measured(cells[0], "copy_nll", "copy_chance"):
         axes.axhline(cells[0]["copy_nll"], color=KINDS["full"][0], linewidth=1, zorder=0)
         axes.axhline(cells[0]["copy_chance"], color="#b03a2e", linewidth=1, linestyle=":", zorder=0)
-        axes.annotate(" a guess", (axes.get_xlim()[0], cells[0]["copy_chance"]), fontsize=7, color="#b03a2e", va="bottom")
-        axes.annotate(" full cache", (axes.get_xlim()[0], cells[0]["copy_nll"]), fontsize=7, color="#777777", va="bottom")
-    axes.set_ylim(0, None)
+        for words, name, colour in (("a guess", "copy_chance", "#b03a2e"), ("full cache", "copy_nll", KINDS["full"][0])):
+            axes.annotate(words, (1.01, cells[0][name]), xycoords=("axes fraction", "data"), fontsize=7, color=colour, va="center")
+    axes.set_ylim(0, 13)
     axes.set_ylabel("copy test, nats per token")
     axes.set_xlabel("KV memory, MiB")
 
@@ -96,12 +93,14 @@ def draw(groups, picture):
         draw_loss(loss, cells)
         draw_quarters(quarters, cells)
         draw_copies(copies, cells)
-        loss.set_title(f"{model}, {context:,} tokens", fontsize=9, loc="left")
+        loss.set_title(f"{title_of(model)}, {context:,} tokens", fontsize=9, loc="left")
         for axes in (loss, quarters, copies):
             axes.spines[["top", "right"]].set_visible(False)
             axes.tick_params(labelsize=8)
     handles = [plt.Line2D([], [], color=colour, marker=marker, linestyle="none", markersize=5, label=words)
                for colour, marker, words in KINDS.values()]  # fmt: skip
+    handles.append(plt.Line2D([], [], color="#111111", marker="o", markerfacecolor="white", linestyle="none", markersize=5,
+                              label="white: sizes of a preset"))  # fmt: skip
     figure.legend(handles=handles, loc="lower center", ncol=len(handles), frameon=False, fontsize=8)
     figure.tight_layout(rect=(0, 0.35 / figure.get_figheight(), 1, 1))
     save(figure, picture)

@@ -35,6 +35,14 @@ std::string label(double x, double y, std::string_view anchor, std::string_view 
 
 using Line = std::map<std::int64_t, double>;  // tokens per second by depth
 
+// What the machine reached deep in a text it can reach nearer the start, too, where there is less to do.
+Line falling(Line line) {
+  double reached = 0.0;
+  for (auto point = line.rbegin(); point != line.rend(); ++point)
+    point->second = reached = std::max(reached, point->second);
+  return line;
+}
+
 class Panel {
  public:
   Panel(double x, double y, std::string title) : x_(x), y_(y), title_(std::move(title)) {}
@@ -79,7 +87,7 @@ class Panel {
       out += label(legend, y_ + 36, "end", name, colour);
       legend -= 7.0 * static_cast<double>(name.size()) + 14.0;
     };
-    if (!limit_.empty()) draw("limit", limit_, kLimitColour, true);
+    if (!limit_.empty()) draw("limit", falling(limit_), kLimitColour, true);
     for (const auto& [engine, line] : engines_) draw(engine, line, colours.at(engine), false);
     return out;
   }
