@@ -295,6 +295,7 @@ class Export(StateTest):
         self.assertEqual(arrays["kv_cache"][2], self.flat(blocks, 60, 20, self.rows()))
 
     def test_a_name_that_is_neither_kind_is_refused(self):
+        self.save()
         out = self.folder / "x.bin"
         self.assert_refused(kvtide("state", "export", self.state, "--out", out), USAGE, str(out), "x.safetensors", "x.bin/")
         self.assertFalse(out.exists())
