@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ("README.md", "docs/tutorial.md")
 NOVEL_BYTES = 45_000  # enough to be longer than the context of SmolLM2
-SECONDS = 300  # for one block
+SECONDS = 600  # for one block
 BLOCK = re.compile(r"^(?P<skip><!-- not run: .*? -->\n)?```(?P<kind>sh|python)(?: exit=(?P<status>\d+))?\n(?P<text>.*?)^```", re.M | re.S)
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 # Flags of other people's programs, which pages name.
