@@ -57,9 +57,11 @@ class Session:
         can be taken back also where a window has moved on. ``procedural``, to keep the past as summaries and exact
         outliers inside a budget, for texts of any length: a dict of ``budget`` (bytes that are never exceeded),
         ``budget_for`` (tokens that will be read), ``sinks``, ``window``, ``block``, ``rows`` (of a block, on average over
-        all heads), ``summaries``, ``levels``, ``full_rows``, ``full_type`` (of these: "f16", "q8_0" or "q4_0"), ``summary``,
-        ``score``, ``far``, ``adapt``, ``kv_heads`` and ``heads`` (per layer and KV head: induction, share, output norm);
-        what is left out is filled in.
+        all heads), ``summaries``, ``levels``, ``full_rows``, ``full_type`` (of these: "f16", "q8_0" or "q4_0"), ``half_precision``
+        (old rows as f16), ``summary``, ``score``, ``far``, ``adapt``, ``first_layer`` and ``last_layer`` (of those that
+        are compressed), ``pins`` (pairs of positions, the second not included), ``level_rows``, ``shed_below``,
+        ``decay``, ``retention``, ``spill`` (a path), ``kv_heads``, ``heads`` (per layer and KV head: induction, share,
+        output norm) and ``full_from`` (the induction from which on a head copies); what is left out is filled in.
 
         What changes speed only: ``threads`` (None: as many as the machine has), ``prefill_chunk`` in tokens, and
         ``kernels``, "avx512_bf16", "avx512", "avx2" or "scalar" (None: the best that the processor has).

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <string>
 #include <tuple>
+#include <type_traits>
+#include <vector>
 
 #include "kvtide/error.h"
 
@@ -26,15 +28,37 @@ T value_of(const std::string& key, const nb::handle& value) {
   return result;
 }
 
-template <class T, std::size_t kCount>
-T choice(const std::string& key, const nb::handle& value, const char* const (&names)[kCount]) {
+// How a value becomes that of a field, by the field's type.
+template <class T>
+void assign(T& field, const std::string& key, const nb::handle& value) {
+  field = value_of<T>(key, value);
+}
+template <class Choice>
+requires std::is_enum_v<Choice>
+void assign(Choice& field, const std::string& key, const nb::handle& value) {
   const auto name = value_of<std::string>(key, value);
   std::string list;
-  for (std::size_t i = 0; i < kCount; ++i) {
-    if (name == names[i]) return static_cast<T>(i);
-    list += std::string(i == 0 ? "" : ", ") + names[i];
+  for (std::size_t i = 0; i < names_of(field).size(); ++i) {
+    if (name == names_of(field)[i]) {
+      field = static_cast<Choice>(i);
+      return;
+    }
+    list += (i == 0 ? "" : ", ") + std::string(names_of(field)[i]);
   }
   refuse("'" + key + "' must be one of " + list + ", not '" + name + "'");
+}
+void assign(std::vector<PosRange>& field, const std::string& key, const nb::handle& value) {
+  for (const auto& [first, last] : value_of<std::vector<std::tuple<Pos, Pos>>>(key, value))
+    field.push_back({first, last});
+}
+void assign(HeadTable& field, const std::string& key, const nb::handle& value) {
+  for (const auto& [induction, share, norm] :
+       value_of<std::vector<std::tuple<double, double, double>>>(key, value)) {
+    if (!std::isfinite(induction) || !std::isfinite(share) || !std::isfinite(norm))
+      refuse("'heads' must be finite numbers");
+    field.needs.push_back(
+        {static_cast<float>(induction), static_cast<float>(share), static_cast<float>(norm)});
+  }
 }
 
 }  // namespace
@@ -43,49 +67,17 @@ ProceduralOptions procedural_options(const nb::dict& wanted) {
   ProceduralOptions o;
   for (const auto& [handle, value] : wanted) {
     const auto key = value_of<std::string>("a key", handle);
-    const auto whole = [&](auto& field) {
-      field = value_of<std::remove_reference_t<decltype(field)>>(key, value);
-    };
-    if (key == "budget")
-      whole(o.budget);
-    else if (key == "budget_for")
-      whole(o.budget_for);
-    else if (key == "sinks")
-      whole(o.sinks);
-    else if (key == "window")
-      whole(o.window);
-    else if (key == "block")
-      whole(o.block);
-    else if (key == "rows")
-      whole(o.rows);
-    else if (key == "summaries")
-      whole(o.summaries);
-    else if (key == "levels")
-      whole(o.levels);
-    else if (key == "full_rows")
-      whole(o.full_rows);
-    else if (key == "full_type")
-      o.full_type = choice<FullType>(key, value, {"automatic", "f16", "q8_0", "q4_0"});
-    else if (key == "summary")
-      o.summary = choice<Summary>(key, value, {"fit", "cluster", "positional"});
-    else if (key == "score")
-      o.score = choice<RowScore>(key, value, {"mixed", "novelty", "vnorm", "attention"});
-    else if (key == "far")
-      o.far = choice<FarRule>(key, value, {"log", "clamp"});
-    else if (key == "adapt")
-      o.adapt = choice<Adapt>(key, value, {"off", "drift", "entropy"});
-    else if (key == "kv_heads")
-      whole(o.heads.kv_heads);
-    else if (key == "heads")
-      for (const auto& [induction, share, norm] :
-           value_of<std::vector<std::tuple<double, double, double>>>(key, value)) {
-        if (!std::isfinite(induction) || !std::isfinite(share) || !std::isfinite(norm))
-          refuse("'heads' must be finite numbers");
-        o.heads.needs.push_back(
-            {static_cast<float>(induction), static_cast<float>(share), static_cast<float>(norm)});
-      }
-    else
-      refuse("there is no option '" + key + "'");
+    if (key == "kv_heads") {
+      o.heads.kv_heads = value_of<int>(key, value);
+      continue;
+    }
+    bool found = false;
+    visit(o, [&](const ProceduralField& known, auto& field) {
+      if (known.name != key) return;
+      assign(field, key, value);
+      found = true;
+    });
+    if (!found) refuse("there is no option '" + key + "'");
   }
   return o;
 }
