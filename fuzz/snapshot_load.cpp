@@ -41,8 +41,8 @@ std::vector<std::byte> procedural_input(unsigned seed) {
   ProceduralSpec& p = *spec.procedural;
   spec.slack = seed % 2;
   p.levels = static_cast<int>(seed / 2 % 3);
-  p.heads[0][1].full = seed / 6 % 2 == 0;
-  p.heads[0][1].rows = 5;
+  p.plans[0][1].full = seed / 6 % 2 == 0;
+  p.plans[0][1].rows = 5;
   p.full_rows = seed / 12 % 2 == 0 ? 24 : 0;
   p.far_from = seed / 24 % 2 == 0 ? 80 : 0;
   KvState state(spec);

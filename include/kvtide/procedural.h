@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kvtide/types.h"
@@ -27,12 +29,28 @@ enum class Adapt {                  // which heads get more of the rows of a blo
   entropy                           // those whose attention is dispersed over many rows
 };
 
-enum class FullType {  // how heads that keep every row store it
+enum class FullType {  // how full heads store their rows
   automatic,           // as other old rows; where a budget leaves less than a quarter of them, q4_0
   f16,
   q8_0,
   q4_0  // of Hadamard transforms: 4.5 bits an element
 };
+
+// How choices are written, in the order of their enumerations.
+inline constexpr std::string_view kSummaryNames[] = {"fit", "cluster", "positional"};
+inline constexpr std::string_view kRowScoreNames[] = {"mixed", "novelty", "vnorm", "attention"};
+inline constexpr std::string_view kFarRuleNames[] = {"log", "clamp"};
+inline constexpr std::string_view kAdaptNames[] = {"off", "drift", "entropy"};
+inline constexpr std::string_view kFullTypeNames[] = {"automatic", "f16", "q8_0", "q4_0"};
+constexpr std::span<const std::string_view> names_of(Summary) { return kSummaryNames; }
+constexpr std::span<const std::string_view> names_of(RowScore) { return kRowScoreNames; }
+constexpr std::span<const std::string_view> names_of(FarRule) { return kFarRuleNames; }
+constexpr std::span<const std::string_view> names_of(Adapt) { return kAdaptNames; }
+constexpr std::span<const std::string_view> names_of(FullType) { return kFullTypeNames; }
+template <class Choice>
+constexpr std::string_view name_of(Choice choice) {
+  return names_of(choice)[static_cast<std::size_t>(choice)];
+}
 
 // What one (layer, KV head) needs, measured once per model.
 struct HeadNeed {
@@ -59,12 +77,14 @@ struct ProceduralOptions {
   std::int64_t rows = 0;       // kept of a block, on average over all heads
   std::int64_t summaries = 4;  // of these, per head
   int levels = -1;             // old blocks are consolidated so that 6 levels + 1 stay; 0: never
-  std::int64_t full_rows = 0;  // newest rows that full heads keep; 0 without a budget: all
-  FullType full_type = FullType::automatic;  // of these rows
+  // Full heads, those that copy from the past, keep rows that nothing stands in for: at most so many each, beyond
+  // them old text thins out; 0: every row, or with a budget as many as it allows.
+  std::int64_t full_rows = 0;
+  FullType full_type = FullType::automatic;  // how they store them
   Summary summary = Summary::fit;
   RowScore score = RowScore::mixed;
   HeadTable heads;
-  float full_from = 0.15f;      // heads with at least this induction are full heads: they keep every row
+  float full_from = 0.15f;      // heads with at least this induction are full heads
   bool half_precision = false;  // old rows as f16 instead of q8_0
   FarRule far = FarRule::log;
   // Layers [first_layer, last_layer] are compressed; of the others old rows are converted and all kept.
@@ -81,6 +101,51 @@ struct ProceduralOptions {
   std::string spill;
   friend bool operator==(const ProceduralOptions&, const ProceduralOptions&) = default;
 };
+
+// The newest minor version of the snapshot format: each has more keys, which older readers may leave out. A field
+// that is new in the list below raises it.
+inline constexpr int kSnapshotMinor = 1;
+
+// What is known of a field of ProceduralOptions beside its type.
+struct ProceduralField {
+  std::string_view name;  // in Python, snapshots and reports
+  double least = 0.0;     // of a number that a memory is made with, and the largest; both 0: not a number, or
+  double most = 0.0;      // checked against other numbers
+  int since = -1;         // minor version of the snapshot format that tells it first; -1: none does
+};
+
+// The one list of the fields: calls visitor(ProceduralField, value) for each. Flags, snapshots, reports, Python
+// and checks walk it, so that a new field is theirs as soon as it stands here. Options: ProceduralOptions, const
+// or not, or what derives from it.
+template <class Options, class Visitor>
+constexpr void visit(Options& o, Visitor&& visitor) {
+  constexpr double kMany = 0x1p40;  // tokens, rows: sums of a few stay far from overflow
+  visitor(ProceduralField{"budget", 0, 0x1p60, 1}, o.budget);
+  visitor(ProceduralField{"budget_for", 0, kMany, 1}, o.budget_for);
+  visitor(ProceduralField{"sinks", 0, kMany, 0}, o.sinks);
+  visitor(ProceduralField{"window", 0, kMany, 0}, o.window);
+  visitor(ProceduralField{"block", 16, 65536, 0}, o.block);
+  visitor(ProceduralField{"rows", 0, 65536, 1}, o.rows);
+  visitor(ProceduralField{"summaries", 0, 65536, 0}, o.summaries);
+  visitor(ProceduralField{"levels", 0, 8, 0}, o.levels);
+  visitor(ProceduralField{"full_rows", 0, kMany, 0}, o.full_rows);
+  visitor(ProceduralField{"full_type"}, o.full_type);  // files tell the element type that it led to
+  visitor(ProceduralField{"summary", 0, 0, 0}, o.summary);
+  visitor(ProceduralField{"score", 0, 0, 0}, o.score);
+  visitor(ProceduralField{"heads"}, o.heads);  // files tell the plans that it led to
+  visitor(ProceduralField{"full_from", -1e30, 1e30, 1}, o.full_from);
+  visitor(ProceduralField{"half_precision"}, o.half_precision);  // files tell the element type
+  visitor(ProceduralField{"far", 0, 0, 0}, o.far);
+  visitor(ProceduralField{"first_layer", 0, 65535, 1}, o.first_layer);
+  visitor(ProceduralField{"last_layer", -1, 65535, 1}, o.last_layer);
+  visitor(ProceduralField{"pins", 0, 0, 0}, o.pins);
+  visitor(ProceduralField{"level_rows", 0, kMany, 0}, o.level_rows);
+  visitor(ProceduralField{"shed_below", -3e38, 3e38, 0}, o.shed_below);
+  visitor(ProceduralField{"decay", 0, 1, 0}, o.decay);
+  visitor(ProceduralField{"retention", 0, 1, 0}, o.retention);
+  visitor(ProceduralField{"adapt", 0, 0, 0}, o.adapt);
+  visitor(ProceduralField{"spill"}, o.spill);  // such a memory has no snapshots
+}
 
 struct ProceduralPreset {
   const char* name;

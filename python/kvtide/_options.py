@@ -37,8 +37,18 @@ class ProceduralOptions(TypedDict, total=False):
     score: str
     far: str
     adapt: str
+    half_precision: bool
+    first_layer: int
+    last_layer: int
+    pins: Sequence[tuple[int, int]]
+    level_rows: int
+    shed_below: float
+    decay: float
+    retention: float
+    spill: str
     kv_heads: int
     heads: Sequence[tuple[float, float, float]]
+    full_from: float
 
 
 class SessionOptions(TypedDict, total=False):

@@ -46,8 +46,11 @@ class Session(SessionMemory):
         or "1.5G" (powers of 1024). The past is then kept as summaries and exact outliers. ``procedural``, a dict, says
         more about that memory: ``budget`` (the same as ``kv_budget``), ``budget_for`` (tokens that will be read),
         ``sinks``, ``window``, ``block``, ``rows`` (of a block, on average over all heads), ``summaries``, ``levels``,
-        ``full_rows``, ``full_type`` (of these: "f16", "q8_0" or "q4_0"), ``summary``, ``score``, ``far``, ``adapt``,
-        ``kv_heads`` and ``heads`` (per layer and KV head: induction, share, output norm); what is left out is filled in.
+        ``full_rows``, ``full_type`` (of these: "f16", "q8_0" or "q4_0"), ``half_precision`` (old rows as f16),
+        ``summary``, ``score``, ``far``, ``adapt``, ``first_layer`` and ``last_layer`` (of those that are compressed),
+        ``pins`` (pairs of positions, the second not included), ``level_rows``, ``shed_below``, ``decay``,
+        ``retention``, ``spill`` (a path), ``kv_heads``, ``heads`` (per layer and KV head: induction, share, output
+        norm) and ``full_from`` (the induction from which on a head copies); what is left out is filled in.
 
         What changes speed only: ``threads`` (None: as many as the machine has), ``prefill_chunk`` in tokens, and
         ``kernels``, "avx512_bf16", "avx512", "avx2" or "scalar" (None: the best that the processor has).

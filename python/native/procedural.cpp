@@ -1,15 +1,12 @@
 #include "procedural.h"
 
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <vector>
 
 #include "arguments.h"
 #include "kvtide/error.h"
@@ -30,73 +27,43 @@ T value_of(const std::string& key, const nb::handle& value) {
   return result;
 }
 
-template <class T, std::size_t kCount>
-T choice(const std::string& key, const nb::handle& value, const char* const (&names)[kCount]) {
+// How a value becomes that of a field, by the field's type.
+template <class T>
+void assign(T& field, const std::string& key, const nb::handle& value) {
+  field = value_of<T>(key, value);
+}
+void assign(std::string& field, const std::string& key, const nb::handle& value) {
+  field = text_of(value_of<nb::str>(key, value));
+}
+template <class Choice>
+requires std::is_enum_v<Choice>
+void assign(Choice& field, const std::string& key, const nb::handle& value) {
   const std::string name = text_of(value_of<nb::str>(key, value));
   std::string list;
-  for (std::size_t i = 0; i < kCount; ++i) {
-    if (name == names[i]) return static_cast<T>(i);
-    list += std::string(i == 0 ? "" : ", ") + names[i];
+  for (std::size_t i = 0; i < names_of(field).size(); ++i) {
+    if (name == names_of(field)[i]) {
+      field = static_cast<Choice>(i);
+      return;
+    }
+    list += (i == 0 ? "" : ", ") + std::string(names_of(field)[i]);
   }
   refuse("'" + key + "' must be one of " + list + ", not '" + name + "'");
 }
-
-template <auto kField>
-void number(ProceduralOptions& o, const std::string& key, const nb::handle& value) {
-  o.*kField = value_of<std::remove_reference_t<decltype(o.*kField)>>(key, value);
+void assign(std::vector<PosRange>& field, const std::string& key, const nb::handle& value) {
+  for (const nb::handle range : value_of<nb::sequence>(key, value)) {
+    const auto [first, last] = value_of<std::tuple<Pos, Pos>>(key, range);
+    field.push_back({first, last});
+  }
 }
-
-void set_heads(ProceduralOptions& o, const std::string& key, const nb::handle& value) {
+void assign(HeadTable& field, const std::string& key, const nb::handle& value) {
   for (const nb::handle head : value_of<nb::sequence>(key, value)) {
     const auto [induction, share, norm] = value_of<std::tuple<double, double, double>>(key, head);
     if (!std::isfinite(induction) || !std::isfinite(share) || !std::isfinite(norm))
       refuse("'heads' must be finite numbers");
-    o.heads.needs.push_back(
+    field.needs.push_back(
         {static_cast<float>(induction), static_cast<float>(share), static_cast<float>(norm)});
   }
 }
-
-// One line for each option: its name in Python, and what a value of it sets.
-struct Option {
-  const char* name;
-  void (*set)(ProceduralOptions&, const std::string& key, const nb::handle& value);
-};
-using O = ProceduralOptions;
-using Key = const std::string&;
-using Value = const nb::handle&;
-constexpr Option kOptions[] = {
-    {"budget", &number<&O::budget>},
-    {"budget_for", &number<&O::budget_for>},
-    {"sinks", &number<&O::sinks>},
-    {"window", &number<&O::window>},
-    {"block", &number<&O::block>},
-    {"rows", &number<&O::rows>},
-    {"summaries", &number<&O::summaries>},
-    {"levels", &number<&O::levels>},
-    {"full_rows", &number<&O::full_rows>},
-    {"full_type",
-     [](O& o, Key k, Value v) {
-       o.full_type = choice<FullType>(k, v, {"automatic", "f16", "q8_0", "q4_0"});
-     }},
-    {"summary",
-     [](O& o, Key k, Value v) {
-       o.summary = choice<Summary>(k, v, {"fit", "cluster", "positional"});
-     }},
-    {"score",
-     [](O& o, Key k, Value v) {
-       o.score = choice<RowScore>(k, v, {"mixed", "novelty", "vnorm", "attention"});
-     }},
-    {"far",
-     [](O& o, Key k, Value v) {
-       o.far = choice<FarRule>(k, v, {"log", "clamp"});
-     }},
-    {"adapt",
-     [](O& o, Key k, Value v) {
-       o.adapt = choice<Adapt>(k, v, {"off", "drift", "entropy"});
-     }},
-    {"kv_heads", [](O& o, Key k, Value v) { o.heads.kv_heads = value_of<int>(k, v); }},
-    {"heads", &set_heads},
-};
 
 }  // namespace
 
@@ -104,17 +71,25 @@ ProceduralOptions procedural_options(const nb::dict& wanted) {
   ProceduralOptions options;
   for (const auto& [handle, value] : wanted) {
     const std::string key = text_of(value_of<nb::str>("a key", handle));
-    const auto* option = std::find_if(std::begin(kOptions), std::end(kOptions),
-                                      [&](const Option& o) { return key == o.name; });
-    if (option == std::end(kOptions)) refuse("there is no option '" + key + "'");
-    option->set(options, key, value);
+    if (key == "kv_heads") {
+      options.heads.kv_heads = value_of<int>(key, value);
+      continue;
+    }
+    bool found = false;
+    visit(options, [&, &given = value](const ProceduralField& known, auto& field) {
+      if (known.name != key) return;
+      assign(field, key, given);
+      found = true;
+    });
+    if (!found) refuse("there is no option '" + key + "'");
   }
   return options;
 }
 
 std::vector<std::string> procedural_option_names() {
-  std::vector<std::string> names;
-  for (const Option& option : kOptions) names.emplace_back(option.name);
+  std::vector<std::string> names = {"kv_heads"};
+  ProceduralOptions options;
+  visit(options, [&](const ProceduralField& known, auto&) { names.emplace_back(known.name); });
   return names;
 }
 

@@ -13,9 +13,10 @@
 #include "kvtide/error.h"
 #include "model/decoder.h"
 #include "model/loaded_model.h"
+#include "model/memory_shape.h"
 #include "model/pass_timer.h"
-#include "model/procedural.h"
 #include "state/procedural/budget.h"
+#include "state/procedural/choice.h"
 #include "state/shadow.h"
 #include "state/snapshot.h"
 #include "state/state_object.h"
@@ -39,6 +40,9 @@ struct Session::Impl {
   Workspace workspace;
   std::vector<float> rows;  // [kLogitRows][vocabulary], only when several rows are asked for
   bool failed = false;
+  // What was asked for when the session was made, filled in. Its budget holds for every memory that the session
+  // goes on from.
+  std::optional<ProceduralOptions> asked;
   std::unique_ptr<Shadow> shadow;  // nullptr: none
   PassTimes times;
 
@@ -55,22 +59,10 @@ struct Session::Impl {
         workspace(m.internals().config, options.prefill_chunk) {
     if (options.attention_size || options.auto_attention)
       state.apply(SetAttention{options.attention_size, options.auto_attention});
+    asked = options.procedural;
     if (options.shadow) {
       shadow = std::make_unique<Shadow>(*options.shadow, state);
     }
-  }
-
-  // A memory that grows with the text was planned for the tokens that were expected.
-  void check_budget(std::int64_t count) const {
-    if (state.past() == nullptr || options.procedural->budget == 0) return;
-    const Pos end = state.position() + count, expected = options.procedural->budget_for;
-    if (expected == 0 || end <= expected || !grows(*state.spec().procedural)) return;
-    const std::int64_t needed = most_bytes(state.spec(), end).total();
-    if (needed > options.procedural->budget)
-      throw Error(ErrorCode::context_full,
-                  cat("the KV budget of ", options.procedural->budget, " bytes was planned for ", expected,
-                      " tokens: position ", state.position(), " and ", count, " more would need ", needed,
-                      "; expect more tokens (-c) or bound what grows (--kv-full-rows, --kv-levels)"));
   }
 
   void seal_if_due() {
@@ -145,7 +137,8 @@ struct Session::Impl {
       refuse(
           "shadow mode has to see a text from its start, which a memory that comes from elsewhere cannot "
           "show");
-    const KvSpec ours = kv_spec(model->internals().config, options);
+    const ModelConfig& config = model->internals().config;
+    const KvSpec ours = memory_shape(config);
     const auto same_layer = [](const LayerSpec& a, const LayerSpec& b) {
       return a.kv_heads == b.kv_heads && a.head_dim == b.head_dim && a.window == b.window;
     };
@@ -162,11 +155,10 @@ struct Session::Impl {
                  ? "it holds tensors without a sequence axis, which the model has none of"
                  : cat("it does not hold what the model's layers carry from token to token ('",
                        ours.recurrent[0].name, "' and so on); rows alone cannot be continued"));
-    if (theirs.spec().procedural && options.procedural && options.procedural->budget > 0) {
-      const std::int64_t most = planned_bytes(theirs.spec(), options.procedural->budget_for).total();
-      if (most > options.procedural->budget)
-        refuse(cat("its procedural memory may take ", most, " bytes, more than the KV budget of ",
-                   options.procedural->budget));
+    if (theirs.past() != nullptr && asked && asked->budget > 0) {
+      const std::string why = theirs.why_not_budget(asked->budget, asked->budget_for);
+      if (!why.empty()) refuse(why);
+      theirs.set_budget(asked->budget, asked->budget_for);
     }
 
     // From here on nothing can fail. The state says what the memory is; the session says how large its steps
@@ -174,10 +166,14 @@ struct Session::Impl {
     theirs.set_max_append(options.prefill_chunk);
     theirs.set_positions(ours.positions);
     if (theirs.capacity() < options.context) theirs.apply(Expand{options.context});
-    std::optional<ProceduralOptions> past;
-    if (theirs.spec().procedural)
-      past = theirs.spec().procedural == ours.procedural ? options.procedural
-                                                         : options_of(*theirs.spec().procedural);
+    std::optional<ProceduralOptions> past = theirs.spec().procedural;
+    if (past && asked &&
+        keeps_the_same(*theirs.spec().procedural, procedural_spec(ours, attention_shape(config), *asked))) {
+      // A file tells what the choices led to, the session knows the choices; the budget is the state's.
+      past = asked;
+      past->budget = theirs.spec().procedural->budget;
+      past->budget_for = theirs.spec().procedural->budget_for;
+    }
     state = std::move(theirs);
     read_tokens = std::move(extras.tokens);
     logits = std::move(extras.logits);
@@ -218,7 +214,7 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
     throw Error(ErrorCode::context_full,
                 cat("the context is full: it holds ", s.state.position(), " of ", s.state.capacity(),
                     " tokens and ", count, " more do not fit; use a larger context (-c) or a shorter text"));
-  s.check_budget(count);
+  s.state.check_budget(count);
   for (const TokenId token : tokens)
     if (token < 0 || token >= s.model->vocabulary())
       throw Error(ErrorCode::invalid_argument,
@@ -305,18 +301,8 @@ std::vector<ProceduralEvent> Session::newest_seal() const try {
 }
 void Session::pin(const PosRange& positions) try {
   Impl& s = *impl_;
-  std::vector<PosRange> pins;
+  std::vector<PosRange> pins;  // before anything changes: nothing may fail then
   if (s.state.past() != nullptr) pins = with_pin(s.state.spec().procedural->pins, positions);
-  if (s.state.past() != nullptr && s.options.procedural->budget > 0) {
-    KvSpec spec = s.state.spec();
-    spec.procedural->pins = pins;
-    const std::int64_t needed = planned_bytes(spec, s.options.procedural->budget_for).total();
-    if (needed > s.options.procedural->budget)
-      throw Error(ErrorCode::invalid_argument,
-                  cat("cannot pin positions ", positions.first, " to ", positions.last,
-                      ": the memory would hold up to ", needed, " bytes, more than its budget of ",
-                      s.options.procedural->budget));
-  }
   s.state.pin(positions);
   s.options.procedural->pins = std::move(pins);
 } catch (const std::bad_alloc&) {
@@ -329,7 +315,7 @@ std::optional<Drift> Session::drift() const try {
 }
 std::optional<ProceduralBytes> Session::procedural_plan() const try {
   if (impl_->state.past() == nullptr) return std::nullopt;
-  return planned_bytes(impl_->state.spec(), impl_->options.procedural->budget_for);
+  return planned_bytes(impl_->state.spec());
 } catch (const std::bad_alloc&) {
   throw_out_of_memory();
 }
@@ -366,6 +352,7 @@ Session Session::fork() const try {
   Session other(*impl_->model, options);
   other.impl_->options.procedural = impl_->options.procedural;
   other.impl_->options.context = impl_->options.context;
+  other.impl_->asked = impl_->asked;
   other.impl_->state = impl_->state.fork();
   other.impl_->logits = impl_->logits;
   other.impl_->read_tokens = impl_->read_tokens;

@@ -5,9 +5,8 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "kvtide/error.h"
-#include "model/cca.h"
-#include "model/procedural.h"
-#include "model/rope_table.h"
+#include "model/memory_shape.h"
+#include "state/procedural/choice.h"
 #include "state/state_object.h"
 
 namespace kvtide {
@@ -19,21 +18,14 @@ constexpr std::int64_t kDraft = 4;
 }  // namespace
 
 KvSpec kv_spec(const ModelConfig& config, const SessionOptions& o) {
-  KvSpec spec;
-  for (const auto& layer : config.layers)
-    spec.layers.push_back(
-        {config.kv_heads, config.head_dim, layer.window,
-         RopeTable(config.ropes[static_cast<std::size_t>(layer.rope)], config.rope_dims).frequencies()});
+  KvSpec spec = memory_shape(config);
   spec.key_type = kv_dtype(o.key_type);
   spec.value_type = kv_dtype(o.value_type);
   spec.capacity = o.context;
   spec.max_append = o.prefill_chunk;
   spec.slack = o.slack;
-  spec.rotary = !config.learned_positions;
-  if (config.learned_positions) spec.positions = config.context_length;
   spec.rolling = o.rolling;
-  spec.recurrent = carried_tensors(config);
-  if (o.procedural) spec.procedural = procedural_spec(config, *o.procedural);
+  if (o.procedural) spec.procedural = procedural_spec(spec, attention_shape(config), *o.procedural);
   return spec;
 }
 
@@ -62,7 +54,7 @@ SessionOptions completed(const ModelConfig& config, SessionOptions o) {
       refuse("a procedural memory and an attention size that adapts itself cannot be combined");
     SessionOptions plain = o;
     plain.procedural.reset();
-    o.procedural = filled_in(config, kv_spec(config, plain), *o.procedural);
+    o.procedural = filled_in(kv_spec(config, plain), attention_shape(config), *o.procedural);
   }
   return o;
 }

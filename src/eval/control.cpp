@@ -5,6 +5,7 @@
 #include "engine/session_spec.h"
 #include "model/loaded_model.h"
 #include "state/procedural/budget.h"
+#include "state/spec/bytes.h"
 
 namespace kvtide {
 namespace {
@@ -19,21 +20,6 @@ SessionOptions plain(const SessionOptions& like) {
   o.prefill_chunk = like.prefill_chunk;
   o.kernels = like.kernels;
   return o;
-}
-
-// Rows that a plain memory of this spec holds after `tokens` tokens, in bytes.
-std::int64_t rows_bytes(const KvSpec& spec, std::int64_t tokens) {
-  std::int64_t bytes = 0;
-  for (const LayerSpec& layer : spec.layers) {
-    std::int64_t rows = tokens;
-    if (layer.window)
-      rows = std::min(rows, *layer.window);
-    else if (spec.rolling)
-      rows = std::min(rows, spec.rolling->sinks + spec.rolling->window);
-    bytes += rows * layer.kv_heads *
-             (dtype_bytes(spec.key_type, layer.head_dim) + dtype_bytes(spec.value_type, layer.head_dim));
-  }
-  return bytes;
 }
 
 }  // namespace
@@ -55,7 +41,7 @@ SessionOptions full_cache(const Model& model, const SessionOptions& like, std::i
 std::int64_t most_kv_bytes(const Model& model, const SessionOptions& options, std::int64_t tokens) {
   const ModelConfig& config = model.internals().config;
   const KvSpec spec = kv_spec(config, completed(config, options));
-  return spec.procedural ? most_bytes(spec, tokens).total() : rows_bytes(spec, tokens);
+  return spec.procedural ? most_bytes(spec, tokens).total() : kept_bytes(spec, tokens);
 }
 
 SessionOptions window_of_bytes(const Model& model, const SessionOptions& like, std::int64_t bytes,
@@ -68,7 +54,7 @@ SessionOptions window_of_bytes(const Model& model, const SessionOptions& like, s
   const auto bytes_of = [&](std::int64_t window) {
     o.rolling = Rolling{kSinks, window};
     o.context = kSinks + window;
-    return rows_bytes(kv_spec(config, o), tokens);
+    return kept_bytes(kv_spec(config, o), tokens);
   };
   while (low < high) {
     const std::int64_t middle = (low + high + 1) / 2;

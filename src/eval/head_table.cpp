@@ -12,7 +12,7 @@
 #include "kvtide/generate.h"
 #include "model/decoder.h"
 #include "model/loaded_model.h"
-#include "model/procedural.h"
+#include "model/memory_shape.h"
 #include "state/procedural/reference_rows.h"
 #include "state/procedural/seal_head.h"
 #include "state/state.h"
@@ -73,7 +73,7 @@ class Reading {
     options.rows = kBlock / 4;
     options.levels = 0;
     options.half_precision = true;
-    ProceduralSpec spec = procedural_spec(config, options);
+    ProceduralSpec spec = procedural_spec(memory_shape(config), attention_shape(config), options);
     spec.reference_stride = stride;
     return spec;
   }
@@ -145,7 +145,7 @@ void measure_induction(const Model& model, ThreadPool& pool, std::span<const Tok
   const ModelConfig& config = model.internals().config;
   const int group = config.heads / config.kv_heads;
   for (int layer = 0; layer < static_cast<int>(config.layers.size()); ++layer) {
-    if (reading.spec().heads[static_cast<std::size_t>(layer)].empty()) continue;
+    if (reading.spec().plans[static_cast<std::size_t>(layer)].empty()) continue;
     for (int head = 0; head < config.kv_heads; ++head) {
       const BlockRows keys = reading.rows(layer, head, 0, static_cast<Pos>(tokens.size()));
       std::vector<float> query(static_cast<std::size_t>(keys.padded_dim), 0.0f);
@@ -199,7 +199,7 @@ void measure_shares(const Model& model, ThreadPool& pool, std::span<const TokenI
   const Kernels& kernels = best_kernels();
   std::vector<std::size_t> heads;  // numbers of the heads that take part
   for (std::size_t layer = 0; layer < config.layers.size(); ++layer) {
-    if (reading.spec().heads[layer].empty()) continue;
+    if (reading.spec().plans[layer].empty()) continue;
     const auto norms = output_norms(model, static_cast<int>(layer));
     const float residual = reading.median_residual(static_cast<int>(layer));
     for (std::size_t h = 0; h < static_cast<std::size_t>(config.kv_heads); ++h) {

@@ -9,6 +9,8 @@
 #include "base/stopwatch.h"
 #include "kernels/pack.h"
 #include "model/loaded_model.h"
+#include "state/spec/bytes.h"
+#include "state/state_object.h"
 
 namespace kvtide {
 namespace {
@@ -124,11 +126,8 @@ PassWork work_of_pass(const Model& model, const SessionOptions& options, Pos dep
                       std::int64_t logit_rows) {
   const ModelConfig& config = model.internals().config;
   const Weights& weights = *model.internals().weights;
-  const auto element = [](KvType type) {
-    return type == KvType::f16 ? 2.0 : type == KvType::f32 ? 4.0 : 34.0 / 32.0;
-  };
-  const double kv_row = static_cast<double>(config.kv_heads) * config.head_dim *
-                        (element(options.key_type) + element(options.value_type));
+  const auto kv_row = static_cast<double>(row_bytes(
+      {config.kv_heads, config.head_dim, {}}, kv_dtype(options.key_type), kv_dtype(options.value_type)));
   PassWork work;
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     const LayerWeights& w = weights.layer(static_cast<int>(i));

@@ -7,6 +7,7 @@
 #include "engine/session_spec.h"
 #include "kvtide/error.h"
 #include "state/procedural/budget.h"
+#include "state/spec/bytes.h"
 
 namespace kvtide {
 namespace {
@@ -22,9 +23,9 @@ constexpr ModelShape kKnown[] = {
     {"llama-3.1-8b", 32, 32, 8, 128, 4096, 14336, 128256, 131072},
 };
 
-double row_bytes(const KvSpec& spec, DType key, DType value) {
-  const std::int64_t dim = spec.layers.front().head_dim;
-  return static_cast<double>(dtype_bytes(key, dim) + dtype_bytes(value, dim));
+// Of one KV head.
+double head_row_bytes(const KvSpec& spec, DType key, DType value) {
+  return static_cast<double>(row_bytes({1, spec.layers.front().head_dim, {}}, key, value));
 }
 
 }  // namespace
@@ -85,14 +86,12 @@ MemoryPlan plan_memory(const ModelConfig& config, SessionOptions options, std::i
   MemoryPlan plan;
   plan.options = completed(config, options);
   const KvSpec spec = kv_spec(config, plan.options);
-  plan.bytes = planned_bytes(spec, tokens);
-  for (const auto& layer : spec.procedural->heads)
+  plan.bytes = planned_bytes(spec);
+  for (const auto& layer : spec.procedural->plans)
     for (const HeadPlan& head : layer) ++(head.full ? plan.full_heads : plan.plain_heads);
   KvSpec full = spec;
   full.key_type = full.value_type = DType::f16;
-  for (const LayerSpec& layer : full.layers)
-    plan.full_cache += layer.kv_heads * std::min(tokens, layer.window.value_or(tokens)) * 2 *
-                       dtype_bytes(DType::f16, layer.head_dim);
+  plan.full_cache = kept_bytes(full, tokens);
   return plan;
 }
 
@@ -108,9 +107,9 @@ PredictedRates predict(const ModelConfig& config, const MemoryPlan& plan, const 
   const KvSpec spec = kv_spec(config, plan.options);
   const ProceduralBytes& b = plan.bytes;
   const double kv = static_cast<double>(b.total() - b.references);
-  const double exact = row_bytes(spec, spec.key_type, spec.value_type),
-               old = row_bytes(spec, spec.procedural->row_type, spec.procedural->row_type),
-               full = row_bytes(spec, spec.procedural->full_type, spec.procedural->full_type);
+  const double exact = head_row_bytes(spec, spec.key_type, spec.value_type),
+               old = head_row_bytes(spec, spec.procedural->row_type, spec.procedural->row_type),
+               full = head_row_bytes(spec, spec.procedural->copy_type, spec.procedural->copy_type);
   // Of one KV head each, over all layers; every query head of its group looks at them.
   const double rows = static_cast<double>(b.window + b.rings) / exact + static_cast<double>(b.compact) / old +
                       static_cast<double>(b.full) / full;

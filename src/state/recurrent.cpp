@@ -98,7 +98,7 @@ std::vector<Pos> RecurrentTensors::positions() const {
   return found;
 }
 
-std::span<const std::byte> RecurrentTensors::value_at(Pos position, std::size_t tensor) const {
+std::span<const std::byte> RecurrentTensors::bytes_at(Pos position, std::size_t tensor) const {
   return *values_.at(position)[tensor];
 }
 

@@ -49,7 +49,7 @@ class RecurrentTensors {
   void back_to(Pos length) noexcept;
 
   std::vector<Pos> positions() const;  // of the values kept, ascending
-  std::span<const std::byte> value_at(Pos position, std::size_t tensor) const;
+  std::span<const std::byte> bytes_at(Pos position, std::size_t tensor) const;
   // Values of zeros at these positions instead of what is held, to be filled through bytes_at.
   void restore(const std::vector<Pos>& positions);
   std::span<std::byte> bytes_at(Pos position, std::size_t tensor);

@@ -168,7 +168,7 @@ std::vector<std::vector<Span>> Shadow::everything(
   const LayerRows& copies = rows_[static_cast<std::size_t>(layer)];
   std::vector<std::vector<Span>> all(spans.size());
   for (std::size_t head = 0; head < spans.size(); ++head) {
-    const bool full = state.past()->spec().heads[static_cast<std::size_t>(layer)][head].full;
+    const bool full = state.past()->spec().plans[static_cast<std::size_t>(layer)][head].full;
     for (const Span& span : spans[head])
       if (span.sink) all[head].push_back(span);
     for (const auto& block : blocks)

@@ -24,6 +24,7 @@ struct SnapshotExtras {
 struct Snapshot {
   KvState state;
   SnapshotExtras extras;
+  int minor = kSnapshotMinor;  // of the file that it came from
 };
 
 // Throws Error(io); the old file is then untouched.

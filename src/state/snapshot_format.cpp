@@ -28,42 +28,44 @@ void ChunkSums::close() {
   filled_ = 0;
 }
 
+namespace {
+
+SnapshotTensor snapshot_tensor(const ProceduralTensor& part) {
+  using Type = ProceduralTensor::Type;
+  SnapshotTensor tensor{part.name, std::nullopt, part.shape, 0, 0, 4};
+  if (part.type != Type::i32)
+    tensor.dtype = part.type == Type::rows ? part.row_type : part.type == Type::f16 ? DType::f16 : DType::f32;
+  if (tensor.dtype) tensor.bytes = static_cast<std::uint64_t>(dtype_bytes(*tensor.dtype, part.shape.back()));
+  for (std::size_t i = 0; i + (tensor.dtype ? 1 : 0) < part.shape.size(); ++i)
+    tensor.bytes *= static_cast<std::uint64_t>(part.shape[i]);
+  return tensor;
+}
+
+}  // namespace
+
 std::vector<SnapshotTensor> state_tensors(const StateImage& image) {
   std::vector<SnapshotTensor> tensors;
-  for (std::size_t layer = 0; layer < image.runs.size(); ++layer) {
+  const auto add_rows = [&](std::size_t layer, const PosRange& run, bool key) {
     const LayerSpec& spec = image.spec.layers[layer];
-    for (const PosRange& run : image.runs[layer])
-      for (const bool key : {true, false}) {
-        SnapshotTensor tensor;
-        tensor.name = cat("layers.", layer, key ? ".k" : ".v");
-        tensor.dtype = key ? image.spec.key_type : image.spec.value_type;
-        tensor.shape = {spec.kv_heads, run.size(), spec.head_dim};
-        tensor.first = run.first;
-        tensor.bytes = static_cast<std::uint64_t>(spec.kv_heads * run.size() *
-                                                  dtype_bytes(*tensor.dtype, spec.head_dim));
-        tensors.push_back(std::move(tensor));
-      }
-  }
-  for (const Pos position : image.recurrent)
-    for (const RecurrentSpec& spec : image.spec.recurrent)
-      tensors.push_back({"recurrent." + spec.name, spec.dtype, spec.shape, position, 0,
-                         static_cast<std::uint64_t>(recurrent_bytes(spec))});
-  if (image.past) {
-    for (const auto& part :
-         procedural_tensors(memory_spec(image.spec), *image.past, image.spec.layers.front().head_dim)) {
-      using Type = ProceduralTensor::Type;
-      SnapshotTensor tensor{part.name, std::nullopt, part.shape, 0, 0, 4};
-      if (part.type != Type::i32)
-        tensor.dtype = part.type == Type::rows  ? part.row_type
-                       : part.type == Type::f16 ? DType::f16
-                                                : DType::f32;
-      if (tensor.dtype)
-        tensor.bytes = static_cast<std::uint64_t>(dtype_bytes(*tensor.dtype, part.shape.back()));
-      for (std::size_t i = 0; i + (tensor.dtype ? 1 : 0) < part.shape.size(); ++i)
-        tensor.bytes *= static_cast<std::uint64_t>(part.shape[i]);
-      tensors.push_back(std::move(tensor));
-    }
-  }
+    SnapshotTensor tensor;
+    tensor.name = cat("layers.", layer, key ? ".k" : ".v");
+    tensor.dtype = key ? image.spec.key_type : image.spec.value_type;
+    tensor.shape = {spec.kv_heads, run.size(), spec.head_dim};
+    tensor.first = run.first;
+    tensor.bytes =
+        static_cast<std::uint64_t>(spec.kv_heads * run.size() * dtype_bytes(*tensor.dtype, spec.head_dim));
+    tensors.push_back(std::move(tensor));
+  };
+  const auto add_recurrent = [&](Pos position, std::size_t i) {
+    const RecurrentSpec& spec = image.spec.recurrent[i];
+    tensors.push_back({"recurrent." + spec.name, spec.dtype, spec.shape, position, 0,
+                       static_cast<std::uint64_t>(recurrent_bytes(spec))});
+  };
+  in_file_order(image, add_rows, add_recurrent, [&] {
+    const int head_dim = image.spec.layers.front().head_dim;
+    for (const auto& part : procedural_tensors(memory_spec(image.spec), *image.past, head_dim))
+      tensors.push_back(snapshot_tensor(part));
+  });
   return tensors;
 }
 

@@ -49,6 +49,47 @@ void in_parts(Bytes bytes, FunctionRef<void(Bytes)> work) {
     work(bytes.first(std::min(kPart, bytes.size())));
 }
 
+// The one place that knows the order of the tensors: runs of rows, keys before values; tensors without a sequence
+// axis, position by position; what a procedural memory keeps, in the order of its own (procedural/image.h).
+template <class Rows, class Recurrent, class Past>
+void in_file_order(const StateImage& image, Rows&& rows, Recurrent&& recurrent, Past&& past) {
+  for (std::size_t layer = 0; layer < image.runs.size(); ++layer)
+    for (const PosRange& run : image.runs[layer])
+      for (const bool key : {true, false}) rows(layer, run, key);
+  for (const Pos position : image.recurrent)
+    for (std::size_t i = 0; i < image.spec.recurrent.size(); ++i) recurrent(position, i);
+  if (image.past) past();
+}
+
+// Hands over the bytes of a state's tensors in file order, each in one or several parts; end(bytes) behind
+// every tensor. State: const or not, and so are the bytes.
+template <class State, class Part, class End>
+void payload_in_order(State& state, const StateImage& image, Part&& part, End&& end) {
+  in_file_order(
+      image,
+      [&](std::size_t layer, const PosRange& run, bool key) {
+        std::uint64_t bytes = 0;
+        for (int head = 0; head < image.spec.layers[layer].kv_heads; ++head) {
+          const auto rows = key ? state.key_bytes(static_cast<int>(layer), head, run)
+                                : state.value_bytes(static_cast<int>(layer), head, run);
+          bytes += rows.size();
+          part(rows);
+        }
+        end(bytes);
+      },
+      [&](Pos position, std::size_t i) {
+        const auto bytes = state.recurrent().bytes_at(position, i);
+        part(bytes);
+        end(bytes.size());
+      },
+      [&] {
+        for (const auto bytes : state.past()->payload()) {
+          part(bytes);
+          end(bytes.size());
+        }
+      });
+}
+
 // The tensors of a state in file order, without the logits and without offsets.
 std::vector<SnapshotTensor> state_tensors(const StateImage& image);
 

@@ -1,6 +1,7 @@
 #include "state/snapshot_header.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/json/json_line.h"
 #include "base/json/json_value.h"
@@ -10,41 +11,37 @@
 namespace kvtide {
 namespace {
 
-// Names of choices, in the order of their enumerations.
-constexpr const char* kSummaries[] = {"fit", "cluster", "positional"};
-constexpr const char* kScores[] = {"mixed", "novelty", "vnorm", "attention"};
-constexpr const char* kFarRules[] = {"log", "clamp"};
-constexpr const char* kAdapts[] = {"off", "drift", "entropy"};
+// The fields of a procedural memory's options, by their types.
+void write(JsonLine& json, std::int64_t value) { json.value(value); }
+void write(JsonLine& json, int value) { json.value(value); }
+void write(JsonLine& json, float value) { json.value(value); }
+void write(JsonLine& json, const std::vector<PosRange>& ranges) {
+  json.list([&] {
+    for (const PosRange& range : ranges) json.value(std::vector{range.first, range.last});
+  });
+}
+template <class Choice>
+requires std::is_enum_v<Choice>
+void write(JsonLine& json, Choice choice) { json.value(name_of(choice)); }
 
 // The frequencies are those of the layers.
 void write(JsonLine& json, const ProceduralSpec& spec) {
-  json.member("sinks", spec.sinks);
-  json.member("window", spec.window);
-  json.member("block", spec.block);
-  json.member("summaries", spec.summaries);
-  json.member("summary", kSummaries[static_cast<int>(spec.summary)]);
-  json.member("score", kScores[static_cast<int>(spec.score)]);
-  json.member("row_type", dtype_info(spec.row_type).name);
-  json.member("full_type", dtype_info(spec.full_type).name);
-  json.member("full_rows", spec.full_rows);
-  json.member("far", kFarRules[static_cast<int>(spec.far)]);
-  json.member("far_from", spec.far_from);
-  json.member("levels", spec.levels);
-  json.key("pins");
-  json.list([&] {
-    for (const PosRange& pin : spec.pins) json.value(std::vector{pin.first, pin.last});
+  visit(spec, [&](const ProceduralField& field, const auto& value) {
+    if constexpr (requires { write(json, value); })
+      if (field.since >= 0) {
+        json.key(field.name);
+        write(json, value);
+      }
   });
-  json.member("level_rows", spec.level_rows);
-  json.member("shed_below", spec.shed_below);
-  json.member("decay", spec.decay);
-  json.member("retention", spec.retention);
-  json.member("adapt", kAdapts[static_cast<int>(spec.adapt)]);
+  json.member("row_type", dtype_info(spec.row_type).name);
+  json.member("full_type", dtype_info(spec.copy_type).name);
+  json.member("far_from", spec.far_from);
   json.member("query_heads", spec.query_heads);
   json.member("reference_stride", spec.reference_stride);
   json.member("scale", spec.scale);
   json.key("heads");
   json.list([&] {
-    for (const auto& layer : spec.heads)
+    for (const auto& layer : spec.plans)
       json.list([&] {
         for (const HeadPlan& plan : layer)
           json.object([&] {
@@ -231,14 +228,6 @@ double number_of(const JsonValue& value, const char* key, const char* wanted = "
 
 double number(const JsonValue& object, const char* key) { return number_of(field(object, key), key); }
 
-template <class Choice, std::size_t kCount>
-Choice choice(const JsonValue& object, const char* key, const char* const (&names)[kCount]) {
-  const std::string name = text(object, key);
-  for (std::size_t i = 0; i < kCount; ++i)
-    if (name == names[i]) return static_cast<Choice>(i);
-  refuse_header(key, "a choice that this program knows");
-}
-
 std::vector<double> numbers_of(const JsonValue& value, const char* key) {
   constexpr const char* kWanted = "a list of lists of numbers";
   std::vector<double> numbers;
@@ -252,41 +241,63 @@ std::vector<std::vector<double>> numbers(const JsonValue& object, const char* ke
   return rows;
 }
 
-ProceduralSpec read_procedural(const JsonValue& json) {
-  ProceduralSpec spec;
-  spec.sinks = integer(json, "sinks");
-  spec.window = integer(json, "window");
-  spec.block = integer(json, "block");
-  spec.summaries = integer(json, "summaries");
-  spec.summary = choice<Summary>(json, "summary", kSummaries);
-  spec.score = choice<RowScore>(json, "score", kScores);
-  spec.row_type = spec.full_type = dtype(json, "row_type");
-  if (json.find("full_type") != nullptr) spec.full_type = dtype_of_full_rows(json, "full_type");
-  spec.full_rows = integer(json, "full_rows");
-  spec.far = choice<FarRule>(json, "far", kFarRules);
-  spec.far_from = integer(json, "far_from");
-  spec.levels = small_integer(json, "levels");
-  for (const JsonValue& pin : list(json, "pins")) {
-    const auto values = integers_of(pin, "pins");
-    if (values.size() != 2) refuse_header("pins", "a list of [first, last]");
-    spec.pins.push_back({values[0], values[1]});
+// Fields of a procedural memory's options, as write() has them.
+void read(const JsonValue& object, const char* key, std::int64_t& value) { value = integer(object, key); }
+void read(const JsonValue& object, const char* key, int& value) {
+  const std::int64_t number = integer(object, key);
+  if (number < -65536 || number > 65536) refuse_header(key, "between -65536 and 65536");
+  value = static_cast<int>(number);
+}
+void read(const JsonValue& object, const char* key, float& value) {
+  value = static_cast<float>(number(object, key));
+}
+void read(const JsonValue& object, const char* key, std::vector<PosRange>& ranges) {
+  for (const JsonValue& range : list(object, key)) {
+    const auto values = integers_of(range, key);
+    if (values.size() != 2) refuse_header(key, "a list of [first, last]");
+    ranges.push_back({values[0], values[1]});
   }
-  spec.level_rows = integer(json, "level_rows");
-  spec.shed_below = static_cast<float>(number(json, "shed_below"));
-  spec.decay = static_cast<float>(number(json, "decay"));
-  spec.retention = static_cast<float>(number(json, "retention"));
-  spec.adapt = choice<Adapt>(json, "adapt", kAdapts);
+}
+template <class Choice>
+requires std::is_enum_v<Choice>
+void read(const JsonValue& object, const char* key, Choice& value) {
+  const std::string& name = text(object, key);
+  const auto names = names_of(value);
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) refuse_header(key, "a choice that this program knows");
+  value = static_cast<Choice>(found - names.begin());
+}
+
+// What files of format 1.0 do not tell, from what they do.
+void fill_in_what_was_chosen(ProceduralSpec& spec, int minor) {
+  spec.half_precision = spec.row_type == DType::f16;
+  spec.full_type = spec.copy_type == DType::q4_0   ? FullType::q4_0
+                   : spec.copy_type == DType::q8_0 ? FullType::q8_0
+                                                   : FullType::f16;
+  if (minor == 0) spec.rows = rows_of_plans(spec);
+}
+
+ProceduralSpec read_procedural(const JsonValue& json, int minor) {
+  ProceduralSpec spec;
+  visit(spec, [&](const ProceduralField& field, auto& value) {
+    if constexpr (requires { read(json, "", value); })
+      if (field.since >= 0 && field.since <= minor) read(json, field.name.data(), value);
+  });
+  spec.row_type = spec.copy_type = dtype(json, "row_type");
+  if (json.find("full_type") != nullptr) spec.copy_type = dtype_of_full_rows(json, "full_type");
+  spec.far_from = integer(json, "far_from");
   spec.query_heads = small_integer(json, "query_heads");
   spec.reference_stride = integer(json, "reference_stride");
   spec.scale = static_cast<float>(number(json, "scale"));
   for (const JsonValue& layer : list(json, "heads")) {
-    spec.heads.emplace_back();
+    spec.plans.emplace_back();
     for (const JsonValue& plan : list_of(layer, "heads", "a list of lists")) {
       if (plan.object() == nullptr) refuse_header("heads", "lists of objects");
-      spec.heads.back().push_back({boolean(plan, "full"), boolean(plan, "whole"), integer(plan, "rows"),
+      spec.plans.back().push_back({boolean(plan, "full"), boolean(plan, "whole"), integer(plan, "rows"),
                                    static_cast<float>(number(plan, "weight"))});
     }
   }
+  fill_in_what_was_chosen(spec, minor);
   return spec;
 }
 
@@ -333,7 +344,7 @@ std::vector<double> read_rope(const JsonValue& spec, const JsonValue& layer) {
   return numbers_of(ropes[index], "ropes");
 }
 
-KvSpec read_spec(const JsonValue& json) {
+KvSpec read_spec(const JsonValue& json, int minor) {
   KvSpec spec;
   for (const JsonValue& item : list(json, "layers")) {
     const JsonValue& layer = checked_object(item, "layers");
@@ -356,7 +367,7 @@ KvSpec read_spec(const JsonValue& json) {
     spec.rolling = Rolling{integer(rolling, "sinks"), integer(rolling, "window")};
   }
   if (const JsonValue* found = json.find("procedural"); found != nullptr && !found->is_null()) {
-    spec.procedural = read_procedural(object_at(json, "procedural"));
+    spec.procedural = read_procedural(object_at(json, "procedural"), minor);
     for (const LayerSpec& layer : spec.layers) spec.procedural->frequencies.push_back(layer.frequencies);
   }
   return spec;
@@ -366,7 +377,8 @@ SnapshotHeader read(const JsonValue& json) {
   if (json.object() == nullptr || text(json, "format") != "kvtide-state")
     refuse_header("format", "\"kvtide-state\"");
   SnapshotHeader header;
-  header.image.spec = read_spec(object_at(json, "spec"));
+  header.minor = json.find("minor") == nullptr ? 0 : small_integer(json, "minor");
+  header.image.spec = read_spec(object_at(json, "spec"), header.minor);
   header.image.position = integer(json, "position");
   header.image.attention_size = optional_integer(json, "attention_size");
   // Files from before there were such sizes lack the key.
@@ -414,6 +426,7 @@ std::string write_header(const SnapshotHeader& header) {
   JsonLine json;
   json.object([&] {
     json.member("format", "kvtide-state");
+    json.member("minor", header.minor);
     json.key("identity");
     json.object([&] {
       for (const auto& [key, value] : header.extras.identity) json.member(key, value);

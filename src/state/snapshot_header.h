@@ -21,8 +21,9 @@ struct SnapshotTensor {
 };
 
 struct SnapshotHeader {
-  StateImage image;       // without runs: they follow from the tensors
-  SnapshotExtras extras;  // without logits
+  int minor = kSnapshotMinor;  // version of the format within version 1
+  StateImage image;            // without runs: they follow from the tensors
+  SnapshotExtras extras;       // without logits
   std::uint64_t payload_bytes = 0;
   std::vector<SnapshotTensor> tensors;
 };

@@ -146,7 +146,7 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
     read_runs(header, vocabulary);
 
     // The file is as long as its payload claims, so what is reserved here is bounded by what is there.
-    Snapshot snapshot{KvState(header.image), std::move(header.extras)};
+    Snapshot snapshot{KvState(header.image), std::move(header.extras), header.minor};
     ChunkSums sums;
     std::byte gap[kAlign];
     const auto read = [&](std::span<std::byte> bytes) {
@@ -156,29 +156,7 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
       });
     };
     const auto skip = [&](std::uint64_t bytes) { read(std::span(gap).first(aligned(bytes) - bytes)); };
-    for (std::size_t layer = 0; layer < header.image.runs.size(); ++layer)
-      for (const PosRange& run : header.image.runs[layer])
-        for (const bool key : {true, false}) {
-          std::uint64_t bytes = 0;
-          for (int head = 0; head < header.image.spec.layers[layer].kv_heads; ++head) {
-            const auto rows = key ? snapshot.state.key_bytes(static_cast<int>(layer), head, run)
-                                  : snapshot.state.value_bytes(static_cast<int>(layer), head, run);
-            bytes += rows.size();
-            read(rows);
-          }
-          skip(bytes);
-        }
-    for (const Pos position : header.image.recurrent)
-      for (std::size_t i = 0; i < snapshot.state.recurrent().count(); ++i) {
-        const auto bytes = snapshot.state.recurrent().bytes_at(position, i);
-        read(bytes);
-        skip(bytes.size());
-      }
-    if (snapshot.state.past() != nullptr)
-      for (const auto part : snapshot.state.past()->payload()) {
-        read(part);
-        skip(part.size());
-      }
+    payload_in_order(snapshot.state, header.image, read, skip);
     if (vocabulary > 0) {
       snapshot.extras.logits.resize(vocabulary);
       read(std::as_writable_bytes(std::span(snapshot.extras.logits)));

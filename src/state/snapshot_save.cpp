@@ -23,29 +23,7 @@ void write_payload(const KvState& state, const SnapshotHeader& header, const Fil
     in_parts<std::span<const std::byte>>(bytes, sink);
   };
   const auto pad = [&](std::uint64_t bytes) { add(std::span(kZeros).first(aligned(bytes) - bytes)); };
-  for (std::size_t layer = 0; layer < header.image.runs.size(); ++layer)
-    for (const PosRange& run : header.image.runs[layer])
-      for (const bool key : {true, false}) {
-        std::uint64_t bytes = 0;
-        for (int head = 0; head < header.image.spec.layers[layer].kv_heads; ++head) {
-          const auto rows = key ? state.key_bytes(static_cast<int>(layer), head, run)
-                                : state.value_bytes(static_cast<int>(layer), head, run);
-          bytes += rows.size();
-          add(rows);
-        }
-        pad(bytes);
-      }
-  for (const Pos position : header.image.recurrent)
-    for (std::size_t i = 0; i < state.recurrent().count(); ++i) {
-      const auto bytes = state.recurrent().value_at(position, i);
-      add(bytes);
-      pad(bytes.size());
-    }
-  if (state.past() != nullptr)
-    for (const auto part : state.past()->payload()) {
-      add(part);
-      pad(part.size());
-    }
+  payload_in_order(state, header.image, add, pad);
   const auto logits = std::as_bytes(std::span(header.extras.logits));
   add(logits);
   pad(logits.size());

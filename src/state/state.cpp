@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "kernels/codec.h"
 #include "kvtide/error.h"
+#include "state/procedural/budget.h"
 
 namespace kvtide {
 namespace {
@@ -29,6 +30,8 @@ KvState::KvState(const KvSpec& spec)
   if (spec_.procedural) {
     std::vector<ProceduralMemory::LayerShape> shapes;
     for (const auto& layer : spec_.layers) shapes.push_back({layer.kv_heads, layer.head_dim});
+    if (const std::string why = why_not_within_budget(spec_); !why.empty())
+      throw Error(ErrorCode::invalid_argument, "KV state: " + why);
     past_.emplace(memory_spec(spec_), shapes);
   }
   held_.forgotten.resize(spec_.layers.size());
@@ -81,6 +84,7 @@ KvState::Step KvState::begin(std::int64_t tokens) {
   if (tokens > room())
     throw Error(ErrorCode::context_full, cat("the context is full: ", rows(), " of ", spec_.capacity,
                                              " rows are used and ", tokens, " more do not fit"));
+  check_budget(tokens);
   if (past_) {
     if (!past_->is_settled())
       throw Error(ErrorCode::invalid_argument, "KV state: a seal in which memory ended comes first");
@@ -103,7 +107,8 @@ void KvState::release(std::size_t i, Pos end) {
 void KvState::release_unseen(std::size_t i) {
   const LayerSpec& layer = spec_.layers[i];
   const Pos keep = !layer.window && spec_.rolling ? spec_.rolling->sinks : 0;
-  const Pos oldest = oldest_needed(spec_, layer, position()) / kAttendTile * kTileRows;  // whole tiles: few calls
+  const Pos oldest =
+      oldest_needed(spec_, layer, position()) / kAttendTile * kTileRows;  // whole tiles: few calls
   Pos released = released_[i];
   for (const Segment& segment : held_.segments) {
     const Pos from = std::max({segment.first, keep, released_[i]}),
@@ -173,7 +178,7 @@ void KvState::Step::observe_log_mass(int layer, std::int64_t token, const float*
 std::int64_t KvState::exact_rows(bool sinks) const {
   const std::int64_t first = std::min(past_->spec().sinks, position());
   std::int64_t heads = 0;
-  for (const auto& plans : past_->spec().heads) heads += static_cast<std::int64_t>(plans.size());
+  for (const auto& plans : past_->spec().plans) heads += static_cast<std::int64_t>(plans.size());
   return heads * (sinks ? first : position() - std::max(first, past_->exact_from()));
 }
 
@@ -183,15 +188,6 @@ void KvState::note_level() {
   if (held <= steady_bytes_ + std::min(kSteadyBytes, steady_bytes_ / kSteadyShare)) return;
   steady_bytes_ = held;
   steady_from_ = position();
-}
-
-void KvState::pin(const PosRange& range) {
-  if (!past_)
-    throw Error(ErrorCode::invalid_argument,
-                "only a procedural memory can pin positions: others keep or forget all");
-  std::vector<PosRange> pins = with_pin(past_->spec().pins, range);
-  past_->pin(range);
-  spec_.procedural->pins = std::move(pins);
 }
 
 void KvState::seal_if_due(ThreadPool& pool, const Kernels& kernels) {
@@ -212,7 +208,8 @@ void KvState::release_sealed(std::size_t layer, Pos end) {
   const ProceduralSpec& p = past_->spec();
   const Pos from = std::max(released_[layer], p.sinks);
   const Pos until =
-      std::min(past_->exact_from(), (std::max<Pos>(0, end - p.window - p.block) + kAttendTile - 1) / kTileRows * kTileRows);
+      std::min(past_->exact_from(),
+               (std::max<Pos>(0, end - p.window - p.block) + kAttendTile - 1) / kTileRows * kTileRows);
   if (from >= until) return;
   layers_[layer].drop(from, until);
   released_[layer] = until;

@@ -30,6 +30,7 @@
 #include "state/procedural/memory.h"
 #include "state/recurrent.h"
 #include "state/rows/layer_rows.h"
+#include "state/spec/bytes.h"
 #include "state/spec/spec.h"
 
 namespace kvtide {
@@ -144,13 +145,20 @@ class KvState {
   std::int64_t bytes_peak() const { return std::max(bytes_peak_, held_bytes()); }
   // Since when it holds what it holds: after this position no more than 2 MiB, or 1/32, came on top.
   Pos steady_from() const { return steady_from_; }
-  // Of a procedural state: positions that stay exact. Throws Error(invalid_argument), and changes nothing.
+  // Of a procedural state: positions that stay exact. Throws Error(invalid_argument), and changes nothing, for
+  // what is summarised already and for what the budget cannot hold.
   void pin(const PosRange& range);
+  // Of a procedural state: bytes that it never holds more than (0: any number), and the tokens that are
+  // expected (ProceduralOptions). why_not_budget: "" when such a budget can hold it.
+  std::string why_not_budget(std::int64_t bytes, Pos expected) const;
+  void set_budget(std::int64_t bytes, Pos expected);  // throws Error(invalid_argument) with that refusal
+  // Throws Error(context_full) when the budget has no room for `tokens` more.
+  void check_budget(std::int64_t tokens) const;
   const ProceduralMemory* past() const { return past_ ? &*past_ : nullptr; }
   ProceduralMemory* past() { return past_ ? &*past_ : nullptr; }
 
-  // Throws Error(context_full) when `tokens` more do not fit, Error(invalid_argument) outside [1,
-  // most_append()].
+  // Throws Error(context_full) when `tokens` more do not fit, the budget included, Error(invalid_argument)
+  // outside [1, most_append()].
   Step begin(std::int64_t tokens);
 
   TransitionPlan plan(const Transition& transition) const;
@@ -162,8 +170,9 @@ class KvState {
   // A second state with the same contents. Rows are shared until one of the two writes.
   KvState fork() const { return KvState(*this); }
 
-  // Tokens of the largest step from now on: changes no result.
-  void set_max_append(std::int64_t tokens) { spec_.max_append = tokens; }
+  // Tokens of the largest step from now on: changes no result. Steps that the budget has no room for stay as
+  // they were.
+  void set_max_append(std::int64_t tokens);
   void set_positions(std::optional<std::int64_t> positions) { spec_.positions = positions; }
 
   // Forgets everything; gives the memory back.

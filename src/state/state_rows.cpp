@@ -20,11 +20,11 @@ StateRows::StateRows(const KvState& state) : image_(state.image()) {
   }
 }
 
-DType StateRows::dtype(Part part) const {
-  return part == Part::keys ? image_.spec.key_type : image_.spec.value_type;
+DType StateRows::dtype(KvPart part) const {
+  return part == KvPart::keys ? image_.spec.key_type : image_.spec.value_type;
 }
 
-std::int64_t StateRows::row_bytes(int layer, Part part) const {
+std::int64_t StateRows::row_bytes(int layer, KvPart part) const {
   return dtype_bytes(dtype(part), image_.spec.layers[static_cast<std::size_t>(layer)].head_dim);
 }
 
@@ -32,19 +32,19 @@ const std::vector<PosRange>& StateRows::runs(int layer) const {
   return image_.runs[static_cast<std::size_t>(layer)];
 }
 
-std::span<const std::byte> StateRows::row(int layer, int head, Part part, Pos position) const {
+std::span<const std::byte> StateRows::row(int layer, int head, KvPart part, Pos position) const {
   const std::vector<Piece>& pieces = layers_[static_cast<std::size_t>(layer)];
   const auto after = std::upper_bound(pieces.begin(), pieces.end(), position,
                                       [](Pos pos, const Piece& piece) { return pos < piece.rows.first; });
   if (after == pieces.begin() || position >= (after - 1)->rows.last) return {};
   const Piece& piece = *(after - 1);
   const auto bytes = static_cast<std::size_t>(row_bytes(layer, part));
-  const auto& heads = part == Part::keys ? piece.keys : piece.values;
+  const auto& heads = part == KvPart::keys ? piece.keys : piece.values;
   return heads[static_cast<std::size_t>(head)].subspan(
       static_cast<std::size_t>(position - piece.rows.first) * bytes, bytes);
 }
 
-bool StateRows::read(int layer, int head, Part part, Pos position, float* out) const {
+bool StateRows::read(int layer, int head, KvPart part, Pos position, float* out) const {
   const std::span<const std::byte> bytes = row(layer, head, part, position);
   if (bytes.empty()) return false;
   decode_row(dtype(part), bytes.data(), image_.spec.layers[static_cast<std::size_t>(layer)].head_dim, out);

@@ -8,26 +8,25 @@
 #include <span>
 #include <vector>
 
+#include "kvtide/state.h"
 #include "state/state.h"
 
 namespace kvtide {
-
-enum class Part { keys, values };
 
 class StateRows {
  public:
   explicit StateRows(const KvState& state);
 
   const StateImage& image() const { return image_; }
-  DType dtype(Part part) const;
-  std::int64_t row_bytes(int layer, Part part) const;
+  DType dtype(KvPart part) const;
+  std::int64_t row_bytes(int layer, KvPart part) const;
 
   // Positions that a layer holds, ascending.
   const std::vector<PosRange>& runs(int layer) const;
   // The row as it is stored; empty when the layer does not hold it.
-  std::span<const std::byte> row(int layer, int head, Part part, Pos position) const;
+  std::span<const std::byte> row(int layer, int head, KvPart part, Pos position) const;
   // The row as floats [head_dim]; false when the layer does not hold it.
-  bool read(int layer, int head, Part part, Pos position, float* out) const;
+  bool read(int layer, int head, KvPart part, Pos position, float* out) const;
 
  private:
   // One piece of memory: the rows of one run of one head.

@@ -90,8 +90,8 @@ HeldRows EngineModel::rows(TestedState& state, int layer) {
   for (int head = 0; head < config_.kv_heads; ++head)
     for (Pos row = 0; row < out.rows; ++row) {
       const auto at = (head * out.rows + row) * out.head_dim;
-      stored.read(layer, head, Part::keys, out.first + row, out.keys.data() + at);
-      stored.read(layer, head, Part::values, out.first + row, out.values.data() + at);
+      stored.read(layer, head, KvPart::keys, out.first + row, out.keys.data() + at);
+      stored.read(layer, head, KvPart::values, out.first + row, out.values.data() + at);
     }
   return out;
 }

@@ -132,6 +132,26 @@ class Resuming(ProceduralTest):
         self.assert_fine(kvtide(*words[:4], more, *words[5:], "--kv-log", log))
         self.assertGreater(len(self.log(log)), SEALS)
 
+    def test_a_budget_comes_with_the_snapshot_and_is_told(self):
+        state = self.folder / "state"
+        self.run_report("--save-state", state, shape=("--kv-budget", "1M"))
+        more = self.file("more.txt", self.text.read_bytes()[7:])
+        for shape, heads in (((), None), (("--kv-budget", "1M"), "even")):
+            report = self.run_report("--load-state", state, shape=shape, heads=heads, text=more)
+            self.assertEqual(report["kv_budget"], 1 << 20)
+            self.assertLessEqual(report["kv_bytes_peak"], 1 << 20)
+        info = self.assert_fine(kvtide("state", "info", state, "--json")).json
+        self.assertEqual(info["version"], "1.1")
+        self.assertEqual(info["procedural"]["chosen"]["budget"], 1 << 20)
+        self.assertIn(b"1.0 MiB, however long the text", self.assert_fine(kvtide("state", "info", state)).out)
+
+    def test_two_memories_differ_by_the_names_of_their_options(self):
+        first, second = self.folder / "first", self.folder / "second"
+        self.run_report("--save-state", first)
+        self.run_report("--kv-decay", 0.5, "--save-state", second)
+        outcome = kvtide("state", "diff", first, second, "--json")
+        self.assertEqual(outcome.json["fields"]["procedural.decay"], ["0.0", "0.5"])
+
     def test_a_log_needs_such_a_memory(self):
         state, log = self.folder / "state", self.folder / "log"
         words = ("run", "-m", LLAMA, "-f", self.text, "-n", 0)

@@ -47,6 +47,9 @@ class ProceduralSessionTest : public ::testing::Test {
     return o;
   }
 
+  Session full_session() const;
+  void expect_budget_of(Session& session, const Session& like) const;
+
   const testing::TemporaryFile file_{"sample.gguf", testing::sample_model({.gain = 2.0f}).build().bytes};
   const Model model_{file_.path()};
   const std::vector<TokenId> text_ = random_tokens(700, kVocabulary, 5);
@@ -161,6 +164,85 @@ TEST_F(ProceduralSessionTest, AMemoryThatGrows_RefusesTokensThatItsBudgetHasNoRo
   EXPECT_LE(session.procedural_counts()->bytes_peak, o.budget);
   EXPECT_TRUE(same_bits({session.logits().begin(), session.logits().end()},
                         {other.logits().begin(), other.logits().end()}));
+}
+
+// A session with a memory that grows and as few bytes as 600 tokens of it need, which it has read.
+Session ProceduralSessionTest::full_session() const {
+  ProceduralOptions o = memory();
+  o.levels = 0;
+  o.budget_for = 600;
+  o.budget = 1;
+  try {
+    const Session session(model_, with(o));
+  } catch (const Error& error) {
+    o.budget = std::stoll(error.message().substr(error.message().find_last_of(' ')));
+  }
+  Session session(model_, with(o));
+  session.read(std::span(text_).first(600));
+  return session;
+}
+
+void ProceduralSessionTest::expect_budget_of(Session& session, const Session& like) const {
+  const std::span<const TokenId> text = text_;
+  EXPECT_EQ(session.options().procedural->budget, like.options().procedural->budget);
+  EXPECT_EQ(session.options().procedural->budget_for, 600);
+  EXPECT_EQ(session.procedural_plan()->total(), like.procedural_plan()->total());
+  expect_refused(ErrorCode::context_full, "was planned for 600 tokens",
+                 [&] { session.read(text.subspan(600)); });
+  EXPECT_EQ(session.position(), 600);
+}
+
+TEST_F(ProceduralSessionTest, ABudget_HoldsInASessionThatLoadsTheMemory) {
+  const Session saved = full_session();
+  const testing::TemporaryFolder folder;
+  saved.save(folder.path("a"));
+  Session session(model_, {.threads = 1});
+  session.load(folder.path("a"));
+  expect_budget_of(session, saved);
+}
+
+TEST_F(ProceduralSessionTest, ABudget_HoldsInASessionThatIsRestoredFromAState) {
+  const Session other = full_session();
+  Session session(model_, {.threads = 1});
+  session.restore(other.state());
+  expect_budget_of(session, other);
+  Session fork = session.fork();
+  expect_budget_of(fork, other);
+}
+
+TEST_F(ProceduralSessionTest, ASessionWithABudgetOfItsOwn_KeepsItOverThatOfWhatItLoads) {
+  const Session other = full_session();
+  const std::int64_t bytes = other.options().procedural->budget;
+  ProceduralOptions o = memory();
+  o.budget_for = 600;
+  o.budget = bytes + 4096;
+  Session session(model_, with(o));
+  session.restore(other.state());
+  EXPECT_EQ(session.options().procedural->budget, bytes + 4096);
+  ProceduralOptions larger = memory();
+  larger.window = 1024;
+  larger.block = 512;
+  const Session elsewhere(model_, with(larger));
+  expect_refused(ErrorCode::invalid_argument, "more than the KV budget of",
+                 [&] { session.restore(elsewhere.state()); });
+  EXPECT_EQ(session.position(), 600);
+}
+
+TEST_F(ProceduralSessionTest, ABudget_RefusesPinsInASessionThatLoadsTheMemory) {
+  ProceduralOptions o = memory();
+  o.full_rows = 64;
+  o.budget = 1 << 20;
+  Session saved(model_, with(o));
+  saved.read(std::span(text_).first(50));
+  const testing::TemporaryFolder folder;
+  saved.save(folder.path("a"));
+  Session session(model_, {.threads = 1});
+  session.load(folder.path("a"));
+  session.pin({100, 110});
+  expect_refused(ErrorCode::invalid_argument, "more than its budget of 1048576", [&] {
+    session.pin({60, 1000000});
+  });
+  EXPECT_EQ(session.options().procedural->pins, (std::vector<PosRange>{{100, 110}}));
 }
 
 TEST_F(ProceduralSessionTest, Pin_NeedsAProceduralMemory) {

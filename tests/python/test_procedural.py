@@ -1,5 +1,7 @@
 """A procedural memory from Python: budgets, what it holds, forks and files."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,12 @@ from kvtide import errors
 
 MEMORY = {"sinks": 2, "window": 48, "block": 16, "rows": 6, "summaries": 2, "levels": 1, "full_rows": 0}
 TEXT = [(7 * i * i + 3 * i) % 60 for i in range(300)]
+
+
+def header(path):
+    """The JSON header of a snapshot: docs/snapshot_format.md."""
+    data = path.read_bytes()
+    return json.loads(data[24 : 24 + int.from_bytes(data[16:24], "little")])
 
 
 def test_it_reads_more_than_it_holds_and_says_what_it_did(model):
@@ -58,6 +66,67 @@ def test_pinned_positions_stay_and_are_refused_once_summarised(model):
         session.read(TEXT)
         with pytest.raises(errors.InvalidArgumentError, match="summarised"):
             session.pin(20, 30)
+
+
+# Every field of ProceduralOptions, each with a value that is not its default.
+EVERY_FIELD = {
+    "budget": 8 << 20,
+    "budget_for": 400,
+    "sinks": 3,
+    "window": 48,
+    "block": 16,
+    "rows": 6,
+    "summaries": 2,
+    "levels": 1,
+    "full_rows": 64,
+    "full_type": "f16",
+    "summary": "cluster",
+    "score": "novelty",
+    "kv_heads": 4,
+    "heads": [(0.5, 1.0, 1.0)] + [(0.0, 1.0, 1.0)] * 7,
+    "full_from": 0.25,
+    "half_precision": True,
+    "far": "clamp",
+    "first_layer": 0,
+    "last_layer": 0,
+    "pins": [(5, 9), (20, 24)],
+    "level_rows": 30,
+    "shed_below": 1e-6,
+    "decay": 0.25,
+    "retention": 0.5,
+    "adapt": "drift",
+}
+
+
+def test_every_field_is_taken_and_stands_in_the_file(model, tmp_path):
+    with model.session(procedural=EVERY_FIELD) as session:
+        session.read(TEXT)
+        session.save(tmp_path / "text.kv")
+    told = header(tmp_path / "text.kv")["spec"]["procedural"]
+    for key, value in EVERY_FIELD.items():
+        if key in ("kv_heads", "heads", "half_precision"):
+            continue  # files tell what they led to
+        wanted = [list(pin) for pin in value] if key == "pins" else value
+        assert told[key] == pytest.approx(wanted) if isinstance(wanted, float) else told[key] == wanted, key
+    assert told["row_type"] == "f16"
+    assert [len(layer) for layer in told["heads"]] == [4, 4]
+    with pytest.raises(errors.InvalidArgumentError, match="spill"):
+        model.session(procedural={**EVERY_FIELD, "spill": 3})
+
+
+def test_a_budget_comes_with_the_file_and_holds(model, tmp_path):
+    growing = {**MEMORY, "levels": 0, "budget_for": 200}
+    with pytest.raises(errors.InvalidArgumentError) as refused:
+        model.session(procedural={**growing, "budget": 1})
+    least = int(str(refused.value).rstrip(".").split()[-1])
+    with model.session(procedural={**growing, "budget": least}) as first, model.session() as second:
+        first.read(TEXT[:200])
+        first.save(tmp_path / "text.kv")
+        second.load(tmp_path / "text.kv")
+        for session in (first, second):
+            with pytest.raises(errors.ContextFullError, match="planned for 200 tokens"):
+                session.read(TEXT[200:])
+            assert session.position == 200
 
 
 def test_the_type_of_full_rows_is_chosen_or_refused(model):

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kvtide/error.h"
+#include "state/procedural/budget.h"
 #include "state/snapshot.h"
 #include "tests/base/memory_files.h"
 #include "tests/kernels/samples.h"
@@ -173,7 +174,7 @@ TEST(SnapshotDamage, TypesOfFullRowsThatDoNotFitAreRefused_AndWithoutOneTheyAreT
   KvSpec spec = testing::procedural_spec();
   ThreadPool pool(1);
   const auto with = [&](DType type, const std::string& was, const std::string& becomes) {
-    spec.procedural->full_type = type;
+    spec.procedural->copy_type = type;
     KvState state(spec);
     testing::feed(state, pool, 300);
     MemoryFiles files;
@@ -193,6 +194,50 @@ TEST(SnapshotDamage, TypesOfFullRowsThatDoNotFitAreRefused_AndWithoutOneTheyAreT
     EXPECT_EQ(with(DType::q4_0, four, cat(R"("full_type":)", other)), "") << other;
   EXPECT_EQ(with(DType::q4_0, R"("row_type":"q8_0")", R"("row_type":"q4_0")"), "");
   EXPECT_EQ(with(DType::q4_0, R"("dtype":"q4_0")", R"("dtype":"q8_0")"), "");
+}
+
+// Removes a member with a number from the header's text, the first behind `from`.
+void remove_number(std::string& header, const std::string& key, std::size_t from) {
+  const std::size_t at = header.find(cat("\"", key, "\":"), from);
+  ASSERT_NE(at, std::string::npos) << key;
+  header.erase(at, header.find(',', at) + 1 - at);
+}
+
+TEST(SnapshotDamage, AProceduralFileOfFormat10_IsReadAndHasNoBudget) {
+  const Bytes now = procedural_file();
+  SnapshotParts parts = testing::take_apart(now);
+  remove_number(parts.header, "minor", 0);
+  for (const char* key : {"budget", "budget_for", "rows", "full_from", "first_layer", "last_layer"})
+    remove_number(parts.header, key, parts.header.find("\"procedural\":{"));
+  MemoryFiles files;
+  files.put("old", testing::put_together(parts));
+  files.put("now", now);
+  const Snapshot old = load_snapshot(files, "old"), same = load_snapshot(files, "now");
+  EXPECT_EQ(old.minor, 0);
+  EXPECT_EQ(same.minor, 1);
+  const ProceduralSpec& spec = *old.state.spec().procedural;
+  EXPECT_EQ(spec.budget, 0);
+  EXPECT_EQ(spec.rows, rows_of_plans(spec));
+  EXPECT_TRUE(keeps_the_same(spec, *same.state.spec().procedural));
+  EXPECT_EQ(outcome(files.get("old")), "loaded");
+  // A file of today has to tell them.
+  parts = testing::take_apart(now);
+  remove_number(parts.header, "budget", 0);
+  EXPECT_EQ(outcome(testing::put_together(parts)), "");
+}
+
+TEST(SnapshotDamage, ABudgetThatTheMemoryDoesNotFitIsRefused) {
+  KvSpec spec = testing::tiny_procedural_spec();
+  spec.procedural->budget = planned_bytes(spec).total();
+  MemoryFiles files;
+  save_snapshot(files, "a", KvState(spec), {});
+  ASSERT_EQ(outcome(files.get("a")), "loaded");
+  SnapshotParts parts = testing::take_apart(files.get("a"));
+  const std::string told = cat("\"budget\":", spec.procedural->budget, ",");
+  ASSERT_NE(parts.header.find(told), std::string::npos);
+  parts.header.replace(parts.header.find(told), told.size(),
+                       cat("\"budget\":", spec.procedural->budget - 1, ","));
+  EXPECT_EQ(outcome(testing::put_together(parts)), "");
 }
 
 TEST(SnapshotDamage, RandomChangesSealedAgain_AreRefusedOrLoadSoundly) {

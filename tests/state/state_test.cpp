@@ -243,11 +243,12 @@ TEST(KvState, GivesItsMemoryBackWhenItForgets_AndCanBeUsedAgain) {
 
 TEST(KvState, SaysWhatMoreTokensCost) {
   KvSpec spec = spec_of({{2, 64, std::nullopt}, {1, 64, 100}, {3, 32, std::nullopt}}, 10000, 28, DType::f16);
-  EXPECT_EQ(bytes_per_token(spec), 2 * (64 + 64) * 2 + 3 * (32 + 32) * 2);
+  EXPECT_EQ(row_bytes(spec.layers[0], DType::f16, DType::f16), 2 * (64 + 64) * 2);
   EXPECT_EQ(bytes_for_tokens(spec, 10), 10 * (512 + 384) + 10 * 256);
   EXPECT_EQ(bytes_for_tokens(spec, 5000), 5000 * (512 + 384) + 128 * 256);  // 100 + 28 rows of the window
-  spec.key_type = DType::f32;
-  EXPECT_EQ(bytes_per_token(spec), 2 * (64 * 4 + 64 * 2) + 3 * (32 * 4 + 32 * 2));
+  EXPECT_EQ(kept_bytes(spec, 5000), 5000 * (512 + 384) + 100 * 256);
+  EXPECT_EQ(kept_bytes(spec, 10), bytes_for_tokens(spec, 10));
+  EXPECT_EQ(row_bytes(spec.layers[2], DType::f32, DType::q8_0), 3 * (32 * 4 + 34));
 }
 
 TEST(KvState, MovesWithItsRows) {

@@ -25,14 +25,13 @@ struct Strategy {
 struct ProceduralFlags {
   std::optional<bool> on;
   std::string preset;
-  std::string heads = "auto";  // or "even", or a file
-  std::optional<std::int64_t> budget, block, summaries, salient, full_rows;
-  std::optional<int> levels;
-  ProceduralOptions chosen;    // summary, score, far, layers, shedding, adapt, spill
-  bool pin_system = false;     // what stands before the first user message
-  std::vector<PosRange> pins;  // ascending, apart
-  std::string log;             // --kv-log: path; empty: none
-  bool any = false;            // some flag was given
+  std::string heads = "auto";            // or "even", or a file
+  std::optional<std::int64_t> outliers;  // rows of a block but for its summaries
+  ProceduralOptions chosen;              // zeros: left open
+  bool pin_system = false;               // what stands before the first user message
+  std::vector<PosRange> pins;            // ascending, apart
+  std::string log;                       // --kv-log: path; empty: none
+  bool any = false;                      // some flag was given
 };
 
 struct MemoryFlags {

@@ -14,7 +14,7 @@ constexpr Flag kPlan[] = {
     {"", "--budget", "BYTES", "the same as --kv-budget",
      [](A& a, const G& g) {
        a.memory.procedural.any = true;
-       a.memory.procedural.budget = bytes(g, "the budget", 1 << 20);
+       a.memory.procedural.chosen.budget = bytes(g, "the budget", 1 << 20);
      }},
     {"", "--like", "NAME", "the shape of a known model: mistral-7b, llama-3.1-8b, gemma-3-4b, ...",
      [](A& a, const G& g) { a.plan.like = g.value; }},

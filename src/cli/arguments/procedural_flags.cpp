@@ -1,5 +1,7 @@
 // procedural_flags.cpp: the flags of a procedural memory.
 #include <algorithm>
+#include <string>
+#include <type_traits>
 
 #include "base/refuse.h"
 #include "base/text.h"
@@ -19,14 +21,41 @@ ProceduralFlags& given(A& a) {
   return a.memory.procedural;
 }
 
-template <class T>
-T choice(const G& g, std::string_view what, std::initializer_list<std::pair<std::string_view, T>> values) {
+// How the value of a flag becomes that of a field, by its type; numbers between `least` and `most`.
+void assign(std::int64_t& value, const G& g, double least, double most) {
+  const auto low = static_cast<std::int64_t>(least), high = static_cast<std::int64_t>(most);
+  value = whole(g, "the value", low, std::min(high, kMany));
+}
+void assign(int& value, const G& g, double least, double most) {
+  value = static_cast<int>(whole(g, "the value", static_cast<int>(least), static_cast<int>(most)));
+}
+void assign(float& value, const G& g, double least, double most) {
+  value = real(g, "the value", static_cast<float>(least), static_cast<float>(most));
+}
+void assign(std::string& value, const G& g, double, double) { value = g.value; }
+template <class Choice>
+requires std::is_enum_v<Choice>
+void assign(Choice& value, const G& g, double, double) {
+  const auto names = names_of(value);
+  const auto found = std::find(names.begin(), names.end(), g.value);
   std::string list;
-  for (const auto& [name, value] : values) {
-    if (g.value == name) return value;
-    list += cat(list.empty() ? "" : ", ", name);
-  }
-  refuse(cat(g.flag, ": ", what, " must be one of ", list, ", not ", quoted(g.value)));
+  for (const std::string_view name : names) list += cat(list.empty() ? "" : ", ", name);
+  if (found == names.end()) refuse(cat(g.flag, ": must be one of ", list, ", not ", quoted(g.value)));
+  value = static_cast<Choice>(found - names.begin());
+}
+
+// The setter of the flag for one field of the options. A number lies in the range that the list of fields has
+// for it, or in a smaller one [kLeast, kMost]: zeros that stand for "left open" are no value for a flag.
+template <auto kMember, std::int64_t kLeast = 0, std::int64_t kMost = 0>
+void field(A& a, const G& g) {
+  ProceduralOptions& options = given(a).chosen;
+  auto& target = options.*kMember;
+  visit(options, [&](const ProceduralField& known, auto& value) {
+    if constexpr (std::is_same_v<decltype(value), decltype(target)>)
+      if (&value == &target)
+        assign(value, g, kLeast < kMost ? static_cast<double>(kLeast) : known.least,
+               kLeast < kMost ? static_cast<double>(kMost) : known.most);
+  });
 }
 
 // "A-B", both included.
@@ -38,6 +67,8 @@ std::pair<std::int64_t, std::int64_t> range(const G& g, std::string_view what, s
   return {low, whole({g.flag, high_text}, what, low, high, ", as in 0-9")};
 }
 
+using O = ProceduralOptions;
+
 constexpr Flag kProcedural[] = {
     {"", "--kv-sinks", "N", "rolling, procedural: first tokens that always stay [4]",
      [](A& a, const G& g) { a.memory.sinks = whole(g, "the number of sinks", 0, kMany); }},
@@ -45,51 +76,33 @@ constexpr Flag kProcedural[] = {
      [](A& a, const G& g) { a.memory.window = whole(g, "the window", 1, kMany); }},
     {"", "--kv-proc", "on|off", "keep the past as summaries and outliers: texts of any length [off]",
      [](A& a, const G& g) {
-       given(a).on = choice<bool>(g, "it", {{"on", true}, {"off", false}});
+       if (g.value != "on" && g.value != "off")
+         refuse(cat(g.flag, ": it must be one of on, off, not ", quoted(g.value)));
+       given(a).on = g.value == "on";
      }},
     {"", "--kv-budget", "BYTES", "64M: the KV memory never holds more; picks window, rows and levels",
-     [](A& a, const G& g) { given(a).budget = bytes(g, "the budget", 1 << 20); }},
+     [](A& a, const G& g) { given(a).chosen.budget = bytes(g, "the budget", 1 << 20); }},
     {"", "--kv-preset", "NAME", "minimal, balanced or faithful [balanced]",
      [](A& a, const G& g) {
        for (const auto& preset : kProceduralPresets)
          if (g.value == preset.name) return static_cast<void>(given(a).preset = g.value);
        refuse(cat(g.flag, ": there are minimal, balanced and faithful, not ", quoted(g.value)));
      }},
-    {"", "--kv-block", "N", "procedural: tokens that are compressed at once [256]",
-     [](A& a, const G& g) { given(a).block = whole(g, "the block", 16, 65536); }},
-    {"", "--kv-r", "N", "procedural: summary rows per block and head [4]",
-     [](A& a, const G& g) { given(a).summaries = whole(g, "the number of summaries", 0, 65536); }},
-    {"", "--kv-salient", "N", "procedural: exact rows per block, on average over all heads [60]",
-     [](A& a, const G& g) { given(a).salient = whole(g, "the number of exact rows", 1, 65536); }},
+    {"", "--kv-block", "N", "procedural: tokens that are compressed at once [256]", field<&O::block>},
+    {"", "--kv-r", "N", "procedural: summary rows per block and head [4]", field<&O::summaries>},
+    {"--kv-salient", "--kv-outliers", "N", "procedural: exact rows per block, on average over all heads [60]",
+     [](A& a, const G& g) { given(a).outliers = whole(g, "the number of outliers", 1, 65536); }},
     {"", "--kv-levels", "N", "procedural: 6 N + 1 blocks stay, old ones merge by twos; 0: all [3]",
-     [](A& a, const G& g) { given(a).levels = static_cast<int>(whole(g, "the number of levels", 0, 8)); }},
-    {"", "--kv-full-rows", "N", "procedural: newest rows that copying heads keep; 0: all",
-     [](A& a, const G& g) { given(a).full_rows = whole(g, "the number of rows", 0, kMany); }},
+     field<&O::levels>},
+    {"", "--kv-full-rows", "N", "procedural: most rows of the past that a copying head keeps; 0: all",
+     field<&O::full_rows>},
     {"", "--kv-full-type", "TYPE",
-     "procedural: rows of copying heads: f16, q8_0 or q4_0 [q8_0; by the budget]",
-     [](A& a, const G& g) {
-       given(a).chosen.full_type = choice<FullType>(
-           g, "the type", {{"f16", FullType::f16}, {"q8_0", FullType::q8_0}, {"q4_0", FullType::q4_0}});
-     }},
-    {"", "--kv-summary", "KIND", "procedural: fit, cluster or positional [fit]",
-     [](A& a, const G& g) {
-       given(a).chosen.summary = choice<Summary>(
-           g, "summaries",
-           {{"fit", Summary::fit}, {"cluster", Summary::cluster}, {"positional", Summary::positional}});
-     }},
+     "procedural: rows of copying heads: f16, q8_0 or q4_0 [q8_0; by the budget]", field<&O::full_type>},
+    {"", "--kv-summary", "KIND", "procedural: fit, cluster or positional [fit]", field<&O::summary>},
     {"", "--kv-score", "KIND", "procedural: which rows stay: mixed, novelty, vnorm or attention [mixed]",
-     [](A& a, const G& g) {
-       given(a).chosen.score = choice<RowScore>(g, "the score",
-                                                {{"mixed", RowScore::mixed},
-                                                 {"novelty", RowScore::novelty},
-                                                 {"vnorm", RowScore::value_norm},
-                                                 {"attention", RowScore::attention}});
-     }},
+     field<&O::score>},
     {"", "--kv-far", "RULE", "procedural: distances beyond the trained length: log or clamp [log]",
-     [](A& a, const G& g) {
-       given(a).chosen.far =
-           choice<FarRule>(g, "the rule", {{"log", FarRule::log}, {"clamp", FarRule::clamp}});
-     }},
+     field<&O::far>},
     {"", "--kv-proc-layers", "LO-HI", "procedural: compress these layers only; the others keep everything",
      [](A& a, const G& g) {
        const auto [low, high] = range(g, "the layers", 65535);
@@ -97,7 +110,7 @@ constexpr Flag kProcedural[] = {
        given(a).chosen.last_layer = static_cast<int>(high);
      }},
     {"", "--kv-level-max", "M", "procedural: most rows of a level, per layer and on average over its heads",
-     [](A& a, const G& g) { given(a).chosen.level_rows = whole(g, "the number of rows", 1, kMany); }},
+     field<&O::level_rows, 1, kMany>},
     {"", "--kv-pin", "system|A-B", "procedural: positions A to B, or the system message, stay exact for good",
      [](A& a, const G& g) {
        given(a);
@@ -105,19 +118,16 @@ constexpr Flag kProcedural[] = {
        const auto [low, high] = range(g, "the pinned positions", kMany);
        a.memory.procedural.pins = with_pin(std::move(a.memory.procedural.pins), {low, high + 1});
      }},
-    {"", "--kv-shed", "EPS", "procedural: exact rows of the past whose score falls below go [0]",
-     [](A& a, const G& g) { given(a).chosen.shed_below = real(g, "the score", 0.0f, 1e9f); }},
+    {"", "--kv-shed", "EPS", "procedural: outliers of the past whose score falls below go [0]",
+     field<&O::shed_below, 0, 1'000'000'000>},
     {"", "--kv-decay", "X", "procedural: share that scores lose with every merge of blocks [0]",
-     [](A& a, const G& g) { given(a).chosen.decay = real(g, "the share", 0.0f, 1.0f); }},
+     field<&O::decay>},
     {"", "--kv-retention", "X", "procedural: 1 keeps scores, whatever the decay; 0 lets them fade [0]",
-     [](A& a, const G& g) { given(a).chosen.retention = real(g, "the retention", 0.0f, 1.0f); }},
+     field<&O::retention>},
     {"", "--kv-adapt", "HOW", "procedural: off, drift or entropy: rows go where they are needed [off]",
-     [](A& a, const G& g) {
-       given(a).chosen.adapt = choice<Adapt>(
-           g, "it", {{"off", Adapt::off}, {"drift", Adapt::drift}, {"entropy", Adapt::entropy}});
-     }},
+     field<&O::adapt>},
     {"", "--kv-spill", "FILE", "procedural: rows of copying heads beyond --kv-full-rows go to this new file",
-     [](A& a, const G& g) { given(a).chosen.spill = g.value; }},
+     field<&O::spill>},
 };
 constexpr Flag kHeadTable[] = {
     {"", "--kv-heads", "TABLE", "procedural: auto, even, or a file that kvtide heads wrote [auto]",

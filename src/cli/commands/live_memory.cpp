@@ -28,8 +28,14 @@ void check_kind(const MemoryFlags& flags, const SessionOptions& wanted, const Se
   if (flags.value_type_given && wanted.value_type != has.value_type) refuse("-ctv", "another type of values");
   if (flags.overflow == Overflow::rolling && wanted.rolling != has.rolling)
     refuse("--overflow rolling", has.rolling ? "other sinks or another window" : "everything that was read");
-  if (wanted.procedural && has.procedural != wanted.procedural)
-    refuse("--kv-proc", has.procedural ? "blocks that were made with other choices" : "no summaries");
+  if (wanted.procedural && !has.procedural) refuse("--kv-proc", "no summaries");
+  if (wanted.procedural) {
+    // The budget of the flags holds, or else that of the file.
+    ProceduralOptions like = *wanted.procedural;
+    like.budget = has.procedural->budget;
+    like.budget_for = has.procedural->budget_for;
+    if (has.procedural != like) refuse("--kv-proc", "blocks that were made with other choices");
+  }
   if (flags.procedural.on == false && has.procedural) refuse("--kv-proc off", "a past that is summarised");
   if (!flags.procedural.log.empty() && !has.procedural) refuse("--kv-log", "no summaries to tell of");
   if (flags.overflow == Overflow::refill && has.rolling) refuse("--overflow refill", "a rolling window");

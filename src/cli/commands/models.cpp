@@ -58,17 +58,16 @@ Description describe(const std::string& path) {
   return it;
 }
 
-std::optional<std::int64_t> cost_of(const Description& it, std::string_view format) {
-  for (const KvFormat& known : kKvFormats)
-    if (it.config && known.name == format) return kv_cost(*it.config, known, kListedTokens);
-  return std::nullopt;
+std::optional<std::int64_t> cost_of(const Description& it) {
+  if (!it.config) return std::nullopt;
+  return kv_cost(*it.config, DType::f16, kListedTokens);
 }
 
 std::string list_json(const std::vector<FoundModel>& models) {
   Json list = Json::array();
   for (const FoundModel& model : models) {
     const Description it = describe(model.path);
-    const auto full = cost_of(it, "f16");
+    const auto full = cost_of(it);
     Json item = Json::object();
     item.set("name", model.name)
         .set("path", model.path)
@@ -89,7 +88,7 @@ std::string list_text(const std::vector<FoundModel>& models) {
   std::string notes;
   for (const FoundModel& model : models) {
     const Description it = describe(model.path);
-    const auto full = cost_of(it, "f16");
+    const auto full = cost_of(it);
     rows.push_back({model.name, it.architecture, it.file_bytes > 0 ? bytes_text(it.file_bytes) : "?",
                     it.config ? "yes" : "no", it.config ? count_text(it.config->context_length) : "?",
                     full ? bytes_text(*full) : "?"});

@@ -127,7 +127,7 @@ int plan_command(const Arguments& arguments) {
         .set("summaries", p.summaries)
         .set("levels", p.levels)
         .set("full_rows", p.full_rows)
-        .set("full_type", full_type_text(p.full_type));
+        .set("full_type", name_of(p.full_type));
     machine.set("read_gb_s", limits.read_gb_s)
         .set("f32_gflop_s", limits.f32_gflop_s)
         .set("int8_gop_s", limits.int8_gop_s);
@@ -166,7 +166,7 @@ int plan_command(const Arguments& arguments) {
       columns_text(table), "picked: ", p.sinks, " sinks, window ", count_text(p.window), ", blocks of ",
       p.block, " keep ", p.rows, " rows (", p.summaries, " summaries), ", p.levels, " levels; ",
       plan.full_heads, " of ", plan.full_heads + plan.plain_heads, " heads keep ",
-      p.full_rows == 0 ? "all" : count_text(p.full_rows), " rows in ", full_type_text(p.full_type), " (",
+      p.full_rows == 0 ? "all" : count_text(p.full_rows), " rows in ", name_of(p.full_type), " (",
       subject.heads_words, ")\n", "weights: ", bytes_text(static_cast<std::int64_t>(subject.weights_bytes)),
       arguments.model.empty() ? cat(" (", number_text(arguments.plan.bits, 2), " bits each)") : "", "\n",
       "at most, at the end: write ", number_text(rates.write_tok_s, 1), " tok/s (full cache ",

@@ -7,6 +7,7 @@
 #include "base/json/json.h"
 #include "base/text.h"
 #include "cli/commands/state_files.h"
+#include "cli/output/procedural_fields.h"
 #include "cli/output/report.h"
 #include "cli/output/terminal.h"
 #include "state/state_rows.h"
@@ -24,14 +25,24 @@ std::string rolling_of(const KvSpec& spec) {
   return spec.rolling ? cat(spec.rolling->sinks, "+", spec.rolling->window) : "none";
 }
 
-std::string procedural_of(const KvSpec& spec) {
-  if (!spec.procedural) return "none";
-  const ProceduralSpec& p = *spec.procedural;
-  std::int64_t rows = 0;
-  for (const auto& layer : p.heads)
-    for (const HeadPlan& plan : layer) rows += plan.full ? p.block : plan.rows;
-  return cat(p.sinks, "+", p.window, ", blocks of ", p.block, ", ", rows, " rows of all heads, ", p.levels,
-             " levels, full rows ", p.full_rows, " in ", dtype_info(p.full_type).name);
+// How many rows every head keeps of a block, and the types that rows have.
+std::string plans_of(const ProceduralSpec& p) {
+  std::string text = cat(dtype_info(p.row_type).name, ", copying heads ", dtype_info(p.copy_type).name, ":");
+  for (const auto& layer : p.plans)
+    for (const HeadPlan& plan : layer) text += plan.full ? std::string(" all") : cat(" ", plan.rows);
+  return text;
+}
+
+// The fields of a procedural memory by name, with what they led to.
+std::vector<Field> procedural_fields(const KvSpec& first, const KvSpec& second) {
+  if (!first.procedural || !second.procedural)
+    return {{"procedural", first.procedural ? "yes" : "none", second.procedural ? "yes" : "none"}};
+  const auto a = field_texts(*first.procedural, true), b = field_texts(*second.procedural, true);
+  std::vector<Field> fields;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    fields.push_back({cat("procedural.", a[i].name), a[i].text, b[i].text});
+  fields.push_back({"procedural.plans", plans_of(*first.procedural), plans_of(*second.procedural)});
+  return fields;
 }
 
 // Blocks, and a sum over all that is kept of them.
@@ -94,8 +105,7 @@ std::vector<Field> different_fields(const Snapshot& a, const Snapshot& b) {
           std::string(dtype_info(y.spec.value_type).name));
   compare("capacity", cat(x.spec.capacity), cat(y.spec.capacity));
   compare("rolling", rolling_of(x.spec), rolling_of(y.spec));
-  if (x.spec.procedural != y.spec.procedural)
-    compare("procedural", procedural_of(x.spec), procedural_of(y.spec));
+  for (const Field& field : procedural_fields(x.spec, y.spec)) compare(field.name, field.first, field.second);
   compare("blocks", blocks_of(a.state), blocks_of(b.state));
   compare("attention_size", number_or_all(x.attention_size), number_or_all(y.attention_size));
   if (x.adapting != y.adapting) compare("auto_attention", adapting_of(x), adapting_of(y));
@@ -127,7 +137,7 @@ class RowComparison {
     const std::int64_t held_by_b = count(b_, index);
     for (const PosRange& run : a_.runs(index))
       for (Pos pos = run.first; pos < run.last; ++pos) {
-        if (b_.row(index, 0, Part::keys, pos).empty()) {
+        if (b_.row(index, 0, KvPart::keys, pos).empty()) {
           ++result.only_first;
           continue;
         }
@@ -152,13 +162,13 @@ class RowComparison {
     bool equal = true;
     std::vector<float> x(static_cast<std::size_t>(spec.head_dim)), y(x.size());
     for (int head = 0; head < spec.kv_heads; ++head)
-      for (const Part part : {Part::keys, Part::values}) {
+      for (const KvPart part : {KvPart::keys, KvPart::values}) {
         const auto p = a_.row(layer, head, part, pos), q = b_.row(layer, head, part, pos);
         if (a_.dtype(part) == b_.dtype(part) && std::memcmp(p.data(), q.data(), p.size()) == 0) continue;
         equal = false;
         a_.read(layer, head, part, pos, x.data());
         b_.read(layer, head, part, pos, y.data());
-        double& largest = part == Part::keys ? result.keys : result.values;
+        double& largest = part == KvPart::keys ? result.keys : result.values;
         for (std::size_t i = 0; i < x.size(); ++i)
           largest = std::max(largest, std::abs(static_cast<double>(x[i]) - static_cast<double>(y[i])));
       }

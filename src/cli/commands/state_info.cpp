@@ -6,6 +6,7 @@
 #include "base/json/json.h"
 #include "base/text.h"
 #include "cli/commands/state_files.h"
+#include "cli/output/procedural_fields.h"
 #include "cli/output/report.h"
 #include "cli/output/terminal.h"
 
@@ -55,13 +56,9 @@ Json info_json(const Snapshot& snapshot, const std::string& path) {
         .set("outliers", counts.outlier_rows)
         .set("summaries", Json::array(counts.summary_rows));
     procedural = Json::object();
-    procedural.set("sinks", spec.sinks)
-        .set("window", spec.window)
-        .set("block", spec.block)
-        .set("levels", spec.levels)
-        .set("full_rows", spec.full_rows)
+    procedural.set("chosen", fields_json(spec))
         .set("row_type", dtype_info(spec.row_type).name)
-        .set("full_type", dtype_info(spec.full_type).name)
+        .set("full_type", dtype_info(spec.copy_type).name)
         .set("sealed", image.past->sealed)
         .set("blocks", std::move(blocks))
         .set("rows", std::move(rows));
@@ -81,6 +78,7 @@ Json info_json(const Snapshot& snapshot, const std::string& path) {
   }
   Json json = Json::object();
   json.set("format", "kvtide-state")
+      .set("version", cat("1.", snapshot.minor))
       .set("file_bytes", file_bytes(path))
       .set("identity", std::move(identity))
       .set("exact", snapshot.extras.exact)
@@ -134,6 +132,14 @@ std::string adapts_text(const StateImage& image) {
              count_text(image.adapting->range.largest));
 }
 
+std::string budget_text(const ProceduralOptions& options, int minor) {
+  if (minor == 0) return "not told: the file is of format 1.0, whose memories hold no budget";
+  if (options.budget == 0) return "none";
+  return cat(bytes_text(options.budget), options.budget_for == 0
+                                             ? std::string(", however long the text")
+                                             : cat(", for ", count_text(options.budget_for), " tokens"));
+}
+
 std::string info_text(const Snapshot& snapshot, const std::string& path) {
   const StateImage image = snapshot.state.image();
   const KvSpec& spec = image.spec;
@@ -162,6 +168,7 @@ std::string info_text(const Snapshot& snapshot, const std::string& path) {
                             " tokens in ", image.past->blocks.size(), " blocks: ", count_text(summaries),
                             " summaries and ", count_text(counts.outlier_rows), " outliers, ",
                             count_text(counts.full_rows), " rows of heads that copy"));
+    line("budget     ", budget_text(*spec.procedural, snapshot.minor));
   }
   if (spec.rolling)
     line("policy     ", cat("rolling: ", count_text(spec.rolling->sinks), " sinks and the newest ",

@@ -4,7 +4,7 @@
 
 #include "base/checksum.h"
 #include "base/text.h"
-#include "cli/commands/heads_file.h"
+#include "cli/output/procedural_fields.h"
 #include "cli/output/terminal.h"
 #include "eval/control.h"
 #include "kvtide/error.h"
@@ -33,12 +33,8 @@ std::string options_key(const SessionOptions& o) {
       cat("exact ", o.exact, " types ", static_cast<int>(o.key_type), " ", static_cast<int>(o.value_type),
           " context ", o.context, " threads ", o.threads, " chunk ", o.prefill_chunk, " kernels ", o.kernels);
   if (o.rolling) key += cat(" rolling ", o.rolling->sinks, " ", o.rolling->window);
-  if (const auto& p = o.procedural)
-    key += cat(" procedural ", p->budget, " ", p->budget_for, " ", p->sinks, " ", p->window, " ", p->block,
-               " ", p->rows, " ", p->summaries, " ", p->levels, " ", p->full_rows, " ",
-               static_cast<int>(p->summary), " ", static_cast<int>(p->score), " ", p->full_from, " ",
-               p->half_precision, " ", static_cast<int>(p->full_type), " ", static_cast<int>(p->far), " ",
-               text_hash(heads_text(p->heads)));
+  if (o.procedural)
+    for (const FieldText& field : field_texts(*o.procedural)) key += cat(" ", field.name, " ", field.text);
   return key;
 }
 

@@ -4,24 +4,24 @@
 
 #include "cli/output/session_words.h"
 #include "model/loaded_model.h"
+#include "model/memory_shape.h"
+#include "state/spec/bytes.h"
+#include "tensor/kv_type.h"
 
 namespace kvtide {
 
-std::optional<std::int64_t> kv_cost(const ModelConfig& config, const KvFormat& format, std::int64_t tokens) {
-  if (config.head_dim % format.block != 0) return std::nullopt;
-  const std::int64_t row = config.head_dim / format.block * format.bytes;
-  std::int64_t rows = 0;
-  for (const LayerConfig& layer : config.layers) rows += std::min(tokens, layer.window.value_or(tokens));
-  return rows * config.kv_heads * row * 2;
+std::optional<std::int64_t> kv_cost(const ModelConfig& config, DType type, std::int64_t tokens) {
+  if (config.head_dim % dtype_info(type).block_elements != 0) return std::nullopt;
+  KvSpec spec = memory_shape(config);
+  spec.key_type = spec.value_type = type;
+  return kept_bytes(spec, tokens);
 }
 
 std::int64_t full_cache_bytes(const Session& session, std::int64_t tokens) {
-  const ModelConfig& config = session.model().internals().config;
-  std::int64_t bytes = 0;
-  for (const KvType type : {session.options().key_type, session.options().value_type})
-    for (const KvFormat& format : kKvFormats)
-      if (format.name == kv_type_name(type)) bytes += kv_cost(config, format, tokens).value_or(0) / 2;
-  return bytes;
+  KvSpec spec = memory_shape(session.model().internals().config);
+  spec.key_type = kv_dtype(session.options().key_type);
+  spec.value_type = kv_dtype(session.options().value_type);
+  return kept_bytes(spec, tokens);
 }
 
 std::int64_t expected_kv_bytes(const Session& session, std::int64_t tokens) {

@@ -3,25 +3,19 @@
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
 #include "kvtide/session.h"
 #include "model/config/config.h"
+#include "tensor/dtype.h"
 
 namespace kvtide {
 
-struct KvFormat {
-  std::string_view name;
-  std::int64_t block;  // elements
-  std::int64_t bytes;  // of a block
-};
-
-// q8_0 keeps a scale of two bytes beside every 32 numbers.
-inline constexpr KvFormat kKvFormats[] = {{"f32", 1, 4}, {"f16", 1, 2}, {"q8_0", 32, 34}};
+// Types of keys and values, as the flags have them.
+inline constexpr DType kKvTypes[] = {DType::f32, DType::f16, DType::q8_0};
 
 // Bytes of keys and values of `tokens` tokens: layers with a sliding window keep only their newest positions.
-// nullopt when a head is not a whole number of the format's blocks.
-std::optional<std::int64_t> kv_cost(const ModelConfig& config, const KvFormat& format, std::int64_t tokens);
+// nullopt when a head is not a whole number of the type's blocks.
+std::optional<std::int64_t> kv_cost(const ModelConfig& config, DType type, std::int64_t tokens);
 
 // Bytes of a full cache of `tokens` tokens in the types of this session.
 std::int64_t full_cache_bytes(const Session& session, std::int64_t tokens);

@@ -111,10 +111,6 @@ std::string drift_words(const Session& session) {
              percent(drift->worst_output), ")");
 }
 
-const char* full_type_text(FullType type) {
-  return type == FullType::f16 ? "f16" : type == FullType::q4_0 ? "q4_0" : "q8_0";
-}
-
 void say_what_the_budget_picked(const Session& session) {
   const auto plan = session.procedural_plan();
   if (!plan || session.options().procedural->budget == 0) return;
@@ -123,9 +119,9 @@ void say_what_the_budget_picked(const Session& session) {
           bytes_text(plan->window), plan->rings > 0 ? cat("; sliding layers ", bytes_text(plan->rings)) : "",
           "), blocks of ", p.block, " with ", p.rows, " rows, ", p.summaries, " of them summaries, on ",
           p.levels, p.levels == 1 ? " level (" : " levels (", bytes_text(plan->compact), "), copying heads ",
-          p.full_rows == 0 ? "all rows" : cat(count_text(p.full_rows), " rows"), " in ",
-          full_type_text(p.full_type), " (", bytes_text(plan->full), "), references ",
-          bytes_text(plan->references), ": at most ", bytes_text(plan->total())));
+          p.full_rows == 0 ? "all rows" : cat(count_text(p.full_rows), " rows"), " in ", name_of(p.full_type),
+          " (", bytes_text(plan->full), "), references ", bytes_text(plan->references), ": at most ",
+          bytes_text(plan->total())));
 }
 
 void set_procedural(Json& report, const Session& session) {
@@ -139,7 +135,7 @@ void set_procedural(Json& report, const Session& session) {
   }
   const std::int64_t budget = session.options().procedural->budget;
   report.set("kv_budget", budget > 0 ? Json(budget) : Json())
-      .set("kv_full_type", full_type_text(session.options().procedural->full_type))
+      .set("kv_full_type", name_of(session.options().procedural->full_type))
       .set("kv_bytes_peak", counts->bytes_peak)
       .set("kv_steady_from", counts->steady_from)
       .set("kv_spill_bytes", counts->spilled_bytes)

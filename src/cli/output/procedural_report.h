@@ -12,8 +12,6 @@
 
 namespace kvtide {
 
-// "f16", "q8_0" or "q4_0": of a memory that is made, automatic has become one of them.
-const char* full_type_text(FullType type);
 // What a budget bought: bytes by tier. Nothing without a budget.
 void say_what_the_budget_picked(const Session& session);
 

@@ -73,17 +73,17 @@ class Planner {
     } else if (options_.layout == Layout::per_layer) {
       const PosRange rows = rows_of(all);
       for (const int layer : all)
-        for (const Part part : {Part::keys, Part::values})
-          add(cat("layers.", layer, part == Part::keys ? ".k_state" : ".v_state"), {{layer, part}}, rows,
+        for (const KvPart part : {KvPart::keys, KvPart::values})
+          add(cat("layers.", layer, part == KvPart::keys ? ".k_state" : ".v_state"), {{layer, part}}, rows,
               {1});
     } else if (options_.layout == Layout::stacked) {
       const PosRange rows = rows_of(all);
       check_alike(all);
-      for (const Part part : {Part::keys, Part::values}) {
+      for (const KvPart part : {KvPart::keys, KvPart::values}) {
         std::vector<LayoutBlock> blocks;
         for (const int layer : all) blocks.push_back({layer, part});
         const auto layers = static_cast<std::int64_t>(all.size());
-        add(part == Part::keys ? "keyCache" : "valueCache", std::move(blocks), rows, {layers, 1});
+        add(part == KvPart::keys ? "keyCache" : "valueCache", std::move(blocks), rows, {layers, 1});
       }
     } else {
       unified("kv_cache", all);
@@ -97,7 +97,7 @@ class Planner {
   void unified(const char* name, const std::vector<int>& layers) {
     check_alike(layers);
     std::vector<LayoutBlock> blocks;
-    for (const Part part : {Part::keys, Part::values})
+    for (const KvPart part : {KvPart::keys, KvPart::values})
       for (const int layer : layers) blocks.push_back({layer, part});
     add(name, std::move(blocks), rows_of(layers), {2 * static_cast<std::int64_t>(layers.size())});
   }
@@ -123,7 +123,7 @@ class Planner {
   DType type_of(const std::vector<LayoutBlock>& blocks) const {
     if (options_.dtype) return *options_.dtype;
     const auto half = [&](const LayoutBlock& block) {
-      return (block.part == Part::keys ? image_.spec.key_type : image_.spec.value_type) == DType::f16;
+      return (block.part == KvPart::keys ? image_.spec.key_type : image_.spec.value_type) == DType::f16;
     };
     return std::all_of(blocks.begin(), blocks.end(), half) ? DType::f16 : DType::f32;
   }

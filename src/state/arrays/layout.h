@@ -28,7 +28,7 @@ std::optional<Layout> layout_from_name(std::string_view name);  // "unified", "s
 
 struct LayoutBlock {  // the rows of all heads of one layer
   int layer;
-  Part part;
+  KvPart part;
 };
 
 struct LayoutArray {

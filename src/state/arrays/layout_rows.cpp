@@ -28,7 +28,7 @@ void read_segment(const StateRows& rows, const LayoutArray& array, const LayoutB
                   const Segment& segment, std::byte* out) {
   const LayerSpec& layer = rows.image().spec.layers[static_cast<std::size_t>(block.layer)];
   const auto stored_bytes = static_cast<std::size_t>(rows.row_bytes(block.layer, block.part));
-  const bool turned = block.part == Part::keys && segment.shift != 0;
+  const bool turned = block.part == KvPart::keys && segment.shift != 0;
   if (rows.dtype(block.part) == array.dtype && !turned) {
     for (const PosRange& run : rows.runs(block.layer)) {
       const Pos from = std::max(run.first, segment.first), to = std::min(run.last, segment.last);
@@ -87,7 +87,7 @@ void write_array(KvState& state, const LayoutArray& array, const std::byte* byte
       if (!scales_finite(array.dtype, bytes, elements))
         throw Error(ErrorCode::invalid_argument,
                     cat("array ", quoted(array.name), " holds NaN or infinity in layer ", block.layer));
-      const std::span<std::byte> target = block.part == Part::keys
+      const std::span<std::byte> target = block.part == KvPart::keys
                                               ? state.key_bytes(block.layer, head, array.rows)
                                               : state.value_bytes(block.layer, head, array.rows);
       std::copy_n(bytes, target.size(), target.data());

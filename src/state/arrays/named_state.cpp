@@ -175,11 +175,11 @@ std::vector<TensorView> NamedState::views(std::string_view name) const try {
   std::vector<TensorView> views;
   for (std::size_t b = 0; b < tensor.blocks.size(); ++b) {
     const int layer = tensor.blocks[b].layer;
-    const Part part = tensor.blocks[b].part;
+    const KvPart part = tensor.blocks[b].part;
     const auto index = static_cast<std::size_t>(layer);
     const RowFormat format = row_format(image.spec, image.spec.layers[index]);
     const auto bytes = [&](int head, const PosRange& run) {
-      return part == Part::keys ? memory.key_bytes(layer, head, run) : memory.value_bytes(layer, head, run);
+      return part == KvPart::keys ? memory.key_bytes(layer, head, run) : memory.value_bytes(layer, head, run);
     };
     for (const Segment& segment : image.segments)
       for (const PosRange& run : image.runs[index]) {
@@ -190,7 +190,7 @@ std::vector<TensorView> NamedState::views(std::string_view name) const try {
         view.first = both.first + segment.shift;
         view.kv_heads = format.kv_heads;
         view.rows = both.size();
-        view.row_stride = part == Part::keys ? format.key_bytes : format.value_bytes;
+        view.row_stride = part == KvPart::keys ? format.key_bytes : format.value_bytes;
         view.data = bytes(0, both).data();
         if (format.kv_heads > 1) view.head_stride = bytes(1, both).data() - view.data;
         views.push_back(view);

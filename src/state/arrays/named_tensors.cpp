@@ -104,10 +104,10 @@ class Resolver {
       memory.layers.push_back(
           {static_cast<int>(tensor.shape[n - 3]), static_cast<int>(tensor.shape[n - 1]), tensor.window});
     }
-    for (const int layer : named.layers) named.blocks.push_back({layer, Part::keys});
+    for (const int layer : named.layers) named.blocks.push_back({layer, KvPart::keys});
     set_type(tensor, memory.key_type, has_keys_);
     if (tensor.role == TensorRole::keys) return;
-    for (const int layer : named.layers) named.blocks.push_back({layer, Part::values});
+    for (const int layer : named.layers) named.blocks.push_back({layer, KvPart::values});
     set_type(tensor, memory.value_type, has_values_);
   }
 
@@ -134,7 +134,7 @@ class Resolver {
                                 quoted(own.spec.name), " are ", shape_text(own.spec.shape)));
       if (tensor.spec.type == ElementType::i32) refuse(tensor.spec, "must be f32, f16 or q8_0");
       tensor.layers = own.layers;
-      for (const int layer : tensor.layers) tensor.blocks.push_back({layer, Part::values});
+      for (const int layer : tensor.layers) tensor.blocks.push_back({layer, KvPart::values});
       set_type(tensor.spec, result_.memory.value_type, has_values_);
     }
     if (next < keys.size()) refuse(keys[next]->spec, "has no tensor of values that belongs to it");

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/pages.h"
+#include "base/text.h"
 #include "state/procedural/memory.h"
 
 namespace kvtide {
@@ -13,6 +14,8 @@ constexpr std::int64_t kTile = 64;
 // Of a head whose share of the rows changes: two more pages begun, and two steps of notes.
 constexpr std::int64_t kAdaptSlack = 2 * kPage + 2 * 256 * 16;
 constexpr Pos kWithoutEnd = Pos{1} << 30;
+constexpr std::int64_t kMostHeads = std::int64_t{1} << 18;
+constexpr Pos kLongestText = Pos{1} << 31;
 
 // Pages of one region of consecutive rows, wherever they begin.
 std::int64_t region(std::int64_t rows, std::int64_t row_bytes) {
@@ -28,14 +31,14 @@ HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan) {
 
 bool grows(const ProceduralSpec& spec) {
   bool grows = spec.levels == 0;
-  for (const auto& layer : spec.heads)
+  for (const auto& layer : spec.plans)
     for (const HeadPlan& plan : layer) grows = grows || (plan.full && (spec.full_rows == 0 || plan.whole));
   return grows;
 }
 
 ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   const ProceduralSpec& p = *spec.procedural;
-  const Pos end = tokens == 0 ? kWithoutEnd : tokens;
+  const Pos end = tokens == 0 ? kWithoutEnd : std::min(tokens, kLongestText);
   // Rows go tile by tile.
   const std::int64_t exact = std::min<std::int64_t>(end, p.window + spec.slack + p.block + kTile);
   const std::int64_t blocks_read =
@@ -61,7 +64,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
       const std::int64_t sinks = blocks_read > 1 && p.sinks > 0 ? kPage : 0;
       bytes.window += layer.kv_heads * (region(exact, key) + region(exact, value) + 2 * sinks);
     }
-    for (const HeadPlan& plan : p.heads[i]) {
+    for (const HeadPlan& plan : p.plans[i]) {
       const std::int64_t row = dtype_bytes(type_of_rows(p, plan), layer.head_dim);
       whole = whole || plan.whole;
       if (plan.full) {
@@ -87,10 +90,27 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
                    ? std::min(blocks_read, (p.full_rows + p.block + pinned) / kLeastFullRows + 1)
                    : blocks_read;
     for (std::size_t i = 0; i < spec.layers.size(); ++i)
-      if (!p.heads[i].empty() && turns_like(p, i) == i)
+      if (!p.plans[i].empty() && turns_like(p, i) == i)
         bytes.compact += turns * 2 * static_cast<std::int64_t>(p.frequencies[i].size() * sizeof(float));
   }
   return bytes;
+}
+
+ProceduralBytes planned_bytes(const KvSpec& spec, Pos position) {
+  const ProceduralSpec& p = *spec.procedural;
+  return most_bytes(spec, grows(p) && p.budget_for > 0 ? std::max(p.budget_for, position) : 0);
+}
+
+std::string why_not_within_budget(const KvSpec& spec, Pos position) {
+  const std::int64_t budget = spec.procedural->budget;
+  if (budget == 0) return "";
+  std::int64_t heads = 0;
+  for (const LayerSpec& layer : spec.layers) heads += layer.kv_heads;
+  // No model has as many heads; a file may say so, and sums over them must not overflow.
+  const std::int64_t most =
+      heads > kMostHeads ? std::numeric_limits<std::int64_t>::max() : planned_bytes(spec, position).total();
+  if (most <= budget) return "";
+  return cat("its procedural memory may take ", most, " bytes, more than the KV budget of ", budget);
 }
 
 }  // namespace kvtide

@@ -3,6 +3,8 @@
 // Pure functions of a spec: planning, picking and accounting ask here, so that they cannot disagree.
 #pragma once
 
+#include <string>
+
 #include "state/procedural/head_rows.h"
 #include "state/spec/spec.h"
 
@@ -25,10 +27,12 @@ bool grows(const ProceduralSpec& spec);
 // The most that a state of this spec (procedural) holds at any moment while it reads `tokens` tokens; 0:
 // without end.
 ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens);
-// The same for all that may be read when so many tokens are expected (0: no end known): nothing keeps a text
-// from being longer, so only a memory that grows is planned for that many.
-inline ProceduralBytes planned_bytes(const KvSpec& spec, Pos expected) {
-  return most_bytes(spec, grows(*spec.procedural) ? expected : 0);
-}
+// The same for all that may be read when the spec expects so many tokens (0: no end known), or `position` if
+// that is more: nothing keeps a text from being longer, so only a memory that grows is planned for that many.
+ProceduralBytes planned_bytes(const KvSpec& spec, Pos position = 0);
+
+// Why the spec's budget does not hold a memory that has read `position` tokens; "" when it does, or when there
+// is none.
+std::string why_not_within_budget(const KvSpec& spec, Pos position = 0);
 
 }  // namespace kvtide

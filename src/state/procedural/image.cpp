@@ -37,6 +37,15 @@ void check_head(const std::vector<std::int64_t>& rows, const std::vector<std::in
   if (sum > kMostHeadRows) refuse_procedural_image(cat(name, " has ", sum, " rows; ", kMostHeadRows, " fit"));
 }
 
+// The one place that knows the order: the heads that have rows, layer by layer, then the references.
+template <class Heads, class Rows, class Head, class Queries>
+void in_tensor_order(const Heads& heads, Rows&& rows, Head&& head, Queries&& references) {
+  for (std::size_t layer = 0; layer < heads.size(); ++layer)
+    for (std::size_t h = 0; h < heads[layer].size(); ++h)
+      if (rows(layer, h) > 0) head(layer, h);
+  references();
+}
+
 }  // namespace
 
 void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos position, int head_dim) {
@@ -73,26 +82,26 @@ void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos positio
       before = first;
     }
   }
-  if (image.lost.size() != spec.heads.size() || image.strain.size() != spec.heads.size())
+  if (image.lost.size() != spec.plans.size() || image.strain.size() != spec.plans.size())
     refuse_procedural_image("needs the losses and strains of every layer");
-  for (std::size_t layer = 0; layer < spec.heads.size(); ++layer)
+  for (std::size_t layer = 0; layer < spec.plans.size(); ++layer)
     for (const auto* numbers : {&image.lost[layer], &image.strain[layer]}) {
-      if (numbers->size() != spec.heads[layer].size())
+      if (numbers->size() != spec.plans[layer].size())
         refuse_procedural_image("needs the losses and strains of every head");
       for (const double number : *numbers)
         if (!(number >= 0.0 && number <= static_cast<double>(std::numeric_limits<float>::max())))
           refuse_procedural_image("a loss or strain is no number that it can be");
     }
-  if (image.rows.size() != spec.heads.size())
-    refuse_procedural_image(cat("needs the rows of ", spec.heads.size(), " layers"));
+  if (image.rows.size() != spec.plans.size())
+    refuse_procedural_image(cat("needs the rows of ", spec.plans.size(), " layers"));
   // The rows of full heads, which are thinned alike, and of those that never thin out.
   const std::vector<std::int64_t>*thinned = nullptr, *whole = nullptr;
-  for (std::size_t layer = 0; layer < spec.heads.size(); ++layer) {
-    if (image.rows[layer].size() != spec.heads[layer].size())
+  for (std::size_t layer = 0; layer < spec.plans.size(); ++layer) {
+    if (image.rows[layer].size() != spec.plans[layer].size())
       refuse_procedural_image(
-          cat("layer ", layer, " needs the rows of ", spec.heads[layer].size(), " heads"));
-    for (std::size_t h = 0; h < spec.heads[layer].size(); ++h) {
-      const HeadPlan& plan = spec.heads[layer][h];
+          cat("layer ", layer, " needs the rows of ", spec.plans[layer].size(), " heads"));
+    for (std::size_t h = 0; h < spec.plans[layer].size(); ++h) {
+      const HeadPlan& plan = spec.plans[layer][h];
       const auto& rows = image.rows[layer][h];
       std::vector<std::int64_t> most(plan.whole ? image.whole.size() : image.full.size(), spec.block);
       if (!plan.full) most.clear();
@@ -127,7 +136,7 @@ void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos positio
   }
   // Factors are bounded one by one, so that the product is.
   const double bytes = static_cast<double>(spec.window + spec.block) *
-                       static_cast<double>(spec.heads.size()) * spec.query_heads * head_dim;
+                       static_cast<double>(spec.plans.size()) * spec.query_heads * head_dim;
   if (bytes > static_cast<double>(kMostReferenceBytes))
     refuse_procedural_image("its references would not fit any memory");
 }
@@ -136,26 +145,30 @@ std::vector<ProceduralTensor> procedural_tensors(const ProceduralSpec& spec, con
                                                  int head_dim) {
   using Type = ProceduralTensor::Type;
   std::vector<ProceduralTensor> tensors;
-  for (std::size_t layer = 0; layer < spec.heads.size(); ++layer)
-    for (std::size_t h = 0; h < spec.heads[layer].size(); ++h) {
-      std::int64_t rows = 0;
-      for (const std::int64_t count : image.rows[layer][h]) rows += count;
-      if (rows == 0) continue;
-      const std::string name = cat("procedural.", layer, ".", h, ".");
-      const DType type = type_of_rows(spec, spec.heads[layer][h]);
-      tensors.push_back({name + "k", Type::rows, {rows, head_dim}, type});
-      tensors.push_back({name + "v", Type::rows, {rows, head_dim}, type});
-      tensors.push_back({name + "position", Type::i32, {rows}});
-      for (const char* note : note_names(rows_kind(spec, spec.heads[layer][h])))
-        tensors.push_back({name + note, Type::f32, {rows}});
-    }
-  const References::Shape shape = reference_shape(spec, head_dim);
-  const std::int64_t layers = std::count(shape.layers.begin(), shape.layers.end(), true);
-  if (layers > 0) {
+  const auto rows_of = [&](std::size_t layer, std::size_t h) {
+    const auto& blocks = image.rows[layer][h];
+    return std::accumulate(blocks.begin(), blocks.end(), std::int64_t{0});
+  };
+  // As HeadRows::parts() has them.
+  const auto add_head = [&](std::size_t layer, std::size_t h) {
+    const HeadPlan& plan = spec.plans[layer][h];
+    const std::int64_t rows = rows_of(layer, h);
+    const std::string name = cat("procedural.", layer, ".", h, ".");
+    const DType type = type_of_rows(spec, plan);
+    tensors.push_back({name + "k", Type::rows, {rows, head_dim}, type});
+    tensors.push_back({name + "v", Type::rows, {rows, head_dim}, type});
+    tensors.push_back({name + "position", Type::i32, {rows}});
+    for (const char* note : note_names(rows_kind(spec, plan)))
+      tensors.push_back({name + note, Type::f32, {rows}});
+  };
+  in_tensor_order(spec.plans, rows_of, add_head, [&] {
+    const References::Shape shape = reference_shape(spec, head_dim);
+    const std::int64_t layers = std::count(shape.layers.begin(), shape.layers.end(), true);
+    if (layers == 0) return;
     const std::int64_t slots = References::slots(shape);
     tensors.push_back({"procedural.queries", Type::f16, {layers, slots, shape.heads, shape.head_dim}});
     tensors.push_back({"procedural.log_mass", Type::f32, {layers, slots, shape.heads}});
-  }
+  });
   return tensors;
 }
 
@@ -218,30 +231,31 @@ void ProceduralMemory::restore(const ProceduralImage& image, Pos position) {
   if (sealed_ > 0) move_blocks(last_seal());
 }
 
-std::vector<std::span<std::byte>> ProceduralMemory::payload() {
-  std::vector<std::span<std::byte>> parts;
-  for (auto& layer : heads_)
-    for (Head& h : layer)
-      if (h.rows->rows() > 0)
-        for (const auto part : writable(h).parts()) parts.push_back(part);
-  make_references_writable();
-  if (!references_->halves().empty()) {
-    parts.push_back(std::as_writable_bytes(std::span(references_->halves())));
-    parts.push_back(std::as_writable_bytes(std::span(references_->masses())));
-  }
+std::vector<std::span<const std::byte>> ProceduralMemory::payload() const {
+  std::vector<std::span<const std::byte>> parts;
+  const auto add_head = [&](std::size_t layer, std::size_t h) {
+    for (const auto part : std::as_const(*heads_[layer][h].rows).parts()) parts.push_back(part);
+  };
+  in_tensor_order(
+      heads_, [&](std::size_t layer, std::size_t h) { return heads_[layer][h].rows->rows(); }, add_head,
+      [&] {
+        const References& references = *references_;
+        if (references.halves().empty()) return;
+        parts.push_back(std::as_bytes(std::span(references.halves())));
+        parts.push_back(std::as_bytes(std::span(references.masses())));
+      });
   return parts;
 }
 
-std::vector<std::span<const std::byte>> ProceduralMemory::payload() const {
-  std::vector<std::span<const std::byte>> parts;
-  for (const auto& layer : heads_)
-    for (const Head& h : layer)
-      if (h.rows->rows() > 0)
-        for (const auto part : h.rows->parts()) parts.push_back(part);
-  if (!references_->halves().empty()) {
-    parts.push_back(std::as_bytes(std::span(std::as_const(*references_).halves())));
-    parts.push_back(std::as_bytes(std::span(std::as_const(*references_).masses())));
-  }
+std::vector<std::span<std::byte>> ProceduralMemory::payload() {
+  // Nobody else may see what will be written.
+  for (auto& layer : heads_)
+    for (Head& h : layer)
+      if (h.rows->rows() > 0) writable(h);
+  make_references_writable();
+  std::vector<std::span<std::byte>> parts;
+  for (const auto part : std::as_const(*this).payload())
+    parts.emplace_back(const_cast<std::byte*>(part.data()), part.size());
   return parts;
 }
 

@@ -12,7 +12,7 @@ namespace kvtide {
 
 References::Shape reference_shape(const ProceduralSpec& spec, int head_dim) {
   References::Shape shape;
-  for (const auto& heads : spec.heads) {
+  for (const auto& heads : spec.plans) {
     // Heads that summarise ask them, and full heads that are thinned: for the worth of their rows.
     bool asks = false;
     for (const HeadPlan& plan : heads) asks = asks || rows_kind(spec, plan) != HeadRows::Kind::exact;
@@ -31,7 +31,7 @@ ProceduralMemory::ProceduralMemory(const ProceduralSpec& spec, const std::vector
       references_(std::make_shared<References>(reference_shape(spec, layers.front().head_dim))) {
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     auto& heads = heads_.emplace_back();
-    for (const HeadPlan& plan : spec_.heads[layer]) {
+    for (const HeadPlan& plan : spec_.plans[layer]) {
       const std::int64_t bytes = dtype_bytes(type_of_rows(spec_, plan), layers_[layer].head_dim);
       heads.push_back({std::make_shared<HeadRows>(rows_kind(spec_, plan), bytes, bytes, kMostHeadRows),
                        {},
@@ -40,11 +40,11 @@ ProceduralMemory::ProceduralMemory(const ProceduralSpec& spec, const std::vector
                        0.0f});
     }
   }
-  for (const auto& plans : spec_.heads)
+  for (const auto& plans : spec_.plans)
     for (const HeadPlan& plan : plans) (plan.whole ? has_whole_heads_ : has_full_heads_) |= plan.full;
   angles_.resize(layers_.size());
   for (std::size_t layer = 0; layer < layers_.size(); ++layer)
-    turns_like_.push_back(spec_.heads[layer].empty() ? layer : turns_like(spec_, layer));
+    turns_like_.push_back(spec_.plans[layer].empty() ? layer : turns_like(spec_, layer));
   if (!spec_.spill.empty()) spill_ = std::make_shared<SpillFile>(spec_.spill);
 }
 

@@ -49,7 +49,7 @@ class ProceduralMemory {
   ProceduralMemory& operator=(ProceduralMemory&&) noexcept = default;
 
   const ProceduralSpec& spec() const { return spec_; }
-  bool holds(int layer) const { return !spec_.heads[static_cast<std::size_t>(layer)].empty(); }
+  bool holds(int layer) const { return !spec_.plans[static_cast<std::size_t>(layer)].empty(); }
   // First position that is exact (sinks apart), and the position at which the next block is sealed.
   Pos exact_from() const { return sealed_; }
   Pos next_seal() const { return sealed_ + spec_.block + spec_.window; }
@@ -146,17 +146,17 @@ class ProceduralMemory {
     return heads_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(h)];
   }
   const HeadPlan& plan(int layer, int h) const {
-    return spec_.heads[static_cast<std::size_t>(layer)][static_cast<std::size_t>(h)];
+    return spec_.plans[static_cast<std::size_t>(layer)][static_cast<std::size_t>(h)];
   }
   HeadRows& writable(Head& head);
-  bool plain(std::size_t layer, std::size_t h) const { return !spec_.heads[layer][h].full; }
+  bool plain(std::size_t layer, std::size_t h) const { return !spec_.plans[layer][h].full; }
   // Layers and heads for which `wanted(plan)`, in order.
   template <class Wanted>
   std::vector<std::pair<int, int>> heads_where(const Wanted& wanted) const {
     std::vector<std::pair<int, int>> found;
     for (std::size_t layer = 0; layer < heads_.size(); ++layer)
       for (std::size_t h = 0; h < heads_[layer].size(); ++h)
-        if (wanted(spec_.heads[layer][h])) found.emplace_back(static_cast<int>(layer), static_cast<int>(h));
+        if (wanted(spec_.plans[layer][h])) found.emplace_back(static_cast<int>(layer), static_cast<int>(h));
     return found;
   }
   std::size_t fading_pair(Pos position) const;

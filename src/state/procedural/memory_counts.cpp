@@ -22,7 +22,7 @@ void ProceduralMemory::count(ProceduralCounts& counts) const noexcept {
   counts.summary_rows = std::move(room);
   for (std::size_t layer = 0; layer < heads_.size(); ++layer)
     for (std::size_t h = 0; h < heads_[layer].size(); ++h)
-      count_head(heads_[layer][h], spec_.heads[layer][h], counts);
+      count_head(heads_[layer][h], spec_.plans[layer][h], counts);
   counts.log_mass_error = mass_errors_ == 0 ? 0.0 : mass_error_sum_ / static_cast<double>(mass_errors_);
 }
 

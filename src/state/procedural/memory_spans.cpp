@@ -51,7 +51,7 @@ void ProceduralMemory::move_blocks(Pos position) {
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     const auto& frequencies = spec_.frequencies[layer];
     angles_[layer].clear();
-    if (spec_.heads[layer].empty() || turns_like_[layer] != layer) continue;
+    if (spec_.plans[layer].empty() || turns_like_[layer] != layer) continue;
     angles_[layer].reserve(turns_.size() * 2 * frequencies.size());  // doubling would overrun a budget
     for (const Pos shift : turns_) add_turn(frequencies, shift, angles_[layer]);
   }

@@ -58,10 +58,10 @@ std::vector<const AskedAhead*> place_ahead(const ProceduralSpec& spec, const std
                                            Pos position, std::vector<AskedAhead>& made) {
   std::vector<std::size_t> of_layer;
   std::vector<std::size_t> first;  // layer for which each was made
-  for (std::size_t layer = 0; layer < spec.heads.size(); ++layer) {
+  for (std::size_t layer = 0; layer < spec.plans.size(); ++layer) {
     std::size_t found = 0;
     while (found < first.size() && spec.frequencies[first[found]] != spec.frequencies[layer]) ++found;
-    if (found == first.size() && !spec.heads[layer].empty()) {
+    if (found == first.size() && !spec.plans[layer].empty()) {
       first.push_back(layer);
       made.push_back(place_ahead(spec, positions, position, spec.frequencies[layer]));
     }
@@ -74,7 +74,7 @@ std::vector<const AskedAhead*> place_ahead(const ProceduralSpec& spec, const std
 
 ReferenceRows ask(const Kernels& kernels, const ProceduralSpec& spec, const References& references,
                   const AskedAhead& asked, int layer, int head, std::int64_t padded_dim) {
-  const int group = spec.query_heads / static_cast<int>(spec.heads[static_cast<std::size_t>(layer)].size());
+  const int group = spec.query_heads / static_cast<int>(spec.plans[static_cast<std::size_t>(layer)].size());
   const auto pairs = static_cast<std::int64_t>(spec.frequencies[static_cast<std::size_t>(layer)].size());
   const auto count = static_cast<std::int64_t>(asked.positions.size());
   ReferenceRows rows;

@@ -1,4 +1,4 @@
-// reference_rows.h: recent queries as they would stand in the future of a text: the judges of a block.
+// reference_rows.h: recent queries as they would stand in the future of a text: the references of a block.
 #pragma once
 
 #include <vector>

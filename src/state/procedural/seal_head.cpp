@@ -38,7 +38,7 @@ std::vector<Pos> judges_of_merge(const References& references, Pos first, Pos po
 SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summariser& summariser,
                      const LayerRows& rows, int layer, int head, int head_dim, std::int64_t keep) {
   const ProceduralSpec& spec = request.spec;
-  const auto& heads = spec.heads[static_cast<std::size_t>(layer)];
+  const auto& heads = spec.plans[static_cast<std::size_t>(layer)];
   const HeadPlan& plan = heads[static_cast<std::size_t>(head)];
   BlockRows block = padded_block(request.last - request.first, head_dim);
   // A fork shares its first rows: they lie in several pieces.

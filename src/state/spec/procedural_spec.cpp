@@ -30,7 +30,7 @@ std::vector<double> share_out(const std::vector<double>& need, double total, dou
 
 std::size_t turns_like(const ProceduralSpec& spec, std::size_t layer) {
   for (std::size_t other = 0; other < layer; ++other)
-    if (!spec.heads[other].empty() && spec.frequencies[other] == spec.frequencies[layer]) return other;
+    if (!spec.plans[other].empty() && spec.frequencies[other] == spec.frequencies[layer]) return other;
   return layer;
 }
 
@@ -95,6 +95,36 @@ std::vector<std::vector<HeadPlan>> plan_heads(const ProceduralOptions& o,
     sharing[i]->rows =
         std::min(o.block - 1, o.summaries + std::max<std::int64_t>(1, std::llround(shares[i])));
   return plans;
+}
+
+std::int64_t rows_of_plans(const ProceduralSpec& spec) {
+  std::int64_t rows = 0, heads = 0, full = 0;
+  for (const auto& layer : spec.plans)
+    for (const HeadPlan& plan : layer) {
+      rows += plan.full ? 0 : plan.rows;
+      full += plan.full;
+      ++heads;
+    }
+  if (2 * full > heads)
+    heads -= full;
+  else
+    rows += full * spec.block;
+  return heads == 0 ? 0 : (rows + heads / 2) / heads;
+}
+
+bool keeps_the_same(const ProceduralSpec& a, const ProceduralSpec& b) {
+  ProceduralSpec like = a;
+  like.budget = b.budget;
+  like.budget_for = b.budget_for;
+  // What plans and element types say.
+  like.heads = b.heads;
+  like.rows = b.rows;
+  like.full_from = b.full_from;
+  like.first_layer = b.first_layer;
+  like.last_layer = b.last_layer;
+  like.full_type = b.full_type;
+  like.half_precision = b.half_precision;
+  return like == b;
 }
 
 }  // namespace kvtide

@@ -1,5 +1,5 @@
-// procedural_spec.h: what a procedural memory is made from, as plain data: the options with every choice
-// made.
+// procedural_spec.h: what a procedural memory is made from, as plain data: what was chosen, a budget included,
+// and what was derived from it.
 #pragma once
 
 #include <algorithm>
@@ -20,26 +20,15 @@ struct HeadPlan {
   friend bool operator==(const HeadPlan&, const HeadPlan&) = default;
 };
 
-struct ProceduralSpec {
-  std::int64_t sinks = 4, window = 512, block = 256;
-  std::int64_t summaries = 4;
-  Summary summary = Summary::fit;
-  RowScore score = RowScore::mixed;
+// What was chosen, nothing left open, and what follows from it for the layers that it is for.
+struct ProceduralSpec : ProceduralOptions {
   DType row_type = DType::q8_0;   // of everything outside the window but
-  DType full_type = DType::q8_0;  // of heads that keep every row; q4_0: as Hadamard transforms
-  std::int64_t full_rows = 0;     // newest rows that full heads keep; 0: all
-  FarRule far = FarRule::log;
-  Pos far_from = 0;  // no row is seen from further away; 0: true distances
-  int levels = 0;
-  std::vector<PosRange> pins;  // as in ProceduralOptions, likewise:
-  std::int64_t level_rows = 0;
-  float shed_below = 0.0f, decay = 0.0f, retention = 0.0f;
-  Adapt adapt = Adapt::off;
-  std::string spill;
+  DType copy_type = DType::q8_0;  // of heads that copy; q4_0: as Hadamard transforms
+  Pos far_from = 0;               // no row is seen from further away; 0: true distances
   int query_heads = 0;
   std::int64_t reference_stride = 0;  // positions from one reference to the next; 0: so that a block has 32
   float scale = 0.0f;                 // of q.k
-  std::vector<std::vector<HeadPlan>> heads;  // [layer][kv_head]; empty for layers with a window of their own
+  std::vector<std::vector<HeadPlan>> plans;  // [layer][kv_head]; empty for layers with a window of their own
   std::vector<std::vector<double>> frequencies;  // [layer][pairs], radians per position
   friend bool operator==(const ProceduralSpec&, const ProceduralSpec&) = default;
 };
@@ -58,7 +47,7 @@ inline Pos first_sealed_before(const ProceduralSpec& spec, Pos last) {
 
 // The type of the rows of a head, and whether they are stored as Hadamard transforms.
 inline DType type_of_rows(const ProceduralSpec& spec, const HeadPlan& plan) {
-  return plan.full ? spec.full_type : spec.row_type;
+  return plan.full ? spec.copy_type : spec.row_type;
 }
 inline bool is_spread(const ProceduralSpec& spec, const HeadPlan& plan) {
   return type_of_rows(spec, plan) == DType::q4_0;
@@ -79,5 +68,10 @@ inline bool is_pinned(const ProceduralSpec& spec, Pos position) {
 // between 0.2 and 3 times the mean; where most heads are full, the others keep `rows` each.
 std::vector<std::vector<HeadPlan>> plan_heads(const ProceduralOptions& options,
                                               const std::vector<bool>& compressed_layers, int kv_heads);
+// The other way round, for files that do not tell: `rows` of which such plans came.
+std::int64_t rows_of_plans(const ProceduralSpec& spec);
+
+// Do both keep the same rows of every text, whatever their budgets and the head tables that led to them?
+bool keeps_the_same(const ProceduralSpec& a, const ProceduralSpec& b);
 
 }  // namespace kvtide

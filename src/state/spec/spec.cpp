@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "base/text.h"
 #include "kernels/attend_kernel.h"
@@ -16,20 +17,6 @@ constexpr std::int64_t kMostTokens = std::int64_t{1}
 constexpr std::int64_t kMostRecurrent = std::int64_t{1} << 28;  // of a recurrent tensor
 
 bool keeps_rows(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::q8_0; }
-
-std::int64_t row_bytes(const KvSpec& spec, const LayerSpec& layer) {
-  return layer.kv_heads *
-         (dtype_bytes(spec.key_type, layer.head_dim) + dtype_bytes(spec.value_type, layer.head_dim));
-}
-
-// Rows of a layer that can be held at once when `tokens` were appended; nullopt: as many as tokens.
-std::optional<std::int64_t> most_rows(const KvSpec& spec, const LayerSpec& layer) {
-  if (layer.window) return *layer.window + spec.max_append + spec.slack;
-  if (spec.rolling) return spec.rolling->sinks + spec.rolling->window + spec.max_append + spec.slack;
-  if (spec.procedural)
-    return spec.procedural->sinks + spec.procedural->window + spec.procedural->block + spec.slack;
-  return std::nullopt;
-}
 
 template <class Refuse>
 void check_recurrent(const KvSpec& spec, const Refuse& refuse) {
@@ -88,23 +75,22 @@ void check(const KvSpec& spec) {
       refuse("a procedural memory moves positions, which a model with absolute positions cannot follow");
     if (!keeps_rows(p.row_type))
       refuse(cat("old rows are kept as f32, f16 or q8_0, not ", dtype_info(p.row_type).name));
-    if (!keeps_rows(p.full_type) && p.full_type != DType::q4_0)
+    if (!keeps_rows(p.copy_type) && p.copy_type != DType::q4_0)
       refuse(cat("rows of heads that keep every row are f32, f16, q8_0 or q4_0, not ",
-                 dtype_info(p.full_type).name));
-    if (p.sinks < 0) refuse(cat("the number of sinks cannot be ", p.sinks));
-    if (p.block < 16 || p.block > 65536) refuse(cat("a block takes 16 to 65536 positions, not ", p.block));
+                 dtype_info(p.copy_type).name));
+    visit(p, [&](const ProceduralField& field, const auto& value) {
+      if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>)
+        if (const auto number = static_cast<double>(value);
+            field.least < field.most && !(number >= field.least && number <= field.most))
+          refuse(cat("the ", quoted(field.name), " of a procedural memory must be from ", field.least, " to ",
+                     field.most, ", not ", number));
+    });
     if (p.sinks >= p.block) refuse(cat("the ", p.sinks, " sinks must fit into one block of ", p.block));
-    if (p.window < p.block || p.window > kMostTokens)
+    if (p.window < p.block)
       refuse(cat("the window must hold at least one block of ", p.block, " positions, not ", p.window));
-    if (p.summaries < 0) refuse(cat("the number of summaries cannot be ", p.summaries));
-    if (p.levels < 0 || p.levels > 8) refuse(cat("consolidation has 0 to 8 levels, not ", p.levels));
-    if (p.full_rows < 0 || p.full_rows > kMostTokens || p.far_from < 0 || p.far_from > kMostTokens ||
-        p.reference_stride < 0 || p.reference_stride > p.block)
-      refuse("a procedural memory's rows, far distance or reference stride is out of range");
+    if (p.far_from < 0 || p.far_from > kMostTokens || p.reference_stride < 0 || p.reference_stride > p.block)
+      refuse("a procedural memory's far distance or reference stride is out of range");
     if (!std::isfinite(p.scale)) refuse("the attention scale is not finite");
-    if (p.level_rows < 0 || !std::isfinite(p.shed_below) || !(p.decay >= 0.0f && p.decay <= 1.0f) ||
-        !(p.retention >= 0.0f && p.retention <= 1.0f))
-      refuse("a procedural memory's caps, decay or retention is out of range");
     Pos pinned = 0;
     for (const PosRange& pin : p.pins) {
       if (pin.first < pinned || pin.first >= pin.last || pin.last > kMostTokens)
@@ -114,21 +100,21 @@ void check(const KvSpec& spec) {
     for (const LayerSpec& layer : spec.layers)
       if (layer.head_dim != spec.layers.front().head_dim)
         refuse("a procedural memory needs heads of one size in all layers");
-    if (p.heads.size() != spec.layers.size() || p.frequencies.size() != spec.layers.size())
+    if (p.plans.size() != spec.layers.size() || p.frequencies.size() != spec.layers.size())
       refuse("a procedural memory needs the plans and the frequencies of every layer");
-    for (std::size_t i = 0; i < p.heads.size(); ++i) {
-      if (p.heads[i].empty()) continue;
+    for (std::size_t i = 0; i < p.plans.size(); ++i) {
+      if (p.plans[i].empty()) continue;
       if (spec.layers[i].window) refuse(cat("layer ", i, " keeps a window of its own and is not compressed"));
-      if (static_cast<int>(p.heads[i].size()) != spec.layers[i].kv_heads)
+      if (static_cast<int>(p.plans[i].size()) != spec.layers[i].kv_heads)
         refuse(cat("layer ", i, " needs one plan per KV head"));
       if (p.query_heads < 1 || p.query_heads % spec.layers[i].kv_heads != 0)
         refuse(cat(p.query_heads, " query heads cannot share ", spec.layers[i].kv_heads, " KV heads"));
       if (static_cast<int>(p.frequencies[i].size()) * 2 > spec.layers[i].head_dim)
         refuse(cat("layer ", i, " turns more dimensions than its heads have"));
-      for (const HeadPlan& plan : p.heads[i])
+      for (const HeadPlan& plan : p.plans[i])
         if (plan.rows < 0 || plan.rows > p.block || !std::isfinite(plan.weight))
           refuse(cat("a head keeps 0 to ", p.block, " rows of a block, not ", plan.rows));
-      for (const DType type : {p.row_type, p.full_type})
+      for (const DType type : {p.row_type, p.copy_type})
         if (spec.layers[i].head_dim % dtype_info(type).block_elements != 0)
           refuse(cat(dtype_info(type).name, " needs heads of a multiple of 32 elements, not ",
                      spec.layers[i].head_dim, "; use f16"));
@@ -146,20 +132,6 @@ ProceduralSpec memory_spec(const KvSpec& spec) {
   ProceduralSpec memory = *spec.procedural;
   memory.window += spec.slack;
   return memory;
-}
-
-std::int64_t bytes_per_token(const KvSpec& spec) {
-  std::int64_t bytes = 0;
-  for (const auto& layer : spec.layers)
-    if (!most_rows(spec, layer)) bytes += row_bytes(spec, layer);
-  return bytes;
-}
-
-std::int64_t bytes_for_tokens(const KvSpec& spec, std::int64_t tokens) {
-  std::int64_t bytes = 0;
-  for (const auto& layer : spec.layers)
-    bytes += std::min(tokens, most_rows(spec, layer).value_or(tokens)) * row_bytes(spec, layer);
-  return bytes;
 }
 
 }  // namespace kvtide

@@ -50,9 +50,4 @@ void check(const KvSpec& spec);
 // can be taken back.
 ProceduralSpec memory_spec(const KvSpec& spec);
 
-// The bytes that one more token costs in layers that keep everything, and the bytes of `tokens` tokens in
-// all.
-std::int64_t bytes_per_token(const KvSpec& spec);
-std::int64_t bytes_for_tokens(const KvSpec& spec, std::int64_t tokens);
-
 }  // namespace kvtide

@@ -124,7 +124,7 @@ TEST(ProceduralImage, ThatContradictsItselfIsRefused) {
 TEST(ProceduralImage, FullHeadsThatWereThinnedApartAreRefused) {
   // They are thinned together, by the rows of the first.
   KvSpec spec = procedural_spec();
-  spec.procedural->heads[2][1].full = true;
+  spec.procedural->plans[2][1].full = true;
   StateImage image = sound_image(spec);
   EXPECT_EQ(image.past->rows[0][1], image.past->rows[2][1]);
   image.past->rows[2][1][0] = 0;
@@ -133,7 +133,7 @@ TEST(ProceduralImage, FullHeadsThatWereThinnedApartAreRefused) {
 
 TEST(ProceduralImage, BlocksOfFullHeadsWithoutAFullHeadAreRefused) {
   KvSpec spec = procedural_spec();
-  spec.procedural->heads[0][1] = {false, false, 8, 1.0f};
+  spec.procedural->plans[0][1] = {false, false, 8, 1.0f};
   StateImage image = sound_image(spec);
   EXPECT_TRUE(image.past->full.empty());
   image.past->full = {3};

@@ -31,7 +31,7 @@ KvSpec procedural(std::int64_t rows, bool full = false) {
   p.levels = 2;
   p.query_heads = 2;
   p.scale = 0.01f;
-  p.heads.assign(2, std::vector<HeadPlan>(2, HeadPlan{.full = full, .rows = rows}));
+  p.plans.assign(2, std::vector<HeadPlan>(2, HeadPlan{.full = full, .rows = rows}));
   p.frequencies.assign(2, {1.0, 0.1});
   spec.procedural = p;
   return spec;
@@ -159,7 +159,7 @@ TEST(ProceduralMemory, TheBudgetCountsPinsAndNeverMoreIsHeld) {
 
 KvSpec spilling(const std::string& path) {
   KvSpec spec = procedural(4, true);
-  for (auto& heads : spec.procedural->heads)
+  for (auto& heads : spec.procedural->plans)
     for (HeadPlan& plan : heads) plan.whole = true;
   spec.procedural->full_rows = 64;
   spec.procedural->spill = path;

@@ -36,7 +36,7 @@ inline KvSpec procedural_spec() {
   p.far_from = 400;
   p.query_heads = 4;
   p.scale = 0.2f;
-  p.heads = {{{false, false, 8, 1.0f}, {true, false, 0, 1.0f}},
+  p.plans = {{{false, false, 8, 1.0f}, {true, false, 0, 1.0f}},
              {},
              {{false, false, 6, 0.5f}, {false, false, 11, 2.0f}}};
   p.frequencies = {frequencies, frequencies, frequencies};
@@ -60,8 +60,8 @@ inline KvSpec tiny_procedural_spec() {
   p.query_heads = 2;
   p.reference_stride = 8;
   p.scale = 0.5f;
-  p.row_type = p.full_type = DType::f16;
-  p.heads = {{{false, false, 3, 1.0f}, {true, false, 0, 1.0f}}};
+  p.row_type = p.copy_type = DType::f16;
+  p.plans = {{{false, false, 3, 1.0f}, {true, false, 0, 1.0f}}};
   p.frequencies = {frequencies};
   return spec;
 }

@@ -114,7 +114,7 @@ ProceduralSpec small_procedural(std::vector<double> frequencies) {
   spec.window = 64;
   spec.block = 32;
   spec.query_heads = 4;
-  spec.heads = {{HeadPlan{}, HeadPlan{}}};
+  spec.plans = {{HeadPlan{}, HeadPlan{}}};
   spec.frequencies = {std::move(frequencies)};
   return spec;
 }

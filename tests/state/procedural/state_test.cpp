@@ -31,12 +31,12 @@ KvSpec random_spec(testing::Rng& rng) {
   p.score = static_cast<RowScore>(rng.below(4));
   p.levels = static_cast<int>(rng.below(4));
   p.row_type = types[rng.below(3)];
-  p.full_type = rng.below(2) == 0 ? DType::q4_0 : types[rng.below(3)];
+  p.copy_type = rng.below(2) == 0 ? DType::q4_0 : types[rng.below(3)];
   p.full_rows = rng.below(2) * (16 + rng.below(300));
   p.far = static_cast<FarRule>(rng.below(2));
   p.far_from = rng.below(2) * (2 * (p.window + spec.slack + p.block) + rng.below(300));
   p.reference_stride = rng.below(3);
-  for (auto& heads : p.heads)
+  for (auto& heads : p.plans)
     for (HeadPlan& plan : heads)
       plan = {rng.below(4) == 0, false, rng.below(p.block + 1), rng.real(0.1f, 2.0f)};
   return spec;
@@ -91,7 +91,7 @@ TEST(ProceduralBudget, CountsTheTurnsOfEveryBlockThatIsSeenNearer) {
   p.block = p.window = 16;
   p.summaries = 1;
   p.levels = 0;
-  p.heads = {{{false, false, 1, 1.0f}}};
+  p.plans = {{{false, false, 1, 1.0f}}};
   const std::int64_t most = most_bytes(spec, 6000).total();
   KvState state(spec);
   feed(state, pool, 6000);
@@ -110,7 +110,7 @@ TEST(ProceduralBudget, GrowsWithWhatIsKeptAndNamesWhatFor) {
   other.procedural->window += 64;
   EXPECT_GT(most_bytes(other, 5000).window, base.window);
   other = spec;
-  for (HeadPlan& plan : other.procedural->heads[2]) plan.rows += 20;
+  for (HeadPlan& plan : other.procedural->plans[2]) plan.rows += 20;
   EXPECT_GT(most_bytes(other, 5000).compact, base.compact);
   EXPECT_EQ(most_bytes(other, 5000).full, base.full);
   other = spec;
@@ -132,7 +132,7 @@ std::vector<std::byte> snapshot_of(const KvState& state) {
 KvSpec without_windows() {
   KvSpec spec = procedural_spec();
   spec.layers.erase(spec.layers.begin() + 1);
-  spec.procedural->heads.erase(spec.procedural->heads.begin() + 1);
+  spec.procedural->plans.erase(spec.procedural->plans.begin() + 1);
   spec.procedural->frequencies.pop_back();
   return spec;
 }
@@ -152,14 +152,14 @@ TEST(ProceduralState, ItsSnapshotIsTheSameBytesForEveryChunkAndThreadCount) {
 // As procedural_spec(), with full rows of four bits.
 KvSpec four_bit_spec() {
   KvSpec spec = procedural_spec();
-  spec.procedural->full_type = DType::q4_0;
+  spec.procedural->copy_type = DType::q4_0;
   return spec;
 }
 
 TEST(ProceduralState, InFourBits_ItsSnapshotIsTheSameBytesForEveryChunk_AndForksGoOnAlike) {
   ThreadPool pool(1);
   KvSpec spec = without_windows();
-  spec.procedural->full_type = DType::q4_0;
+  spec.procedural->copy_type = DType::q4_0;
   KvState reference(spec);
   feed(reference, pool, 700);
   ASSERT_GT(reference.past()->counts().thinned, 0);
@@ -188,7 +188,7 @@ TEST(ProceduralState, RefusesRowTypesThatItCannotKeep) {
   const auto refusal = [](DType rows, DType full) -> std::string {
     KvSpec spec = procedural_spec();
     spec.procedural->row_type = rows;
-    spec.procedural->full_type = full;
+    spec.procedural->copy_type = full;
     try {
       KvState state(spec);
     } catch (const Error& error) {
@@ -200,7 +200,7 @@ TEST(ProceduralState, RefusesRowTypesThatItCannotKeep) {
   EXPECT_NE(refusal(DType::q4_0, DType::q4_0).find("f32, f16 or q8_0, not q4_0"), std::string::npos);
   EXPECT_NE(refusal(DType::q8_0, DType::q6_k).find("f32, f16, q8_0 or q4_0, not q6_k"), std::string::npos);
   KvSpec tiny = testing::tiny_procedural_spec();
-  tiny.procedural->full_type = DType::q4_0;
+  tiny.procedural->copy_type = DType::q4_0;
   try {
     KvState state(tiny);
     ADD_FAILURE() << "no refusal";
@@ -220,7 +220,7 @@ TEST_P(ProceduralSnapshot, GoesOnAsTheStateThatWasSaved) {
   ThreadPool pool(1);
   for (const std::int64_t at : {0, 2, 30, 79, 80, 81, 112, 399, 400, 432, 800}) {
     KvSpec spec = procedural_spec();
-    spec.procedural->full_type = GetParam();
+    spec.procedural->copy_type = GetParam();
     KvState state(spec);
     feed(state, pool, at);
     MemoryFiles files;
@@ -268,8 +268,8 @@ std::vector<std::int32_t> positions_of(const KvState& state, const std::string& 
 TEST(ProceduralState, FullHeadsKeepTheSamePassages_AlsoInALayerOfFullHeadsOnly) {
   ThreadPool pool(1);
   KvSpec spec = procedural_spec();
-  spec.procedural->heads[0][0].full = spec.procedural->heads[0][1].full = true;
-  spec.procedural->heads[2][0].full = true;
+  spec.procedural->plans[0][0].full = spec.procedural->plans[0][1].full = true;
+  spec.procedural->plans[2][0].full = true;
   KvState state(spec);
   feed(state, pool, 700);
   ASSERT_GT(state.past()->counts().thinned, 0);
@@ -311,6 +311,62 @@ TEST(ProceduralState, RowsOfAHeadStandForEveryTokenButTheLostOnes) {
     const auto sealed = static_cast<double>(image.sealed - spec.procedural->sinks);
     EXPECT_NEAR(stand + full + image.counts.shed_mass, 4 * sealed, 1e-6) << summaries << " summaries";
   }
+}
+
+// A memory that grows with the text, with what 200 tokens of it need.
+KvSpec growing_spec() {
+  KvSpec spec = procedural_spec();
+  spec.procedural->levels = 0;
+  spec.procedural->budget_for = 200;
+  spec.procedural->budget = planned_bytes(spec).total();
+  return spec;
+}
+
+TEST(ProceduralBudget, IsHeldByTheStateItself) {
+  KvState state(growing_spec());
+  ThreadPool pool(1);
+  testing::feed(state, pool, 200);
+  const auto refused = [&](ErrorCode code, const char* part, const auto& call) {
+    try {
+      call();
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code);
+      EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
+    }
+    EXPECT_EQ(state.position(), 200);
+  };
+  const std::int64_t budget = state.spec().procedural->budget;
+  EXPECT_LE(state.bytes_peak(), budget);
+  refused(ErrorCode::context_full, "was planned for 200 tokens", [&] { state.check_budget(4000); });
+  KvState fork = state.fork();
+  refused(ErrorCode::context_full, "was planned for 200 tokens", [&] { testing::feed(fork, pool, 4000); });
+  EXPECT_LE(fork.bytes_peak(), budget);
+  refused(ErrorCode::invalid_argument, "more than the KV budget", [&] { state.set_budget(budget - 1, 200); });
+  EXPECT_EQ(state.spec().procedural->budget, budget);
+  state.set_max_append(10000);
+  EXPECT_LE(planned_bytes(state.spec()).total(), budget) << "larger steps would need more";
+  state.set_budget(0, 0);
+  testing::feed(state, pool, 200);
+  EXPECT_EQ(state.position(), 400);
+}
+
+TEST(ProceduralBudget, RefusesPinsThatItCannotHold) {
+  KvSpec spec = procedural_spec();
+  spec.procedural->budget = planned_bytes(spec).total() + (1 << 16);
+  KvState state(spec);
+  state.pin({100, 120});
+  EXPECT_THROW(state.pin({200, 900000}), Error);
+  EXPECT_EQ(state.spec().procedural->pins, (std::vector<PosRange>{{100, 120}}));
+}
+
+TEST(ProceduralBudget, ThatIsTooSmallMakesNoState_AndForksAndImagesKeepIt) {
+  KvSpec spec = growing_spec();
+  const KvState state(spec);
+  EXPECT_EQ(state.fork().spec().procedural->budget, spec.procedural->budget);
+  EXPECT_EQ(KvState(state.image()).spec().procedural->budget_for, 200);
+  --spec.procedural->budget;
+  EXPECT_THROW(KvState{spec}, Error);
 }
 
 }  // namespace

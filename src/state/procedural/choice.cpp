@@ -1,4 +1,4 @@
-#include "model/procedural.h"
+#include "state/procedural/choice.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,12 +6,17 @@
 
 #include "base/text.h"
 #include "kvtide/error.h"
-#include "model/rope_table.h"
 #include "state/procedural/budget.h"
 
 namespace kvtide {
-
 namespace {
+
+int head_dim_of(const KvSpec& shape) { return shape.layers.front().head_dim; }
+
+// q8_0 takes whole blocks of 32.
+DType row_type_of(const KvSpec& shape, const ProceduralOptions& o) {
+  return o.half_precision || head_dim_of(shape) % 32 != 0 ? DType::f16 : DType::q8_0;
+}
 
 void check_pins(const std::vector<PosRange>& pins) {
   Pos end = 0;
@@ -24,7 +29,7 @@ void check_pins(const std::vector<PosRange>& pins) {
   }
 }
 
-DType full_type(FullType wanted, DType other_rows) {
+DType copy_type_of(FullType wanted, DType other_rows) {
   switch (wanted) {
     case FullType::automatic:
       return other_rows;
@@ -40,57 +45,41 @@ DType full_type(FullType wanted, DType other_rows) {
 
 }  // namespace
 
-ProceduralSpec procedural_spec(const ModelConfig& config, const ProceduralOptions& o) {
+ProceduralSpec procedural_spec(const KvSpec& shape, const AttentionShape& attention,
+                               const ProceduralOptions& o) {
   const auto refuse = [](const std::string& why) {
     throw Error(ErrorCode::invalid_argument, "procedural memory: " + why);
   };
-  const std::size_t heads = config.layers.size() * static_cast<std::size_t>(config.kv_heads);
-  if (!o.heads.needs.empty() && (o.heads.kv_heads != config.kv_heads || o.heads.needs.size() != heads))
+  const int kv_heads = shape.layers.front().kv_heads, layers = static_cast<int>(shape.layers.size());
+  const std::size_t heads = shape.layers.size() * static_cast<std::size_t>(kv_heads);
+  if (!o.heads.needs.empty() && (o.heads.kv_heads != kv_heads || o.heads.needs.size() != heads))
     refuse(cat("the head table has ", o.heads.needs.size(), " heads, the model ", heads));
   if (o.rows < 1 || o.rows > o.block)
     refuse(cat("a block of ", o.block, " keeps 1 to ", o.block, " rows, not ", o.rows));
   if (o.summaries < 0 || o.summaries >= o.rows)
     refuse(cat("of ", o.rows, " rows 0 to ", o.rows - 1, " can be summaries, not ", o.summaries));
   if (o.levels < 0 || o.levels > 8) refuse(cat("consolidation has 0 to 8 levels, not ", o.levels));
-  const int layers = static_cast<int>(config.layers.size());
   const int last_layer = o.last_layer < 0 ? layers - 1 : o.last_layer;
   if (o.first_layer < 0 || o.first_layer > last_layer || last_layer >= layers)
     refuse(cat("layers ", o.first_layer, "-", last_layer, " cannot be compressed: there are 0-", layers - 1));
   check_pins(o.pins);
 
   ProceduralSpec spec;
-  spec.sinks = o.sinks;
-  spec.window = o.window;
-  spec.block = o.block;
-  spec.summaries = o.summaries;
-  spec.summary = o.summary;
-  spec.score = o.score;
-  // q8_0 takes whole blocks of 32.
-  spec.row_type = o.half_precision || config.head_dim % 32 != 0 ? DType::f16 : DType::q8_0;
-  spec.full_type = full_type(o.full_type, spec.row_type);
-  if (config.head_dim % dtype_info(spec.full_type).block_elements != 0)
-    refuse(cat("rows of full heads in ", dtype_info(spec.full_type).name,
-               " need heads of a multiple of 32 elements, not ", config.head_dim, "; use f16"));
-  spec.full_rows = o.full_rows;
-  spec.far = o.far;
-  spec.far_from = config.context_length / 8 * 7;
-  spec.levels = o.levels;
-  spec.pins = o.pins;
-  spec.level_rows = o.level_rows;
-  spec.shed_below = o.shed_below;
-  spec.decay = o.decay;
-  spec.retention = o.retention;
-  spec.adapt = o.adapt;
-  spec.spill = o.spill;
-  spec.query_heads = config.heads;
-  spec.scale = config.attention_scale;
+  static_cast<ProceduralOptions&>(spec) = o;
+  spec.row_type = row_type_of(shape, o);
+  spec.copy_type = copy_type_of(o.full_type, spec.row_type);
+  if (head_dim_of(shape) % dtype_info(spec.copy_type).block_elements != 0)
+    refuse(cat("rows of full heads in ", dtype_info(spec.copy_type).name,
+               " need heads of a multiple of 32 elements, not ", head_dim_of(shape), "; use f16"));
+  spec.far_from = attention.trained / 8 * 7;
+  spec.query_heads = attention.query_heads;
+  spec.scale = attention.scale;
   std::vector<bool> compressed;
-  for (const LayerConfig& layer : config.layers) {
+  for (const LayerSpec& layer : shape.layers) {
     compressed.push_back(!layer.window);
-    spec.frequencies.push_back(
-        RopeTable(config.ropes[static_cast<std::size_t>(layer.rope)], config.rope_dims).frequencies());
+    spec.frequencies.push_back(layer.frequencies);
   }
-  spec.heads = plan_heads(o, compressed, config.kv_heads);
+  spec.plans = plan_heads(o, compressed, kv_heads);
   return spec;
 }
 
@@ -113,22 +102,22 @@ constexpr std::int64_t kMostFullRows = 24576;
 constexpr std::int64_t kWorthThinning = 4;
 
 // The step's window, block, rows and levels where the options leave them open.
-ProceduralOptions filled(const ModelConfig& config, const ProceduralOptions& options, const Step& step) {
+ProceduralOptions filled(const KvSpec& shape, const ProceduralOptions& options, const Step& step) {
   ProceduralOptions o = options;
   if (o.block == 0) o.block = o.window > 0 ? std::min(step.block, o.window) : step.block;
   if (o.window == 0) o.window = std::max(step.window, o.block);
   if (o.rows == 0) o.rows = std::min(step.rows, o.block);
   if (o.levels < 0) o.levels = step.levels;
   if (o.full_type == FullType::automatic)
-    o.full_type = o.half_precision || config.head_dim % 32 != 0 ? FullType::f16 : FullType::q8_0;
+    o.full_type = row_type_of(shape, o) == DType::f16 ? FullType::f16 : FullType::q8_0;
   return o;
 }
 
 // Within a budget, for one step and one type of full rows.
 class Fitting {
  public:
-  Fitting(const ModelConfig& config, const KvSpec& base, const ProceduralOptions& wanted)
-      : config_(config), base_(base), wanted_(wanted) {}
+  Fitting(const KvSpec& shape, const AttentionShape& attention, const ProceduralOptions& wanted)
+      : shape_(shape), attention_(attention), wanted_(wanted) {}
 
   // The options with as many full rows as the budget allows; nullopt when they do not fit.
   std::optional<ProceduralOptions> fit(ProceduralOptions o) {
@@ -157,14 +146,14 @@ class Fitting {
 
  private:
   ProceduralBytes bytes_of(const ProceduralOptions& o) const {
-    KvSpec spec = base_;
+    KvSpec spec = shape_;
     spec.rolling.reset();
-    spec.procedural = procedural_spec(config_, o);
-    return planned_bytes(spec, o.budget_for);
+    spec.procedural = procedural_spec(shape_, attention_, o);
+    return planned_bytes(spec);
   }
 
-  const ModelConfig& config_;
-  const KvSpec& base_;
+  const KvSpec& shape_;
+  const AttentionShape& attention_;
   const ProceduralOptions& wanted_;
   std::optional<ProceduralBytes> smallest_;
 };
@@ -178,11 +167,12 @@ std::string given_bytes(std::int64_t bytes) {
 
 }  // namespace
 
-ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const ProceduralOptions& options) {
-  if (options.budget == 0) return filled(config, options, {512, 256, 64, 3});
-  Fitting fitting(config, base, options);
+ProceduralOptions filled_in(const KvSpec& shape, const AttentionShape& attention,
+                            const ProceduralOptions& options) {
+  if (options.budget == 0) return filled(shape, options, {512, 256, 64, 3});
+  Fitting fitting(shape, attention, options);
   for (const Step& step : kLadder) {
-    ProceduralOptions o = filled(config, options, step);
+    ProceduralOptions o = filled(shape, options, step);
     const auto eight = fitting.fit(o);
     if (!eight) continue;
     const bool open = options.full_type == FullType::automatic && o.full_type == FullType::q8_0;
@@ -203,43 +193,6 @@ ProceduralOptions filled_in(const ModelConfig& config, const KvSpec& base, const
                       ? cat(", which grow with the ", options.budget_for, " tokens that are expected,")
                       : ", which grow with a text of which no end is known (-c),",
                   " need more; use at least ", (fitting.smallest().total() + kMiB - 1) / kMiB, "M"));
-}
-
-ProceduralOptions options_of(const ProceduralSpec& spec) {
-  ProceduralOptions o;
-  o.sinks = spec.sinks;
-  o.window = spec.window;
-  o.block = spec.block;
-  o.summaries = spec.summaries;
-  o.levels = spec.levels;
-  o.full_rows = spec.full_rows;
-  o.full_type = spec.full_type == DType::q4_0   ? FullType::q4_0
-                : spec.full_type == DType::q8_0 ? FullType::q8_0
-                                                : FullType::f16;
-  o.summary = spec.summary;
-  o.score = spec.score;
-  o.half_precision = spec.row_type == DType::f16;
-  o.far = spec.far;
-  o.pins = spec.pins;
-  o.level_rows = spec.level_rows;
-  o.shed_below = spec.shed_below;
-  o.decay = spec.decay;
-  o.retention = spec.retention;
-  o.adapt = spec.adapt;
-  std::int64_t rows = 0, heads = 0, full = 0;
-  for (const auto& layer : spec.heads)
-    for (const HeadPlan& plan : layer) {
-      rows += plan.full ? 0 : plan.rows;
-      full += plan.full;
-      ++heads;
-    }
-  // The other way round than plan_heads.
-  if (2 * full > heads)
-    heads -= full;
-  else
-    rows += full * spec.block;
-  o.rows = heads == 0 ? 0 : (rows + heads / 2) / heads;
-  return o;
 }
 
 }  // namespace kvtide

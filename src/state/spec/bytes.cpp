@@ -1,0 +1,45 @@
+#include "state/spec/bytes.h"
+
+#include <algorithm>
+
+namespace kvtide {
+namespace {
+
+// Rows of a layer that stay of any number of tokens; nullopt: all of them.
+std::optional<std::int64_t> most_rows(const KvSpec& spec, const LayerSpec& layer) {
+  if (layer.window) return *layer.window;
+  if (spec.rolling) return spec.rolling->sinks + spec.rolling->window;
+  return std::nullopt;
+}
+
+// Likewise, with what steps and the slack need.
+std::optional<std::int64_t> most_rows_with_steps(const KvSpec& spec, const LayerSpec& layer) {
+  if (const auto rows = most_rows(spec, layer)) return *rows + spec.max_append + spec.slack;
+  if (spec.procedural)
+    return spec.procedural->sinks + spec.procedural->window + spec.procedural->block + spec.slack;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::int64_t row_bytes(const LayerSpec& layer, DType key_type, DType value_type) {
+  return layer.kv_heads * (dtype_bytes(key_type, layer.head_dim) + dtype_bytes(value_type, layer.head_dim));
+}
+
+std::int64_t kept_bytes(const KvSpec& spec, std::int64_t tokens) {
+  std::int64_t bytes = 0;
+  for (const LayerSpec& layer : spec.layers)
+    bytes += std::min(tokens, most_rows(spec, layer).value_or(tokens)) *
+             row_bytes(layer, spec.key_type, spec.value_type);
+  return bytes;
+}
+
+std::int64_t bytes_for_tokens(const KvSpec& spec, std::int64_t tokens) {
+  std::int64_t bytes = 0;
+  for (const LayerSpec& layer : spec.layers)
+    bytes += std::min(tokens, most_rows_with_steps(spec, layer).value_or(tokens)) *
+             row_bytes(layer, spec.key_type, spec.value_type);
+  return bytes;
+}
+
+}  // namespace kvtide

@@ -1,0 +1,20 @@
+// bytes.h: what rows of keys and values take: every question of bytes is answered from here. What a procedural
+// memory takes on top, page by page, is in procedural/budget.h.
+#pragma once
+
+#include <cstdint>
+
+#include "state/spec/spec.h"
+
+namespace kvtide {
+
+// Of one position in all KV heads of a layer.
+std::int64_t row_bytes(const LayerSpec& layer, DType key_type, DType value_type);
+
+// Of what a memory that summarises nothing keeps of `tokens` tokens: windows keep their newest positions.
+std::int64_t kept_bytes(const KvSpec& spec, std::int64_t tokens);
+
+// The same, with the room that steps and the slack need.
+std::int64_t bytes_for_tokens(const KvSpec& spec, std::int64_t tokens);
+
+}  // namespace kvtide

@@ -1,0 +1,67 @@
+// state_budget.cpp: the budget of a procedural state: whatever it is asked for, it never holds more.
+#include <utility>
+
+#include "base/text.h"
+#include "kvtide/error.h"
+#include "state/procedural/budget.h"
+#include "state/state.h"
+
+namespace kvtide {
+
+std::string KvState::why_not_budget(std::int64_t bytes, Pos expected) const {
+  if (!past_) return "only a procedural memory has a budget";
+  KvSpec spec = spec_;
+  spec.procedural->budget = bytes;
+  spec.procedural->budget_for = expected;
+  return why_not_within_budget(spec, position());
+}
+
+void KvState::set_budget(std::int64_t bytes, Pos expected) {
+  if (const std::string why = why_not_budget(bytes, expected); !why.empty())
+    throw Error(ErrorCode::invalid_argument, "KV state: " + why);
+  spec_.procedural->budget = bytes;
+  spec_.procedural->budget_for = expected;
+}
+
+// A memory that grows with the text was planned for the tokens that were expected.
+void KvState::check_budget(std::int64_t tokens) const {
+  if (!past_ || spec_.procedural->budget == 0) return;
+  const ProceduralSpec& p = *spec_.procedural;
+  const Pos end = position() + tokens;
+  if (p.budget_for == 0 || end <= p.budget_for || !grows(p)) return;
+  const std::int64_t needed = most_bytes(spec_, end).total();
+  if (needed > p.budget)
+    throw Error(ErrorCode::context_full,
+                cat("the KV budget of ", p.budget, " bytes was planned for ", p.budget_for,
+                    " tokens: position ", position(), " and ", tokens, " more would need ", needed,
+                    "; expect more tokens (-c) or bound what grows (--kv-full-rows, --kv-levels)"));
+}
+
+void KvState::pin(const PosRange& range) {
+  if (!past_)
+    throw Error(ErrorCode::invalid_argument,
+                "only a procedural memory can pin positions: others keep or forget all");
+  std::vector<PosRange> pins = with_pin(past_->spec().pins, range);
+  if (const std::int64_t budget = spec_.procedural->budget; budget > 0) {
+    KvSpec spec = spec_;
+    spec.procedural->pins = pins;
+    const std::int64_t needed = planned_bytes(spec, position()).total();
+    if (needed > budget)
+      throw Error(ErrorCode::invalid_argument,
+                  cat("cannot pin positions ", range.first, " to ", range.last,
+                      ": the memory would hold up to ", needed, " bytes, more than its budget of ", budget));
+  }
+  past_->pin(range);
+  spec_.procedural->pins = std::move(pins);
+}
+
+void KvState::set_max_append(std::int64_t tokens) {
+  if (past_ && spec_.procedural->budget > 0 && tokens > spec_.max_append) {
+    KvSpec spec = spec_;
+    spec.max_append = tokens;
+    if (!why_not_within_budget(spec, position()).empty()) return;
+  }
+  spec_.max_append = tokens;
+}
+
+}  // namespace kvtide
