@@ -145,8 +145,10 @@ std::vector<SpeedPoint> read_speed_points(const std::string& path) {
   std::vector<SpeedPoint> points;
   for (const JsonValue& item : *json.list()) {
     const JsonFields row(item, cat(path, ": row ", points.size() + 1));
-    const bool reads = row.one_of("test", {"pp", "tg"}) == "pp";
-    points.push_back({row.required_text("engine"), row.required_text("model"), reads,
+    const std::string test = row.required_text("test");
+    if (test != "pp" && test != "tg")
+      row.refuse(ErrorCode::bad_format, cat("test must be pp or tg, not ", quoted(test)));
+    points.push_back({row.required_text("engine"), row.required_text("model"), test == "pp",
                       static_cast<std::int64_t>(row.real("depth", 0.0, kMostDrawn)),
                       row.real("tok_s", 0.0, kMostDrawn), row.real("limit_tok_s", 0.0, kMostDrawn, 0.0)});
   }
