@@ -45,7 +45,7 @@ inline std::string unescaped(std::string_view text) {
 }
 
 inline std::ifstream open_golden(const std::string& name) {
-  std::ifstream file(std::string(KVTIDE_GOLDENS) + "/text/" + name + ".golden", std::ios::binary);
+  std::ifstream file(std::string(KVTIDE_GOLDENS "/text/") + name + ".golden", std::ios::binary);
   if (!file) throw std::runtime_error("no golden file " + name);
   return file;
 }
