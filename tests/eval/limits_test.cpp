@@ -9,7 +9,7 @@ namespace {
 
 // 2 layers of width 32: 4 query and 4 KV heads of 8, feed-forward of 32; 64 tokens, an output matrix of its
 // own; f32.
-const std::string kTiny = std::string(KVTIDE_GOLDENS) + "/models/llama-mha-untied.gguf";
+const std::string kTiny = KVTIDE_GOLDENS "/models/llama-mha-untied.gguf";
 
 constexpr double kLayer = 7 * 32 * 32;  // parameters of a layer's seven matrices
 constexpr double kHead = 64 * 32;
@@ -54,7 +54,7 @@ TEST(Limits, WorkOfReadingInChunks_ReadsTheWeightsOncePerChunk) {
 }
 
 TEST(Limits, WorkOfOneToken_GrowsWithDepthInGlobalLayersOnly) {
-  const Model model(std::string(KVTIDE_GOLDENS) + "/models/gemma3-window.gguf");
+  const Model model(KVTIDE_GOLDENS "/models/gemma3-window.gguf");
   const auto bytes = [&](Pos depth) { return work_of_pass(model, options(512), depth, 1, 1).bytes(); };
   const double every_layer = bytes(1) - bytes(0), global_layers = bytes(2001) - bytes(2000);
   // Every sixth layer sees everything.
@@ -62,7 +62,7 @@ TEST(Limits, WorkOfOneToken_GrowsWithDepthInGlobalLayersOnly) {
 }
 
 TEST(Limits, WorkOfOneTokenOfExperts_CountsOneOfThem_AndTheConvolutions) {
-  const Model model(std::string(KVTIDE_GOLDENS) + "/folders/zaya-f16");
+  const Model model(KVTIDE_GOLDENS "/folders/zaya-f16");
   // Width 32, 4 + 2 heads of 8, four experts of 16, a router of 8 with five slots; two layers, 64 tokens.
   const double attention = (32 + 16 + 8 + 8 + 32) * 32, convolution = 48 * 8 * 2;
   const double router = 8 * 32 + 2 * 8 * 8 + 5 * 8, expert = 3 * 16 * 32;
