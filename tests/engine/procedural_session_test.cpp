@@ -149,7 +149,7 @@ TEST_F(ProceduralSessionTest, AMemoryThatGrows_RefusesTokensThatItsBudgetHasNoRo
     try {
       const Session session(model_, with(o));
     } catch (const Error& error) {
-      return std::stoll(error.message().substr(error.message().find_last_of(' ')));
+      return std::stoll(error.message().substr(error.message().find_last_of(' '))) * 1024;
     }
     return -1LL;
   };
@@ -175,7 +175,7 @@ Session ProceduralSessionTest::full_session() const {
   try {
     const Session session(model_, with(o));
   } catch (const Error& error) {
-    o.budget = std::stoll(error.message().substr(error.message().find_last_of(' ')));
+    o.budget = std::stoll(error.message().substr(error.message().find_last_of(' '))) * 1024;
   }
   Session session(model_, with(o));
   session.read(std::span(text_).first(600));

@@ -219,13 +219,14 @@ TEST_F(ProceduralTest, ABudgetThatIsTooSmallIsRefusedWithTheSmallestThatWorks) {
     ADD_FAILURE() << "no refusal";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    smallest = std::stoll(error.message().substr(error.message().find_last_of(' ')));
+    EXPECT_EQ(error.message().back(), 'K');
+    smallest = std::stoll(error.message().substr(error.message().find_last_of(' '))) * 1024;
   }
   o.procedural->budget = smallest;
   Session session(model_, o);
   session.read(text_);
   EXPECT_LE(session.procedural_counts()->bytes_peak, smallest);
-  o.procedural->budget = smallest - 1;
+  o.procedural->budget = smallest - 1024;
   EXPECT_THROW(Session(model_, o), Error);
 }
 

@@ -165,6 +165,12 @@ std::string given_bytes(std::int64_t bytes) {
   return bytes % kMiB == 0 ? cat(bytes / kMiB, "M") : cat(bytes, " bytes");
 }
 
+// A budget to ask for that holds so many bytes: "11M", and "353K" below one MiB.
+std::string enough_for(std::int64_t bytes) {
+  const std::int64_t unit = bytes < kMiB ? 1024 : kMiB;
+  return cat((bytes + unit - 1) / unit, unit == kMiB ? "M" : "K");
+}
+
 }  // namespace
 
 ProceduralOptions filled_in(const KvSpec& shape, const AttentionShape& attention,
@@ -192,7 +198,7 @@ ProceduralOptions filled_in(const KvSpec& shape, const AttentionShape& attention
                   : options.budget_for > 0
                       ? cat(", which grow with the ", options.budget_for, " tokens that are expected,")
                       : ", which grow with a text of which no end is known (-c),",
-                  " need more; use at least ", (fitting.smallest().total() + kMiB - 1) / kMiB, "M"));
+                  " need more; use at least ", enough_for(fitting.smallest().total())));
 }
 
 }  // namespace kvtide
