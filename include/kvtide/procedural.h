@@ -183,8 +183,8 @@ struct ProceduralCounts {
   double log_mass_error = 0.0;     // mean over sealed (head, block) of |error of the block's log mass|, nats
   double seal_seconds = 0.0;
   std::int64_t bytes_peak = 0;  // the most that was held at any moment
-  Pos steady_from =
-      0;  // position since which the memory holds what it holds: no more than 2 MiB or 1/32 above
+  // Position since which the memory holds what it holds: no more than 2 MiB or 1/32 above.
+  Pos steady_from = 0;
 };
 
 // One step of a seal, as a log shows it.

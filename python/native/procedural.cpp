@@ -1,6 +1,7 @@
 #include "procedural.h"
 
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <cmath>
 #include <string>
