@@ -1,3 +1,4 @@
+// refuse.h: how a function says that an argument cannot be had.
 #pragma once
 
 #include <string>

@@ -76,8 +76,7 @@ class SessionWorld {
   explicit SessionWorld(const SessionKind& kind)
       : kind_(kind),
         file_("sample.gguf", sample_model(kind.model).build().bytes),
-        model(kind.folder.empty() ? file_.path() : KVTIDE_GOLDENS "/folders/" + kind.folder,
-              {.threads = 1}),
+        model(kind.folder.empty() ? file_.path() : KVTIDE_GOLDENS "/folders/" + kind.folder, {.threads = 1}),
         text_(random_tokens(1000, model.vocabulary(), 5)) {
     if (kind.spills) kind_.options.procedural->spill = file_.path() + ".spill";
     with_logits.logits_from = kind.end - 3;

@@ -143,7 +143,8 @@ std::vector<std::span<const std::byte>> HeadRows::parts() const {
 std::int64_t HeadRows::held_bytes() const {
   const std::size_t notes =
       positions_.capacity() + scores_.capacity() + bias_.capacity() + counts_.capacity();
-  return page_ceil(rows() * key_bytes_) + page_ceil(rows() * value_bytes_) + static_cast<std::int64_t>(notes * 4);
+  return page_ceil(rows() * key_bytes_) + page_ceil(rows() * value_bytes_) +
+         static_cast<std::int64_t>(notes * 4);
 }
 
 std::int64_t HeadRows::bytes_for(Kind kind, std::int64_t key_bytes, std::int64_t value_bytes,

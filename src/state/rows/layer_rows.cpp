@@ -74,8 +74,8 @@ void LayerRows::open(std::int64_t first, std::int64_t last) {
   }
   // A new extent, from the start of the tile on: the tile's earlier rows move along as a copy.
   const std::int64_t start = tile_floor(first);
-  auto extent =
-      std::make_shared<Extent>(format_, start, std::max(reserve_, tile_floor(last - start + kTileOfRows - 1)));
+  auto extent = std::make_shared<Extent>(format_, start,
+                                         std::max(reserve_, tile_floor(last - start + kTileOfRows - 1)));
   std::int64_t held_from = first;
   for (const Run& run : runs(start, first)) {
     if (run.last != first) continue;  // rows before a gap are seen apart anyway
