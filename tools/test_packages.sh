@@ -21,7 +21,7 @@ if [ ! -f "$bare/.complete" ]; then
   mkdir -p "$bare"
   mirror=$(grep -rhoE '^(deb .*|URIs: *)(https?://[^ ]+)' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null |
     grep -oE 'https?://[^ ]+' | grep -v security | head -n 1 || true)
-  debootstrap --variant=minbase --include=python3-venv,libutf8proc2,libpcre2-8-0,libpcre2-dev,libutf8proc-dev \
+  debootstrap --variant=minbase --include=python3-venv,libutf8proc2,libpcre2-8-0,libedit2,libpcre2-dev,libutf8proc-dev \
     bookworm "$bare" ${mirror:+"$mirror"} >"$scratch/debootstrap.log" 2>&1 ||
     { tail -n 5 "$scratch/debootstrap.log" >&2; exit 1; }
   touch "$bare/.complete"
