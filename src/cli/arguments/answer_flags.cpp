@@ -18,7 +18,7 @@ std::uint64_t seed_of(const Given& given) {
 
 constexpr Flag kAnswers[] = {
     {"-n", "--predict", "N", "tokens to write at most [run 256, chat -1]; -1: until the end of the text",
-     [](A& a, const G& g) { a.max_tokens = whole(g, "the number of tokens to write", -1, kMany); }},
+     [](A& a, const G& g) { a.max_tokens = whole(g, "the number of tokens to write", -1, kLargestCount); }},
     {"", "--chat-template", "NAME", "chatml, llama-3, gemma or mistral-instruct [as the model says]",
      [](A& a, const G& g) { a.chat_template = g.value; }},
     {"", "--stop", "TEXT", "end the answer before this text; may be repeated",

@@ -35,7 +35,7 @@ constexpr Flag kFile[] = {
 };
 constexpr Flag kContext[] = {
     {"-c", "--ctx-size", "N", "tokens of context [as the model was trained]; for ppl: of a chunk [512]",
-     [](A& a, const G& g) { a.session.context = whole(g, "the context", 1, kMany); }},
+     [](A& a, const G& g) { a.session.context = whole(g, "the context", 1, kLargestCount); }},
 };
 constexpr Flag kExact[] = {
     {"", "--exact", "", "f32 activations instead of 8-bit ones: slower, nearer to the ideal",

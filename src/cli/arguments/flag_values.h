@@ -13,7 +13,7 @@
 
 namespace kvtide {
 
-constexpr std::int64_t kMany = std::int64_t{1} << 31;  // no text, context or memory has more tokens
+constexpr std::int64_t kLargestCount = std::int64_t{1} << 31;  // no text, context or memory has more tokens
 
 // What a flag's setter is told: how the user wrote the flag, and its value ("" for a switch).
 struct Given {

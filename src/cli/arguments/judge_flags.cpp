@@ -24,13 +24,13 @@ std::vector<std::string> words_of(const std::string& list) {
 
 constexpr Flag kCopytest[] = {
     {"-c", "--ctx", "N", "tokens of the whole text [4096]",
-     [](A& a, const G& g) { a.lengths = {whole(g, "the length", 64, kMany)}; }},
+     [](A& a, const G& g) { a.lengths = {whole(g, "the length", 64, kLargestCount)}; }},
     {"", "--at", "LIST", "where random strings stand, percent of the text [7,35,63]",
      [](A& a, const G& g) { a.depth_list = whole_list(g, "places", 0, 100); }},
 };
 constexpr Flag kLengths[] = {
     {"-c", "--ctx", "LIST", "tokens of whole texts, for instance 4096,8192 [4096]",
-     [](A& a, const G& g) { a.lengths = whole_list(g, "lengths", 64, kMany); }},
+     [](A& a, const G& g) { a.lengths = whole_list(g, "lengths", 64, kLargestCount); }},
 };
 constexpr Flag kRecall[] = {
     {"", "--depth", "LIST", "where things stand, percent of the text [10,50,90]",

@@ -10,11 +10,11 @@ using G = Given;
 
 constexpr Flag kPpl[] = {
     {"", "--chunks", "N", "chunks to read at most [all]",
-     [](A& a, const G& g) { a.chunks = whole(g, "the number of chunks", 1, kMany); }},
+     [](A& a, const G& g) { a.chunks = whole(g, "the number of chunks", 1, kLargestCount); }},
     {"", "--stream", "", "one pass through the live memory, every token scored; -c: how many",
      [](A& a, const G&) { a.stream = true; }},
     {"", "--bucket", "N", "positions per line of --stream [1024]",
-     [](A& a, const G& g) { a.bucket = whole(g, "the size of a bucket", 1, kMany); }},
+     [](A& a, const G& g) { a.bucket = whole(g, "the size of a bucket", 1, kLargestCount); }},
     {"", "--against", "full|window",
      "with --stream: PPL, KL, agreement beside the full cache, or a window of equal bytes",
      [](A& a, const G& g) {
@@ -26,11 +26,11 @@ constexpr Flag kPpl[] = {
 };
 constexpr Flag kBench[] = {
     {"-p", "--n-prompt", "N", "tokens to read at once [512]; 0: do not measure reading",
-     [](A& a, const G& g) { a.bench_prompt = whole(g, "the number of tokens to read", 0, kMany); }},
+     [](A& a, const G& g) { a.bench_prompt = whole(g, "the number of tokens to read", 0, kLargestCount); }},
     {"-n", "--n-gen", "N", "tokens to write one by one [64]; 0: do not measure writing",
-     [](A& a, const G& g) { a.bench_tokens = whole(g, "the number of tokens to write", 0, kMany); }},
+     [](A& a, const G& g) { a.bench_tokens = whole(g, "the number of tokens to write", 0, kLargestCount); }},
     {"-d", "--n-depth", "LIST", "tokens held before measuring, for instance 0,4096 [0]",
-     [](A& a, const G& g) { a.depths = whole_list(g, "depths", 0, kMany); }},
+     [](A& a, const G& g) { a.depths = whole_list(g, "depths", 0, kLargestCount); }},
     {"", "--profile", "", "where the time goes, part by part, and what share of the limits that is",
      [](A& a, const G&) { a.session.profile = true; }},
     {"", "--plot", "FILE", "draw tokens per second against depth, with the machine's limit, as an SVG",

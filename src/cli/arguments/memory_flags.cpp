@@ -24,7 +24,7 @@ void set_attention(SessionOptions& options, const Given& given) {
   options.attention_size.reset();
   options.auto_attention.reset();
   if (!given.value.starts_with(kAuto)) {
-    options.attention_size = whole(given, "the attention size", 1, kMany, ", auto or auto:MIN-MAX");
+    options.attention_size = whole(given, "the attention size", 1, kLargestCount, ", auto or auto:MIN-MAX");
     return;
   }
   AutoAttention range;
@@ -33,12 +33,14 @@ void set_attention(SessionOptions& options, const Given& given) {
   const auto refuse = [&] {
     throw Error(ErrorCode::invalid_argument,
                 cat(given.flag, ": ", quoted(given.value),
-                    " should be auto, or auto:MIN-MAX with 1 <= MIN <= MAX <= ", kMany));
+                    " should be auto, or auto:MIN-MAX with 1 <= MIN <= MAX <= ", kLargestCount));
   };
   if (!rest.empty()) {
     if (rest[0] != ':' || dash == rest.npos) refuse();
-    range.smallest = whole({given.flag, rest.substr(1, dash - 1)}, "the smallest attention size", 1, kMany);
-    range.largest = whole({given.flag, rest.substr(dash + 1)}, "the largest attention size", 1, kMany);
+    range.smallest =
+        whole({given.flag, rest.substr(1, dash - 1)}, "the smallest attention size", 1, kLargestCount);
+    range.largest =
+        whole({given.flag, rest.substr(dash + 1)}, "the largest attention size", 1, kLargestCount);
     if (range.smallest > range.largest) refuse();
   }
   options.auto_attention = range;
@@ -71,7 +73,7 @@ constexpr Flag kSnapshots[] = {
     {"", "--save-state", "FILE", "write a snapshot at the end, also after Ctrl-C",
      [](A& a, const G& g) { a.memory.save_state = path_of(g); }},
     {"", "--save-every", "N", "write it every N tokens, too (at the ends of chunks)",
-     [](A& a, const G& g) { a.memory.save_every = whole(g, "the distance of snapshots", 1, kMany); }},
+     [](A& a, const G& g) { a.memory.save_every = whole(g, "the distance of snapshots", 1, kLargestCount); }},
     {"", "--no-cache", "", "do not remember hashes of model files between runs",
      [](A& a, const G&) { a.memory.no_cache = true; }},
 };

@@ -10,7 +10,7 @@ using G = Given;
 
 constexpr Flag kPlan[] = {
     {"-c", "--ctx", "N", "tokens of the text [100000]",
-     [](A& a, const G& g) { a.lengths = {whole(g, "the length", 64, kMany)}; }},
+     [](A& a, const G& g) { a.lengths = {whole(g, "the length", 64, kLargestCount)}; }},
     {"", "--budget", "BYTES", "the same as --kv-budget",
      [](A& a, const G& g) {
        a.memory.procedural.any = true;
@@ -39,7 +39,7 @@ constexpr Flag kPlan[] = {
     {"", "--vocab", "N", "tokens of the vocabulary [32768]",
      [](A& a, const G& g) { a.plan.vocab = whole(g, "the size of the vocabulary", 1, 1 << 24); }},
     {"", "--trained", "N", "tokens that the model was trained for [--ctx]",
-     [](A& a, const G& g) { a.plan.trained = whole(g, "the trained length", 64, kMany); }},
+     [](A& a, const G& g) { a.plan.trained = whole(g, "the trained length", 64, kLargestCount); }},
     {"", "--full-heads", "N", "heads that keep every row [a share like SmolLM2's]",
      [](A& a, const G& g) { a.plan.full_heads = whole(g, "the number of heads", 0, 1 << 20); }},
     {"", "--bits", "X", "bits per weight, for the predicted speed [4.5]",

@@ -24,7 +24,7 @@ ProceduralFlags& given(A& a) {
 // How the value of a flag becomes that of a field, by its type; numbers between `least` and `most`.
 void assign(std::int64_t& value, const G& g, double least, double most) {
   const auto low = static_cast<std::int64_t>(least), high = static_cast<std::int64_t>(most);
-  value = whole(g, "the value", low, std::min(high, kMany));
+  value = whole(g, "the value", low, std::min(high, kLargestCount));
 }
 void assign(int& value, const G& g, double least, double most) {
   value = static_cast<int>(whole(g, "the value", static_cast<int>(least), static_cast<int>(most)));
@@ -71,9 +71,9 @@ using O = ProceduralOptions;
 
 constexpr Flag kProcedural[] = {
     {"", "--kv-sinks", "N", "rolling, procedural: first tokens that always stay [4]",
-     [](A& a, const G& g) { a.memory.sinks = whole(g, "the number of sinks", 0, kMany); }},
+     [](A& a, const G& g) { a.memory.sinks = whole(g, "the number of sinks", 0, kLargestCount); }},
     {"", "--kv-window", "N", "rolling, procedural: newest tokens that stay [1024; 512]",
-     [](A& a, const G& g) { a.memory.window = whole(g, "the window", 1, kMany); }},
+     [](A& a, const G& g) { a.memory.window = whole(g, "the window", 1, kLargestCount); }},
     {"", "--kv-proc", "on|off", "keep the past as summaries and outliers: texts of any length [off]",
      [](A& a, const G& g) {
        if (g.value != "on" && g.value != "off")
@@ -110,12 +110,12 @@ constexpr Flag kProcedural[] = {
        given(a).chosen.last_layer = static_cast<int>(high);
      }},
     {"", "--kv-level-max", "M", "procedural: most rows of a level, per layer and on average over its heads",
-     field<&O::level_rows, 1, kMany>},
+     field<&O::level_rows, 1, kLargestCount>},
     {"", "--kv-pin", "system|A-B", "procedural: positions A to B, or the system message, stay exact for good",
      [](A& a, const G& g) {
        given(a);
        if (g.value == "system") return static_cast<void>(a.memory.procedural.pin_system = true);
-       const auto [low, high] = range(g, "the pinned positions", kMany);
+       const auto [low, high] = range(g, "the pinned positions", kLargestCount);
        a.memory.procedural.pins = with_pin(std::move(a.memory.procedural.pins), {low, high + 1});
      }},
     {"", "--kv-shed", "EPS", "procedural: outliers of the past whose score falls below go [0]",
@@ -144,7 +144,7 @@ constexpr Flag kShadow[] = {
          rest.remove_prefix(std::min(rest.size(), part.size() + 1));
          const std::string value(part.substr(std::min(part.size(), part.find('=') + 1)));
          if (part.starts_with("every=")) {
-           shadow.every = whole({g.flag, value}, "every=", 1, kMany);
+           shadow.every = whole({g.flag, value}, "every=", 1, kLargestCount);
          } else if (part.starts_with("layers=")) {
            const auto [low, high] = range({g.flag, value}, "layers=", 65535);
            shadow.first_layer = static_cast<int>(low);

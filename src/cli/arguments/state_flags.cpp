@@ -10,9 +10,9 @@ using G = Given;
 
 constexpr Flag kState[] = {
     {"", "--capacity", "N", "compact, expand: rows that fit from now on; export: rows of the arrays",
-     [](A& a, const G& g) { a.state.capacity = whole(g, "the capacity", 1, kMany); }},
+     [](A& a, const G& g) { a.state.capacity = whole(g, "the capacity", 1, kLargestCount); }},
     {"", "--length", "N", "truncate: positions that remain",
-     [](A& a, const G& g) { a.state.length = whole(g, "the length", 0, kMany); }},
+     [](A& a, const G& g) { a.state.length = whole(g, "the length", 0, kLargestCount); }},
     {"", "--layout", "NAME", "export: unified, split, per-layer or stacked [unified]",
      [](A& a, const G& g) {
        a.state.layout = one_of(g, "the layout", {"unified", "split", "per-layer", "stacked"});
