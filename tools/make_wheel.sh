@@ -17,7 +17,7 @@ folder=$(cd "$1" && pwd)
 rm -f "$folder"/plain/*.whl "$folder"/*.whl
 echo "building the wheel (two minutes or so)" >&2
 if ! "$folder/venv/bin/python" -m pip wheel --disable-pip-version-check --no-deps --no-build-isolation \
-  -C build-dir="$folder/build" -w "$folder/plain" "$root" >"$folder/build.log" 2>&1 </dev/null; then
+  --config-settings=build-dir="$folder/build" -w "$folder/plain" "$root" >"$folder/build.log" 2>&1 </dev/null; then
   tail -n 40 "$folder/build.log" >&2
   echo "make_wheel.sh: the package did not build (the whole log: $folder/build.log)" >&2
   exit 1

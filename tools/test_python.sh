@@ -23,7 +23,7 @@ folder=$(cd "$folder" && pwd)
 
 log=$folder/install.log
 if ! "$folder/bin/python" -m pip install --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall \
-  -C build-dir="$folder/build" "$root" >"$log" 2>&1 </dev/null; then
+  --config-settings=build-dir="$folder/build" "$root" >"$log" 2>&1 </dev/null; then
   tail -n 40 "$log" >&2
   echo "test_python.sh: the package did not build (the whole log: $log)" >&2
   exit 1
