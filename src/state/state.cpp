@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "kernels/attend_kernel.h"
 #include "kernels/codec.h"
 #include "kvtide/error.h"
 #include "state/procedural/budget.h"
@@ -12,7 +13,6 @@
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kAttendTile = 64;
 // What a memory may grow and still be said to hold what it held.
 constexpr std::int64_t kSteadyBytes = std::int64_t{1} << 21, kSteadyShare = 32;
 // Rows of address space reserved at once, at least: growing within it moves nothing, and it costs no memory.
@@ -108,7 +108,7 @@ void KvState::release_unseen(std::size_t i) {
   const LayerSpec& layer = spec_.layers[i];
   const Pos keep = !layer.window && spec_.rolling ? spec_.rolling->sinks : 0;
   const Pos oldest =
-      oldest_needed(spec_, layer, position()) / kAttendTile * kTileRows;  // whole tiles: few calls
+      oldest_needed(spec_, layer, position()) / kTileRows * kTileRows;  // whole tiles: few calls
   Pos released = released_[i];
   for (const Segment& segment : held_.segments) {
     const Pos from = std::max({segment.first, keep, released_[i]}),
@@ -209,7 +209,7 @@ void KvState::release_sealed(std::size_t layer, Pos end) {
   const Pos from = std::max(released_[layer], p.sinks);
   const Pos until =
       std::min(past_->exact_from(),
-               (std::max<Pos>(0, end - p.window - p.block) + kAttendTile - 1) / kTileRows * kTileRows);
+               (std::max<Pos>(0, end - p.window - p.block) + kTileRows - 1) / kTileRows * kTileRows);
   if (from >= until) return;
   layers_[layer].drop(from, until);
   released_[layer] = until;

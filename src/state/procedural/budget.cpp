@@ -5,12 +5,12 @@
 
 #include "base/pages.h"
 #include "base/text.h"
+#include "kernels/attend_kernel.h"
 #include "state/procedural/memory.h"
 
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kTile = 64;
 // Of a head whose share of the rows changes: two more pages begun, and two steps of notes.
 constexpr std::int64_t kAdaptSlack = 2 * kPage + 2 * 256 * 16;
 constexpr Pos kWithoutEnd = Pos{1} << 30;
@@ -40,7 +40,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   const ProceduralSpec& p = *spec.procedural;
   const Pos end = tokens == 0 ? kWithoutEnd : std::min(tokens, kLongestText);
   // Rows go tile by tile.
-  const std::int64_t exact = std::min<std::int64_t>(end, p.window + spec.slack + p.block + kTile);
+  const std::int64_t exact = std::min<std::int64_t>(end, p.window + spec.slack + p.block + kTileRows);
   const std::int64_t blocks_read =
       end < p.window + spec.slack + p.block ? 0 : (end - p.window - spec.slack) / p.block;
   std::int64_t blocks = blocks_read;
@@ -57,7 +57,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
                        value = dtype_bytes(spec.value_type, layer.head_dim);
     if (layer.window) {
       const std::int64_t step = std::min<std::int64_t>(spec.max_append, p.window + spec.slack + p.block);
-      const std::int64_t rows = std::min<std::int64_t>(end, *layer.window + spec.slack + step + kTile);
+      const std::int64_t rows = std::min<std::int64_t>(end, *layer.window + spec.slack + step + kTileRows);
       bytes.rings += layer.kv_heads * (region(rows, key) + region(rows, value));
     } else {
       // Sinks lie on pages of their own once the window has moved on.

@@ -4,18 +4,17 @@
 #include <cstring>
 
 #include "base/sole_owner.h"
+#include "kernels/attend_kernel.h"
 
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kTileOfRows = 64;  // of attention (attend_kernel.h)
-
-std::int64_t tile_floor(std::int64_t row) { return row / kTileOfRows * kTileOfRows; }
+std::int64_t tile_floor(std::int64_t row) { return row / kTileRows * kTileRows; }
 
 }  // namespace
 
 LayerRows::LayerRows(const RowFormat& format, std::int64_t reserve)
-    : format_(format), reserve_((reserve + kTileOfRows - 1) / kTileOfRows * kTileOfRows) {}
+    : format_(format), reserve_((reserve + kTileRows - 1) / kTileRows * kTileRows) {}
 
 LayerRows::LayerRows(const LayerRows& other)
     : format_(other.format_),
@@ -74,8 +73,8 @@ void LayerRows::open(std::int64_t first, std::int64_t last) {
   }
   // A new extent, from the start of the tile on: the tile's earlier rows move along as a copy.
   const std::int64_t start = tile_floor(first);
-  auto extent = std::make_shared<Extent>(format_, start,
-                                         std::max(reserve_, tile_floor(last - start + kTileOfRows - 1)));
+  auto extent =
+      std::make_shared<Extent>(format_, start, std::max(reserve_, tile_floor(last - start + kTileRows - 1)));
   std::int64_t held_from = first;
   for (const Run& run : runs(start, first)) {
     if (run.last != first) continue;  // rows before a gap are seen apart anyway

@@ -20,6 +20,16 @@ std::optional<std::int64_t> most_rows_with_steps(const KvSpec& spec, const Layer
   return std::nullopt;
 }
 
+// Of `tokens` tokens, of which a layer keeps as many rows as `most` says.
+std::int64_t bytes_of_rows(const KvSpec& spec, std::int64_t tokens,
+                           std::optional<std::int64_t> (*most)(const KvSpec&, const LayerSpec&)) {
+  std::int64_t bytes = 0;
+  for (const LayerSpec& layer : spec.layers)
+    bytes += std::min(tokens, most(spec, layer).value_or(tokens)) *
+             row_bytes(layer, spec.key_type, spec.value_type);
+  return bytes;
+}
+
 }  // namespace
 
 std::int64_t row_bytes(const LayerSpec& layer, DType key_type, DType value_type) {
@@ -27,19 +37,11 @@ std::int64_t row_bytes(const LayerSpec& layer, DType key_type, DType value_type)
 }
 
 std::int64_t kept_bytes(const KvSpec& spec, std::int64_t tokens) {
-  std::int64_t bytes = 0;
-  for (const LayerSpec& layer : spec.layers)
-    bytes += std::min(tokens, most_rows(spec, layer).value_or(tokens)) *
-             row_bytes(layer, spec.key_type, spec.value_type);
-  return bytes;
+  return bytes_of_rows(spec, tokens, most_rows);
 }
 
 std::int64_t bytes_for_tokens(const KvSpec& spec, std::int64_t tokens) {
-  std::int64_t bytes = 0;
-  for (const LayerSpec& layer : spec.layers)
-    bytes += std::min(tokens, most_rows_with_steps(spec, layer).value_or(tokens)) *
-             row_bytes(layer, spec.key_type, spec.value_type);
-  return bytes;
+  return bytes_of_rows(spec, tokens, most_rows_with_steps);
 }
 
 }  // namespace kvtide
