@@ -18,7 +18,7 @@ inline KvState smollm2_state(std::int64_t capacity) {
   KvSpec spec;
   spec.layers.assign(kLayers, LayerSpec{kHeads, kHeadDim, std::nullopt});
   spec.capacity = capacity;
-  spec.max_append = 512;
+  spec.max_step = 512;
   return KvState(spec);
 }
 

@@ -34,9 +34,6 @@
 
 namespace kvtide {
 
-enum class ElementType { f32, f16, q8_0, i32 };
-const char* element_type_name(ElementType type) noexcept;
-
 enum class TensorRole {
   keys_and_values,  // [2 * layers, kv_heads, capacity, head_dim]: the keys of every layer, then the values
   keys,       // [1, kv_heads, capacity, head_dim] of one layer, or [layers, 1, kv_heads, capacity, head_dim]

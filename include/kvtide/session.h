@@ -28,8 +28,8 @@ namespace kvtide {
 struct SessionOptions {
   // Change results.
   bool exact = false;  // f32 instead of 8-bit activations in matrix products and bf16 products in attention
-  KvType key_type = KvType::f16;
-  KvType value_type = KvType::f16;
+  ElementType key_type = ElementType::f16;
+  ElementType value_type = ElementType::f16;
   std::int64_t context = 0;             // tokens the session can hold; 0: what the model was trained for
   std::optional<Rolling> rolling = {};  // forget all but sinks and a window; nullopt: keep everything
   std::optional<ProceduralOptions> procedural =

@@ -39,8 +39,8 @@ struct StateLayer {
 
 struct StateShape {
   std::vector<StateLayer> layers;
-  KvType key_type = KvType::f16;
-  KvType value_type = KvType::f16;
+  ElementType key_type = ElementType::f16;
+  ElementType value_type = ElementType::f16;
   std::int64_t capacity = 0;       // rows the state may hold
   std::int64_t slack = 0;          // newest positions that truncate can always take back
   std::optional<Rolling> rolling;  // forget all but sinks and a window; nullopt: keep everything

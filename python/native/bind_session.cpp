@@ -47,8 +47,8 @@ void bind_session(nb::module_& module) {
              const std::optional<Dict>& procedural) {
             SessionOptions options;
             options.exact = exact;
-            options.key_type = kv_type("key_type", text_of(key_type));
-            options.value_type = kv_type("value_type", text_of(value_type));
+            options.key_type = element_type("key_type", text_of(key_type));
+            options.value_type = element_type("value_type", text_of(value_type));
             options.context = context;
             options.threads = threads;
             options.prefill_chunk = prefill_chunk;
@@ -151,9 +151,10 @@ void bind_session(nb::module_& module) {
       .def_prop_ro("exact", [](const PySession& self) { return self.options().exact; })
       .def_prop_ro("threads", [](const PySession& self) { return self.options().threads; })
       .def_prop_ro("prefill_chunk", [](const PySession& self) { return self.options().prefill_chunk; })
-      .def_prop_ro("key_type", [](const PySession& self) { return kv_type_name(self.options().key_type); })
+      .def_prop_ro("key_type",
+                   [](const PySession& self) { return element_type_name(self.options().key_type); })
       .def_prop_ro("value_type",
-                   [](const PySession& self) { return kv_type_name(self.options().value_type); });
+                   [](const PySession& self) { return element_type_name(self.options().value_type); });
 }
 
 }  // namespace kvtide::python

@@ -44,8 +44,8 @@ void make_state(PyState* self, const Sequence<Layer>& layers, const nb::str& key
   StateShape shape;
   for (const auto& [kv_heads, head_dim, window] : vector_of<Layer>(layers, "layers"))
     shape.layers.push_back({kv_heads, head_dim, window});
-  shape.key_type = kv_type("key_type", text_of(key_type));
-  shape.value_type = kv_type("value_type", text_of(value_type));
+  shape.key_type = element_type("key_type", text_of(key_type));
+  shape.value_type = element_type("value_type", text_of(value_type));
   shape.capacity = capacity;
   shape.slack = slack;
   if (rolling) shape.rolling = Rolling{rolling->first, rolling->second};
@@ -166,8 +166,8 @@ void bind_state(nb::module_& module) {
                        layers.emplace_back(l.kv_heads, l.head_dim, l.window);
                      std::optional<std::pair<std::int64_t, std::int64_t>> rolling;
                      if (shape.rolling) rolling.emplace(shape.rolling->sinks, shape.rolling->window);
-                     return std::make_tuple(layers, kv_type_name(shape.key_type),
-                                            kv_type_name(shape.value_type), shape.slack, rolling,
+                     return std::make_tuple(layers, element_type_name(shape.key_type),
+                                            element_type_name(shape.value_type), shape.slack, rolling,
                                             shape.rotary);
                    })
       .def_prop_ro("numbers",

@@ -26,7 +26,7 @@ class Pin {
   Views::Entry entry_;
 };
 
-KvType type_of(const StateShape& shape, KvPart part) {
+ElementType type_of(const StateShape& shape, KvPart part) {
   return part == KvPart::keys ? shape.key_type : shape.value_type;
 }
 
@@ -121,9 +121,9 @@ nb::object PyState::view(int layer, KvPart part, const PosRange& positions) {
   return in_turn([&](const State& state) -> nb::object {
     const RowsView rows = state.view(layer, part, positions);
     const StateShape shape = state.shape();
-    const KvType type = type_of(shape, part);
+    const ElementType type = type_of(shape, part);
     const auto head_dim = shape.layers[static_cast<std::size_t>(layer)].head_dim;
-    const std::int64_t item = type == KvType::f32 ? 4 : type == KvType::f16 ? 2 : 1;
+    const std::int64_t item = type == ElementType::f32 ? 4 : type == ElementType::f16 ? 2 : 1;
     const auto& views = session_ != nullptr ? session_->views() : own_views_;
     auto pin = std::make_unique<Pin>(rows, views);
     const nb::capsule owner(pin.get(), [](void* p) noexcept { delete static_cast<Pin*>(p); });

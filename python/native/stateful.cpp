@@ -36,7 +36,7 @@ ElementType type_named(const std::string& name) {
 }
 
 // What arrays show of a memory: q8_0 has no dtype of its own.
-ElementType shown(KvType type) { return type == KvType::f16 ? ElementType::f16 : ElementType::f32; }
+ElementType shown(ElementType type) { return type == ElementType::f16 ? ElementType::f16 : ElementType::f32; }
 
 std::span<const TokenId> span_of(const StatefulIds& ids) { return {ids.data(), ids.size()}; }
 
@@ -136,8 +136,8 @@ void bind_stateful(nb::module_& module) {
             SessionOptions options;
             options.context = context;
             options.exact = exact;
-            options.key_type = kv_type("key_type", text_of(key_type));
-            options.value_type = kv_type("value_type", text_of(value_type));
+            options.key_type = element_type("key_type", text_of(key_type));
+            options.value_type = element_type("value_type", text_of(value_type));
             options.threads = threads;
             options.kernels = text_of(kernels);
             new (self) PyStateful(model, options);

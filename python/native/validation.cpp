@@ -141,8 +141,8 @@ Dict validate_model(const PyModel& tested, const nb::bytes& folder, const Sequen
   const std::shared_ptr<const Model> model = tested.open();
   SessionOptions session;
   session.exact = exact.value_or(has_float_weights(*model));
-  session.key_type = kv_type("key_type", text_of(key_type));
-  session.value_type = kv_type("value_type", text_of(value_type));
+  session.key_type = element_type("key_type", text_of(key_type));
+  session.value_type = element_type("value_type", text_of(value_type));
   session.threads = threads;
   session.kernels = text_of(kernels);
   const std::string path = text_of(folder);

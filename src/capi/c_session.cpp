@@ -18,8 +18,8 @@ SessionOptions options_of(const kvtide_session_options& o) {
                     o.size, "; begin with kvtide_session_defaults()"));
   SessionOptions options;
   options.exact = o.exact;
-  options.key_type = kv_type(o.key_type);
-  options.value_type = kv_type(o.value_type);
+  options.key_type = element_type(o.key_type);
+  options.value_type = element_type(o.value_type);
   options.context = o.context;
   if (o.window != 0 || o.sinks != 0) options.rolling = Rolling{o.sinks, o.window};
   if (o.attention_size != 0) options.attention_size = o.attention_size;

@@ -19,8 +19,8 @@ StateShape shape_of(const kvtide_shape& from) {
   for (const kvtide_layer& layer : std::span(from.layers, from.layer_count))
     shape.layers.push_back({layer.kv_heads, layer.head_dim,
                             layer.window == 0 ? std::nullopt : std::optional<std::int64_t>(layer.window)});
-  shape.key_type = kv_type(from.key_type);
-  shape.value_type = kv_type(from.value_type);
+  shape.key_type = element_type(from.key_type);
+  shape.value_type = element_type(from.value_type);
   shape.capacity = from.capacity;
   return shape;
 }

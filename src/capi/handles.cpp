@@ -55,10 +55,10 @@ int32_t describe(std::string& message) noexcept {
   }
 }
 
-KvType kv_type(int32_t type) {
-  if (type == KVTIDE_F16) return KvType::f16;
-  if (type == KVTIDE_F32) return KvType::f32;
-  if (type == KVTIDE_Q8_0) return KvType::q8_0;
+ElementType element_type(int32_t type) {
+  if (type == KVTIDE_F16) return ElementType::f16;
+  if (type == KVTIDE_F32) return ElementType::f32;
+  if (type == KVTIDE_Q8_0) return ElementType::q8_0;
   throw Error(ErrorCode::invalid_argument, cat("there is no kvtide_kv_type ", type));
 }
 

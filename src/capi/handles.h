@@ -93,7 +93,7 @@ int64_t copied(const Values& values, T* out, std::size_t capacity, const char* w
   return static_cast<int64_t>(values.size());
 }
 
-KvType kv_type(int32_t type);
+ElementType element_type(int32_t type);
 Transition transition_of(const kvtide_transition& transition);
 kvtide_record record_of(const TransitionRecord& record) noexcept;
 kvtide_numbers numbers_of(const State& state);

@@ -20,6 +20,7 @@
 #include "state/shadow.h"
 #include "state/snapshot.h"
 #include "state/state_object.h"
+#include "tensor/element_type.h"
 
 namespace kvtide {
 namespace {
@@ -163,7 +164,7 @@ struct Session::Impl {
 
     // From here on nothing can fail. The state says what the memory is; the session says how large its steps
     // may be.
-    theirs.set_max_append(options.prefill_chunk);
+    theirs.set_max_step(options.prefill_chunk);
     theirs.set_positions(ours.positions);
     if (theirs.capacity() < options.context) theirs.apply(Expand{options.context});
     std::optional<ProceduralOptions> past = theirs.spec().procedural;
@@ -178,8 +179,8 @@ struct Session::Impl {
     read_tokens = std::move(extras.tokens);
     logits = std::move(extras.logits);
     failed = false;
-    options.key_type = kv_type_of(state.spec().key_type);
-    options.value_type = kv_type_of(state.spec().value_type);
+    options.key_type = element_type_of(state.spec().key_type);
+    options.value_type = element_type_of(state.spec().value_type);
     options.rolling = state.spec().rolling;
     options.procedural = std::move(past);
     options.auto_attention = state.adapting() ? std::optional(state.adapting()->range) : std::nullopt;
@@ -223,7 +224,7 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
   // Due only when the seal behind the last chunk failed: a disk that had no room may have some now.
   s.seal_if_due();
   for (std::int64_t done = 0; done < count;) {
-    const std::int64_t chunk = std::min({s.options.prefill_chunk, s.state.most_append(), count - done});
+    const std::int64_t chunk = std::min({s.options.prefill_chunk, s.state.step_room(), count - done});
     const bool last = done + chunk == count;
     const auto read = tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(chunk));
     try {

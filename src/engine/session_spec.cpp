@@ -8,6 +8,7 @@
 #include "model/memory_shape.h"
 #include "state/procedural/choice.h"
 #include "state/state_object.h"
+#include "tensor/element_type.h"
 
 namespace kvtide {
 namespace {
@@ -19,10 +20,10 @@ constexpr std::int64_t kDraft = 4;
 
 KvSpec kv_spec(const ModelConfig& config, const SessionOptions& o) {
   KvSpec spec = memory_shape(config);
-  spec.key_type = kv_dtype(o.key_type);
-  spec.value_type = kv_dtype(o.value_type);
+  spec.key_type = row_dtype(o.key_type);
+  spec.value_type = row_dtype(o.value_type);
   spec.capacity = o.context;
-  spec.max_append = o.prefill_chunk;
+  spec.max_step = o.prefill_chunk;
   spec.slack = o.slack;
   spec.rolling = o.rolling;
   if (o.procedural) spec.procedural = procedural_spec(spec, attention_shape(config), *o.procedural);

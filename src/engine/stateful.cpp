@@ -12,18 +12,14 @@
 namespace kvtide {
 namespace {
 
-ElementType element_type(KvType type) {
-  return type == KvType::f32 ? ElementType::f32 : type == KvType::f16 ? ElementType::f16 : ElementType::q8_0;
-}
-
 StateSpec spec_of(const ModelConfig& config, const SessionOptions& options) {
   KvShape shape;
   shape.layers = static_cast<std::int64_t>(config.layers.size());
   shape.kv_heads = config.kv_heads;
   shape.capacity = options.context;
   shape.head_dim = config.head_dim;
-  shape.key_type = element_type(options.key_type);
-  shape.value_type = element_type(options.value_type);
+  shape.key_type = options.key_type;
+  shape.value_type = options.value_type;
   for (const LayerConfig& layer : config.layers)
     if (layer.window)
       refuse("a model with sliding windows does not keep all of a text; keyCache and valueCache do");

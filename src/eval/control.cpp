@@ -24,10 +24,10 @@ SessionOptions plain(const SessionOptions& like) {
 
 }  // namespace
 
-KvType old_rows_type(const Model& model, const SessionOptions& like) {
+ElementType old_rows_type(const Model& model, const SessionOptions& like) {
   if (!like.procedural) return like.key_type;
-  return like.procedural->half_precision || model.internals().config.head_dim % 32 != 0 ? KvType::f16
-                                                                                        : KvType::q8_0;
+  return like.procedural->half_precision || model.internals().config.head_dim % 32 != 0 ? ElementType::f16
+                                                                                        : ElementType::q8_0;
 }
 
 SessionOptions full_cache(const Model& model, const SessionOptions& like, std::int64_t tokens) {

@@ -17,7 +17,7 @@ SessionOptions full_cache(const Model& model, const SessionOptions& like, std::i
 
 // The type in which a memory like this keeps old rows: q8_0 in a procedural one, unless it says otherwise or
 // heads do not allow it; the type of its keys in others.
-KvType old_rows_type(const Model& model, const SessionOptions& like);
+ElementType old_rows_type(const Model& model, const SessionOptions& like);
 
 // The most bytes of KV that a session with these options holds while it reads `tokens` tokens.
 std::int64_t most_kv_bytes(const Model& model, const SessionOptions& options, std::int64_t tokens);

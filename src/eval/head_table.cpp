@@ -82,7 +82,7 @@ class Reading {
     for (const auto& layer : config_.layers)
       spec.layers.push_back({config_.kv_heads, config_.head_dim, layer.window});
     spec.capacity = spec_.window;
-    spec.max_append = kBlock;
+    spec.max_step = kBlock;
     spec.procedural = spec_;
     return spec;
   }

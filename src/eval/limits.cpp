@@ -11,6 +11,7 @@
 #include "model/loaded_model.h"
 #include "state/spec/bytes.h"
 #include "state/state_object.h"
+#include "tensor/element_type.h"
 
 namespace kvtide {
 namespace {
@@ -127,7 +128,7 @@ PassWork work_of_pass(const Model& model, const SessionOptions& options, Pos dep
   const ModelConfig& config = model.internals().config;
   const Weights& weights = *model.internals().weights;
   const auto kv_row = static_cast<double>(row_bytes(
-      {config.kv_heads, config.head_dim, {}}, kv_dtype(options.key_type), kv_dtype(options.value_type)));
+      {config.kv_heads, config.head_dim, {}}, row_dtype(options.key_type), row_dtype(options.value_type)));
   PassWork work;
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     const LayerWeights& w = weights.layer(static_cast<int>(i));

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/as_size.h"
 #include "base/text.h"
 #include "model/for_rows.h"
 #include "tensor/panel.h"
@@ -48,29 +49,29 @@ class Mixing {
 
   void gather() {
     for (std::int64_t c = 0; c < s_.channels; ++c) {
-      u(-2)[c] = call_.conv_state[size(2 * c)];
-      u(-1)[c] = call_.conv_state[size(2 * c + 1)];
+      u(-2)[c] = call_.conv_state[as_size(2 * c)];
+      u(-1)[c] = call_.conv_state[as_size(2 * c + 1)];
     }
     for_rows(pool_, 0, count_, [&](std::int64_t t) {
-      std::memcpy(u(t), rows_.q + t * s_.q_width, size(s_.q_width) * sizeof(float));
-      std::memcpy(u(t) + s_.q_width, rows_.k + t * s_.kv_width, size(s_.kv_width) * sizeof(float));
+      std::memcpy(u(t), rows_.q + t * s_.q_width, as_size(s_.q_width) * sizeof(float));
+      std::memcpy(u(t) + s_.q_width, rows_.k + t * s_.kv_width, as_size(s_.kv_width) * sizeof(float));
     });
   }
 
   // The values after each of the newest tokens, so that they can be taken back.
   void hand_on() const {
-    std::vector<float> taps(size(2 * s_.channels));
+    std::vector<float> taps(as_size(2 * s_.channels));
     for (std::int64_t t = call_.first_carried; t < count_; ++t) {
       for (std::int64_t c = 0; c < s_.channels; ++c) {
-        taps[size(2 * c)] = u(t - 1)[c];
-        taps[size(2 * c + 1)] = u(t)[c];
+        taps[as_size(2 * c)] = u(t - 1)[c];
+        taps[as_size(2 * c + 1)] = u(t)[c];
       }
-      call_.carry(t, taps, {delayed(t), size(s_.kv_width / 2)});
+      call_.carry(t, taps, {delayed(t), as_size(s_.kv_width / 2)});
     }
   }
 
   void delay_values() const {
-    const std::size_t bytes = size(s_.kv_width / 2) * sizeof(float);
+    const std::size_t bytes = as_size(s_.kv_width / 2) * sizeof(float);
     for (std::int64_t t = count_ - 1; t > 0; --t) std::memcpy(delayed(t), delayed(t - 1), bytes);
     std::memcpy(delayed(0), call_.prev_value.data(), bytes);
   }
@@ -79,7 +80,8 @@ class Mixing {
     const float *older = u(t - 1), *newer = u(t);
     float* out = d(t);
     for (std::int64_t c = 0; c < s_.channels; ++c)
-      out[c] = w_.older[size(c)] * older[c] + w_.newer[size(c)] * newer[c] + w_.depthwise_bias[size(c)];
+      out[c] =
+          w_.older[as_size(c)] * older[c] + w_.newer[as_size(c)] * newer[c] + w_.depthwise_bias[as_size(c)];
   }
 
   // Head by head a matrix product over both taps, the older first; outputs go where the projections were.
@@ -94,14 +96,14 @@ class Mixing {
       const float* bias = w_.grouped_bias.data() + head * s_.head_dim + column;
       alignas(64) float sums[kRowsPerTile * kPanelRows] = {};
       for (std::int64_t row = 0; row < rows; ++row)
-        std::memcpy(sums + row * kPanelRows, bias, size(columns) * sizeof(float));
+        std::memcpy(sums + row * kPanelRows, bias, as_size(columns) * sizeof(float));
       const float* taps = w_.grouped.data() + panel * s_.panel_floats();
       for (int tap = 0; tap < 2; ++tap)
         kernels_.matmul.gemm(taps + tap * s_.head_dim * kPanelRows, s_.head_dim,
                              d(first - 1 + tap) + head * s_.head_dim, s_.channels, rows, sums, kPanelRows);
       for (std::int64_t row = 0; row < rows; ++row)
         std::memcpy(output(first + row, head) + column, sums + row * kPanelRows,
-                    size(columns) * sizeof(float));
+                    as_size(columns) * sizeof(float));
     });
   }
 

@@ -14,7 +14,7 @@
 
 namespace kvtide {
 
-// Appends `tokens` (at most the workspace's max_tokens) to the state and commits the step. The last `wanted`
+// Appends `tokens` (at most the workspace's max_step) to the state and commits the step. The last `wanted`
 // hidden rows come back, after the final norm: [wanted][width] inside the workspace, valid until its next
 // use. Throws Error: context_full, invalid_argument (a token id outside the vocabulary), numeric (the
 // activations are no longer finite). After an error the state is as it was.

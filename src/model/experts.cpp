@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/as_size.h"
 #include "model/for_rows.h"
 
 namespace kvtide {
@@ -45,7 +46,7 @@ class Routing {
         router_(config_.experts->router_width),
         slots_(config_.experts->count + 1),
         x_(x),
-        choices_(size(count_)) {}
+        choices_(as_size(count_)) {}
 
   void run() {
     route();
@@ -69,8 +70,8 @@ class Routing {
     for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
       float *state = states + t * router_, *row = a + t * router_;
       for (std::int64_t i = 0; i < router_; ++i) {
-        float value = row[i] + w_.down_bias[size(i)];
-        if (!w_.carry.empty()) value += state[i] * w_.carry[size(i)];
+        float value = row[i] + w_.down_bias[as_size(i)];
+        if (!w_.carry.empty()) value += state[i] * w_.carry[as_size(i)];
         state[i] = value;
       }
       context_.rows.rms_norm(state, w_.norm.data(), router_, config_.norm_epsilon, row);
@@ -81,36 +82,36 @@ class Routing {
     activate(a, w_.second_bias);
     multiply_f32(w_.router_out, a, s_.scores);
     for_rows(context_.pool, 0, count_,
-             [&](std::int64_t t) { choices_[size(t)] = choose(s_.scores + t * slots_, w_.balance); });
+             [&](std::int64_t t) { choices_[as_size(t)] = choose(s_.scores + t * slots_, w_.balance); });
   }
 
   void activate(float* rows, const std::vector<float>& bias) {
     for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
       float* row = rows + t * router_;
-      for (std::int64_t i = 0; i < router_; ++i) row[i] = gelu(row[i] + bias[size(i)]);
+      for (std::int64_t i = 0; i < router_; ++i) row[i] = gelu(row[i] + bias[as_size(i)]);
     });
   }
 
   // Inputs of one expert side by side, in the order of their tokens.
   void sort() {
-    begin_.assign(size(slots_ + 1), 0);
-    for (const Choice& choice : choices_) ++begin_[size(choice.slot + 1)];
+    begin_.assign(as_size(slots_ + 1), 0);
+    for (const Choice& choice : choices_) ++begin_[as_size(choice.slot + 1)];
     for (std::size_t e = 1; e < begin_.size(); ++e) begin_[e] += begin_[e - 1];
     std::vector<std::int64_t> next = begin_;
-    place_.resize(size(count_));
-    for (std::size_t t = 0; t < place_.size(); ++t) place_[t] = next[size(choices_[t].slot)]++;
+    place_.resize(as_size(count_));
+    for (std::size_t t = 0; t < place_.size(); ++t) place_[t] = next[as_size(choices_[t].slot)]++;
     for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
-      std::memcpy(s_.sorted + place_[size(t)] * config_.width, x_ + t * config_.width,
-                  size(config_.width) * sizeof(float));
+      std::memcpy(s_.sorted + place_[as_size(t)] * config_.width, x_ + t * config_.width,
+                  as_size(config_.width) * sizeof(float));
     });
   }
 
-  std::int64_t begin(int e) const { return begin_[size(e)]; }
-  std::int64_t rows_of(int e) const { return begin_[size(e + 1)] - begin_[size(e)]; }
+  std::int64_t begin(int e) const { return begin_[as_size(e)]; }
+  std::int64_t rows_of(int e) const { return begin_[as_size(e + 1)] - begin_[as_size(e)]; }
 
   void hidden(int e) {
     if (rows_of(e) == 0) return;
-    const Expert& expert = w_.experts[size(e)];
+    const Expert& expert = w_.experts[as_size(e)];
     const std::int64_t n = config_.hidden, from = begin(e);
     const Activations x = context_.activations(s_.sorted + from * config_.width, rows_of(e), config_.width);
     const MatmulJob jobs[] = {{&expert.gate, s_.gate + from * n, n}, {&expert.up, s_.up + from * n, n}};
@@ -123,18 +124,19 @@ class Routing {
     for_rows(context_.pool, from, from + rows,
              [&](std::int64_t i) { context_.rows.silu_mul(s_.gate + i * n, s_.up + i * n, n); });
     const Activations x = context_.activations(s_.gate + from * n, rows, n);
-    const MatmulJob job{&w_.experts[size(e)].down, s_.outputs + from * config_.width, config_.width};
+    const MatmulJob job{&w_.experts[as_size(e)].down, s_.outputs + from * config_.width, config_.width};
     context_.multiply(x, {&job, 1});
   }
 
   void put_back() {
     const bool nothing = config_.experts->skip == SkipSlot::zero;
     for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
-      const Choice choice = choices_[size(t)];
+      const Choice choice = choices_[as_size(t)];
       float* out = x_ + t * config_.width;
       const bool skipped = choice.slot == config_.experts->count;
       if (!skipped)
-        std::memcpy(out, s_.outputs + place_[size(t)] * config_.width, size(config_.width) * sizeof(float));
+        std::memcpy(out, s_.outputs + place_[as_size(t)] * config_.width,
+                    as_size(config_.width) * sizeof(float));
       context_.rows.scale(out, skipped && nothing ? 0.0f : choice.probability, config_.width);
     });
   }

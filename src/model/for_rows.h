@@ -18,7 +18,4 @@ void for_rows(ThreadPool& pool, std::int64_t first, std::int64_t last, const Bod
   });
 }
 
-// An index or count that is known not to be negative, as the standard library wants it.
-constexpr std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 }  // namespace kvtide

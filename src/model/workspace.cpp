@@ -11,7 +11,7 @@ std::int64_t widest_row(const ModelConfig& c) {
 
 }  // namespace
 
-Workspace::Workspace(const ModelConfig& c, std::int64_t max_tokens) : max_tokens_(max_tokens) {
+Workspace::Workspace(const ModelConfig& c, std::int64_t max_step) : max_step_(max_step) {
   for (const RopeConfig& rope : c.ropes) ropes_.emplace_back(rope, c.rope_dims);
   const std::int64_t q_width = static_cast<std::int64_t>(c.heads) * c.head_dim;
   const std::int64_t kv_width = static_cast<std::int64_t>(c.kv_heads) * c.head_dim;
@@ -23,7 +23,7 @@ Workspace::Workspace(const ModelConfig& c, std::int64_t max_tokens) : max_tokens
     used = 0;
     const auto take = [&](std::int64_t bytes_per_token, std::int64_t more_tokens = 0) {
       std::byte* start = memory_.data() == nullptr ? nullptr : memory_.data() + used;
-      used += (bytes_per_token * (max_tokens + more_tokens) + 63) / 64 * 64;
+      used += (bytes_per_token * (max_step + more_tokens) + 63) / 64 * 64;
       return start;
     };
     const auto floats = [&](std::int64_t n, std::int64_t more_tokens = 0) {
@@ -49,7 +49,7 @@ Workspace::Workspace(const ModelConfig& c, std::int64_t max_tokens) : max_tokens
     }
     if (c.experts) {
       float* rows = floats(ExpertsScratch::floats_per_token(c));
-      if (pass == 1) experts_ = ExpertsScratch::in(rows, c, max_tokens);
+      if (pass == 1) experts_ = ExpertsScratch::in(rows, c, max_step);
       experts_.gate = gate_;
       experts_.up = up_;
     }
@@ -62,7 +62,7 @@ Workspace::Workspace(const ModelConfig& c, std::int64_t max_tokens) : max_tokens
 }
 
 std::int64_t Workspace::bytes() const {
-  return static_cast<std::int64_t>(memory_.size()) / max_tokens_ * most_tokens_;
+  return static_cast<std::int64_t>(memory_.size()) / max_step_ * most_tokens_;
 }
 
 }  // namespace kvtide

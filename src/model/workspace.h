@@ -15,21 +15,21 @@
 
 namespace kvtide {
 
-// For chunks of up to `max_tokens` tokens.
+// For chunks of up to `max_step` tokens.
 class Workspace {
  public:
-  Workspace(const ModelConfig& config, std::int64_t max_tokens);
-  std::int64_t max_tokens() const { return max_tokens_; }
+  Workspace(const ModelConfig& config, std::int64_t max_step);
+  std::int64_t max_step() const { return max_step_; }
   std::int64_t bytes() const;  // of the pages used so far
 
  private:
   friend class RowSteps;
   friend class ForwardPass;
-  std::int64_t max_tokens_;
+  std::int64_t max_step_;
   std::int64_t most_tokens_ = 0;  // of any pass so far
   Buffer memory_;
-  float *x_, *normed_, *q_, *k_, *v_, *mixed_, *gate_, *up_;  // [max_tokens][width | heads * head_dim | ...]
-  std::vector<float*> cosine_, sine_;                         // per rope: [max_tokens][pairs]
+  float *x_, *normed_, *q_, *k_, *v_, *mixed_, *gate_, *up_;  // [max_step][width | heads * head_dim | ...]
+  std::vector<float*> cosine_, sine_;                         // per rope: [max_step][pairs]
   std::vector<RopeTable> ropes_;
   CcaScratch cca_{};          // of models that convolve queries and keys
   ExpertsScratch experts_{};  // of models with experts

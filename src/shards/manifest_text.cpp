@@ -26,7 +26,7 @@ Json shard(const ShardEntry& entry) {
   if (info.kind == ShardKind::attention) {
     out.set("attention", entry.attention);
     out.set("rope", info.rope);
-    out.set("window", info.window ? Json(*info.window) : Json());
+    out.set("window", info.window);
   }
   if (feeds) out.set("experts", entry.experts);
   if (info.kind == ShardKind::head) {
@@ -79,7 +79,7 @@ std::string manifest_text(const ShardManifest& m) {
     add("skip_slot", c.experts->skip == SkipSlot::zero ? "zero" : "identity");
   }
   add("context_length", c.context_length);
-  add("bos", m.bos ? Json(*m.bos) : Json());
+  add("bos", m.bos);
   add("eos", Json::array(m.eos));
   add("slots", m.slots);
   add("t_max", m.t_max);

@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::size_t kTop = 16;     // rows whose overlap is measured
 constexpr std::int64_t kScan = 256;  // rows decoded at a time
-constexpr std::int64_t kShadowReserve = std::int64_t{1} << 18;
 
 class Timer {
  public:
@@ -122,7 +121,7 @@ Shadow::Shadow(const ShadowOptions& options, const KvState& state) : options_(op
     if (state.past()->holds(layer)) first_compared_ = layer;
   if (first_compared_ < 0) refuse("none of these layers is compressed");
   for (const LayerSpec& layer : state.spec().layers)
-    rows_.emplace_back(row_format(state.spec(), layer), kShadowReserve);
+    rows_.emplace_back(row_format(state.spec(), layer), kReservedRows);
   meter_.expect(rows_.size() * static_cast<std::size_t>(state.past()->spec().query_heads));
 }
 

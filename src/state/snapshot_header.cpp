@@ -100,7 +100,7 @@ void write(JsonLine& json, const KvSpec& spec) {
   json.member("key_type", dtype_info(spec.key_type).name);
   json.member("value_type", dtype_info(spec.value_type).name);
   json.member("capacity", spec.capacity);
-  json.member("max_append", spec.max_append);
+  json.member("max_append", spec.max_step);
   json.member("slack", spec.slack);
   json.member("rotary", spec.rotary);
   json.key("rolling");
@@ -359,7 +359,7 @@ KvSpec read_spec(const JsonValue& json, int minor) {
   spec.key_type = dtype(json, "key_type");
   spec.value_type = dtype(json, "value_type");
   spec.capacity = integer(json, "capacity");
-  spec.max_append = integer(json, "max_append");
+  spec.max_step = integer(json, "max_append");
   spec.slack = integer(json, "slack");
   spec.rotary = boolean(json, "rotary");
   if (!field(json, "rolling").is_null()) {

@@ -15,8 +15,6 @@ namespace {
 
 // What a memory may grow and still be said to hold what it held.
 constexpr std::int64_t kSteadyBytes = std::int64_t{1} << 21, kSteadyShare = 32;
-// Rows of address space reserved at once, at least: growing within it moves nothing, and it costs no memory.
-constexpr std::int64_t kReserve = std::int64_t{1} << 18;
 
 }  // namespace
 
@@ -36,7 +34,7 @@ KvState::KvState(const KvSpec& spec)
   }
   held_.forgotten.resize(spec_.layers.size());
   for (const auto& layer : spec_.layers)
-    layers_.emplace_back(row_format(spec_, layer), std::max(kReserve, spec_.capacity + spec_.max_append));
+    layers_.emplace_back(row_format(spec_, layer), std::max(kReservedRows, spec_.capacity + spec_.max_step));
 }
 
 std::int64_t KvState::rows() const {
@@ -51,9 +49,10 @@ Visibility KvState::visible(std::size_t layer, std::optional<std::int64_t> atten
 }
 
 std::int64_t KvState::room() const {
-  if (past_) return kReserve << 20;
+  if (past_) return kReservedRows << 20;
   // A rolling state forgets as it goes; its capacity has to hold what it keeps.
-  if (spec_.rolling && spec_.rolling->sinks + spec_.rolling->window <= spec_.capacity) return kReserve << 20;
+  if (spec_.rolling && spec_.rolling->sinks + spec_.rolling->window <= spec_.capacity)
+    return kReservedRows << 20;
   return spec_.capacity - rows();
 }
 
@@ -70,17 +69,17 @@ std::int64_t KvState::shared_bytes() const {
   return bytes;
 }
 
-std::int64_t KvState::most_append() const {
-  std::int64_t most = spec_.max_append;
+std::int64_t KvState::step_room() const {
+  std::int64_t most = spec_.max_step;
   if (adapting_) most = std::min(most, until_decision(position()));
   if (past_) most = std::min(most, past_->next_seal() - position());
   return most;
 }
 
 KvState::Step KvState::begin(std::int64_t tokens) {
-  if (tokens < 1 || tokens > most_append())
+  if (tokens < 1 || tokens > step_room())
     throw Error(ErrorCode::invalid_argument,
-                cat("KV state: a step takes 1 to ", most_append(), " tokens, not ", tokens));
+                cat("KV state: a step takes 1 to ", step_room(), " tokens, not ", tokens));
   if (tokens > room())
     throw Error(ErrorCode::context_full, cat("the context is full: ", rows(), " of ", spec_.capacity,
                                              " rows are used and ", tokens, " more do not fit"));

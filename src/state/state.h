@@ -71,8 +71,8 @@ class KvState {
   std::int64_t room() const;
   std::optional<std::int64_t> attention_size() const { return attention_size_; }
   const std::optional<AutoAttentionLog>& adapting() const { return adapting_; }
-  // Tokens that one step may take: max_append, or fewer where the attention size may change.
-  std::int64_t most_append() const;
+  // Tokens that one step may take: max_step, or fewer where the attention size may change.
+  std::int64_t step_room() const;
   const std::vector<Segment>& segments() const { return held_.segments; }
 
   std::int64_t held_bytes() const;    // pages of held rows: what RSS is compared with
@@ -158,7 +158,7 @@ class KvState {
   ProceduralMemory* past() { return past_ ? &*past_ : nullptr; }
 
   // Throws Error(context_full) when `tokens` more do not fit, the budget included, Error(invalid_argument)
-  // outside [1, most_append()].
+  // outside [1, step_room()].
   Step begin(std::int64_t tokens);
 
   TransitionPlan plan(const Transition& transition) const;
@@ -172,7 +172,7 @@ class KvState {
 
   // Tokens of the largest step from now on: changes no result. Steps that the budget has no room for stay as
   // they were.
-  void set_max_append(std::int64_t tokens);
+  void set_max_step(std::int64_t tokens);
   void set_positions(std::optional<std::int64_t> positions) { spec_.positions = positions; }
 
   // Forgets everything; gives the memory back.

@@ -39,8 +39,8 @@ KvSpec spec_of(const StateShape& shape) {
   KvSpec spec;
   for (const StateLayer& layer : shape.layers)
     spec.layers.push_back({layer.kv_heads, layer.head_dim, layer.window});
-  spec.key_type = kv_dtype(shape.key_type);
-  spec.value_type = kv_dtype(shape.value_type);
+  spec.key_type = row_dtype(shape.key_type);
+  spec.value_type = row_dtype(shape.value_type);
   spec.capacity = shape.capacity;
   spec.slack = shape.slack;
   spec.rolling = shape.rolling;
@@ -102,8 +102,8 @@ StateShape State::shape() const try {
   StateShape shape;
   for (const LayerSpec& layer : spec.layers)
     shape.layers.push_back({layer.kv_heads, layer.head_dim, layer.window});
-  shape.key_type = kv_type_of(spec.key_type);
-  shape.value_type = kv_type_of(spec.value_type);
+  shape.key_type = element_type_of(spec.key_type);
+  shape.value_type = element_type_of(spec.value_type);
   shape.capacity = spec.capacity;
   shape.slack = spec.slack;
   shape.rolling = spec.rolling;

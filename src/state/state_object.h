@@ -7,7 +7,7 @@
 #include "kvtide/state.h"
 #include "state/snapshot.h"
 #include "state/state.h"
-#include "tensor/kv_type.h"
+#include "tensor/element_type.h"
 
 namespace kvtide {
 
@@ -16,7 +16,7 @@ struct State::Impl {
   SnapshotExtras extras;
 };
 
-// The spec that a shape stands for; steps of one token, which KvState::set_max_append changes.
+// The spec that a shape stands for; steps of one token, which KvState::set_max_step changes.
 KvSpec spec_of(const StateShape& shape);
 
 // Tokens and logits follow a transition of the KvState that they belong to.

@@ -109,13 +109,13 @@ std::unique_ptr<TestedState> EngineModel::through_snapshot(TestedState& state) {
   extras.tokens.resize(static_cast<std::size_t>(memory_of(state).position()));
   save_snapshot(file, "state", memory_of(state), extras);
   auto copy = std::make_unique<EngineState>(load_snapshot(file, "state").state);
-  copy->kv.set_max_append(largest_chunk_);
+  copy->kv.set_max_step(largest_chunk_);
   return copy;
 }
 
 void EngineModel::poison(TestedState& state, float value) {
   KvState& kv = memory_of(state);
-  const std::int64_t tokens = std::min(kv.room(), kv.most_append());
+  const std::int64_t tokens = std::min(kv.room(), kv.step_room());
   if (tokens < 1) return;
   const KvState::Step step_rows = [&] {
     KvState::Step step = kv.begin(tokens);

@@ -7,7 +7,7 @@
 #include "eval/filler.h"
 #include "model/loaded_model.h"
 #include "shards/tokenizer_export.h"
-#include "tensor/kv_type.h"
+#include "tensor/element_type.h"
 
 namespace kvtide {
 namespace {
@@ -50,12 +50,12 @@ bool has_float_weights(const Model& model) try {
 ValidateOptions usual_gates(const Model& model, const SessionOptions& options) try {
   ValidateOptions out;
   const bool floats = has_float_weights(model);
-  const bool coarse_rows = options.key_type == KvType::q8_0 || options.value_type == KvType::q8_0;
+  const bool coarse_rows = options.key_type == ElementType::q8_0 || options.value_type == ElementType::q8_0;
   out.gate = out.apart_gate = out.row_gate = options.exact ? kExact : kBf16;
   out.arithmetic = options.exact ? "f32 throughout" : "attention in bf16";
   if (!options.exact && !floats) out.arithmetic += ", products of 8-bit integers";
   out.arithmetic +=
-      cat(", keys ", kv_type_name(options.key_type), ", values ", kv_type_name(options.value_type));
+      cat(", keys ", element_type_name(options.key_type), ", values ", element_type_name(options.value_type));
   if (coarse_rows || (!options.exact && !floats)) {
     out.gate = out.row_gate = kCoarse;
     out.apart_gate = kCoarseApart;

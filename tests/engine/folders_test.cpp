@@ -35,7 +35,7 @@ std::vector<TokenId> golden_ids() {
 SessionOptions exact_options() {
   SessionOptions options;
   options.exact = true;
-  options.key_type = options.value_type = KvType::f32;
+  options.key_type = options.value_type = ElementType::f32;
   return options;
 }
 

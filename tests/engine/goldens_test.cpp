@@ -30,7 +30,7 @@ TEST(Goldens, LogitsOfEveryPositionAreThoseOfTheReference) {
     for (const Kernels* kernels : available_kernels()) {
       SessionOptions options;
       options.exact = true;
-      options.key_type = options.value_type = KvType::f32;
+      options.key_type = options.value_type = ElementType::f32;
       options.kernels = kernels->isa;
       const auto got = testing::all_logits(model, options, ids);
       ASSERT_EQ(got.size(), wanted.size()) << path;

@@ -316,12 +316,12 @@ TEST_F(ProceduralTest, EveryKindOfSummaryScoreAndRowTypeIsDeterministic) {
   for (const Summary summary : {Summary::fit, Summary::cluster, Summary::positional})
     for (const RowScore score :
          {RowScore::mixed, RowScore::novelty, RowScore::value_norm, RowScore::attention})
-      for (const KvType exact : {KvType::f16, KvType::q8_0}) {
+      for (const ElementType exact : {ElementType::f16, ElementType::q8_0}) {
         SessionOptions o = options(512, 2);
         o.key_type = o.value_type = exact;
         o.procedural->summary = summary;
         o.procedural->score = score;
-        o.procedural->half_precision = exact == KvType::f16;
+        o.procedural->half_precision = exact == ElementType::f16;
         o.procedural->far = score == RowScore::novelty ? FarRule::clamp : FarRule::log;
         const auto whole = all_logits(model_, o, text(0, 400));
         o.prefill_chunk = 13;

@@ -45,7 +45,7 @@ TEST_P(RealModel, AgreesWithAFloat32ForwardOfTheSameWeights_AtEveryPosition) {
   ASSERT_EQ(top.size(), ids.size() * kColumns);
   SessionOptions options;
   options.exact = true;
-  options.key_type = options.value_type = KvType::f32;
+  options.key_type = options.value_type = ElementType::f32;
   options.context = 256;
   Session session(model, options);
   double worst = 0.0;  // share of the logit range

@@ -61,12 +61,12 @@ TEST(SameBits, ForEveryChunkAndThreadCount_WithQuantisedWeightsInBothModes) {
   const Model model(file.path());
   const auto tokens = testing::random_tokens(150, model.vocabulary(), 1);
   for (const bool exact : {false, true})
-    for (const KvType kv : {KvType::f16, KvType::f32}) {
+    for (const ElementType kv : {ElementType::f16, ElementType::f32}) {
       SessionOptions options;
       options.exact = exact;
       options.key_type = options.value_type = kv;
       options.context = 256;
-      expect_same_logits(model, options, tokens, kv == KvType::f16 ? all_settings() : some_settings(),
+      expect_same_logits(model, options, tokens, kv == ElementType::f16 ? all_settings() : some_settings(),
                          exact ? "exact" : "default");
     }
 }

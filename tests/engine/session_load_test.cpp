@@ -98,7 +98,7 @@ TEST(SessionLoad, RefusedBecauseTheFileIsDamaged_LeavesTheNext64TokensUnchanged)
 
 TEST(SessionLoad, RefusedBecauseTheFileIsDamaged_LeavesTheNext64TokensUnchanged_WithSlidingWindows) {
   SessionOptions options = small_options();
-  options.value_type = KvType::f32;
+  options.value_type = ElementType::f32;
   options.slack = 8;
   expect_refusals_change_nothing("gemma3-window.gguf", options);
 }

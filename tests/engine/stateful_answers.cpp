@@ -23,7 +23,7 @@ int main(int count, char** words) {
     const Model model(words[1]);
     SessionOptions options;
     options.exact = true;
-    options.key_type = options.value_type = KvType::f32;
+    options.key_type = options.value_type = ElementType::f32;
     StatefulModel stateful(model, options);
     const MappedFile file(words[2]);
     std::vector<TokenId> ids(file.bytes().size() / sizeof(TokenId));

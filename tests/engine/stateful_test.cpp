@@ -20,7 +20,7 @@ const std::string kLong = KVTIDE_GOLDENS "/folders/gpt2-long-f16";
 SessionOptions exact_options() {
   SessionOptions options;
   options.exact = true;
-  options.key_type = options.value_type = KvType::f32;
+  options.key_type = options.value_type = ElementType::f32;
   options.threads = 1;
   return options;
 }

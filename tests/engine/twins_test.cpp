@@ -20,7 +20,7 @@ std::vector<float> logits_of(SampleModel sample, bool decoded, bool exact) {
   SessionOptions options;
   options.exact = exact;
   options.context = 64;
-  options.key_type = options.value_type = KvType::f32;
+  options.key_type = options.value_type = ElementType::f32;
   return testing::all_logits(model, options, testing::random_tokens(30, model.vocabulary(), 8));
 }
 

@@ -39,7 +39,7 @@ TEST_F(ControlTest, TheFullCache_KeepsEverything_AsLongAsTheModelWasTrainedForIt
   const SessionOptions full = full_cache(model_, procedural(), 1000);
   EXPECT_EQ(full.context, 1000);
   EXPECT_FALSE(full.rolling || full.procedural);
-  EXPECT_EQ(full.key_type, KvType::f16);
+  EXPECT_EQ(full.key_type, ElementType::f16);
   EXPECT_TRUE(full.exact);  // the arithmetic is the policy's
   EXPECT_EQ(full.threads, 1);
   EXPECT_EQ(most_kv_bytes(model_, full, 1000), 1000 * 512);
@@ -51,12 +51,12 @@ TEST_F(ControlTest, TheFullCache_KeepsEverything_AsLongAsTheModelWasTrainedForIt
 TEST_F(ControlTest, AWindowOfBytes_IsTheLongestThatTheyPayFor_InTheTypeOfOldRows) {
   const SessionOptions window = window_of_bytes(model_, procedural(), 272 * 300 + 271, 900);
   EXPECT_EQ(window.rolling, (Rolling{4, 296}));
-  EXPECT_EQ(window.key_type, KvType::q8_0);
+  EXPECT_EQ(window.key_type, ElementType::q8_0);
   EXPECT_EQ(most_kv_bytes(model_, window, 900), 300 * 272);
   SessionOptions half = procedural();
   half.procedural->half_precision = true;
   EXPECT_EQ(window_of_bytes(model_, half, 512 * 300, 900).rolling, (Rolling{4, 296}));
-  EXPECT_EQ(window_of_bytes(model_, half, 512 * 300, 900).key_type, KvType::f16);
+  EXPECT_EQ(window_of_bytes(model_, half, 512 * 300, 900).key_type, ElementType::f16);
 }
 
 TEST_F(ControlTest, AWindowOfBytes_IsNeverLongerThanTheTextOrTheTrainedContext_NorEmpty) {

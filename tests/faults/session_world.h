@@ -39,7 +39,7 @@ inline std::vector<SessionKind> kinds_of_sessions() {
                                     {"procedural, spilling", plain, 90, 200}};
   kinds[1].options.rolling = Rolling{4, 48};
   kinds[1].options.exact = true;
-  kinds[2].options.key_type = kinds[2].options.value_type = KvType::q8_0;
+  kinds[2].options.key_type = kinds[2].options.value_type = ElementType::q8_0;
   kinds[2].options.auto_attention = AutoAttention{64, 256};
   kinds[2].options.context = 600;
   kinds[2].model.head_dim = 32;

@@ -87,7 +87,7 @@ class SessionSequence {
  public:
   SessionSequence(const Model& model, std::uint64_t seed) : model_(model), seed_(seed) {
     Rng rng(seed * 31 + 7);
-    const std::vector<KvType> types{KvType::f16, KvType::f32, KvType::q8_0};
+    const std::vector<ElementType> types{ElementType::f16, ElementType::f32, ElementType::q8_0};
     options_.key_type = types[static_cast<std::size_t>(rng.below(3))];
     options_.value_type = types[static_cast<std::size_t>(rng.below(3))];
     options_.exact = rng.below(2) == 0;
@@ -222,7 +222,7 @@ class SessionSequence {
         } else {
           SessionOptions other = options_;
           other.prefill_chunk = 1 + rng.below(30);
-          other.key_type = other.value_type = KvType::f16;
+          other.key_type = other.value_type = ElementType::f16;
           other.rolling = std::nullopt;
           other.attention_size = std::nullopt;
           auto loaded = std::make_unique<Session>(model_, other);

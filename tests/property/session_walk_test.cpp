@@ -40,8 +40,8 @@ class Walk {
   void run() {
     SessionOptions options;
     options.exact = rng_.below(2) == 0;
-    options.key_type = rng_.below(2) == 0 ? KvType::f16 : KvType::f32;
-    options.value_type = rng_.below(2) == 0 ? KvType::f16 : KvType::f32;
+    options.key_type = rng_.below(2) == 0 ? ElementType::f16 : ElementType::f32;
+    options.value_type = rng_.below(2) == 0 ? ElementType::f16 : ElementType::f32;
     options.context = 50 + rng_.below(200);
     options.threads = static_cast<int>(1 + rng_.below(4));
     options.prefill_chunk = 1 + rng_.below(70);

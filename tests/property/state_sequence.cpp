@@ -130,10 +130,10 @@ class Runner {
   void append(Pair& pair, Rng& rng, bool keep) {
     const KvSpec& spec = pair.model.spec;
     const std::int64_t tokens = rng.below(10) == 0
-                                    ? spec.max_append + rng.below(2)
-                                    : std::min(spec.max_append, 1 + rng.below(1 + rng.below(80)));
+                                    ? spec.max_step + rng.below(2)
+                                    : std::min(spec.max_step, 1 + rng.below(1 + rng.below(80)));
     say(keep ? "append " : "drop a step of ", tokens);
-    if (tokens > spec.max_append) return expect_error(pair, tokens, ErrorCode::invalid_argument);
+    if (tokens > spec.max_step) return expect_error(pair, tokens, ErrorCode::invalid_argument);
     if (!pair.model.has_room(tokens)) return expect_error(pair, tokens, ErrorCode::context_full);
     require(pair.real.room() >= tokens, "it says that it has room for ", pair.real.room());
     KvState::Step step = pair.real.begin(tokens);
@@ -392,7 +392,7 @@ class Runner {
     require(missing.empty(), "lacks position ", missing.empty() ? 0 : *missing.begin());
     if (const auto window = model.window(layer)) {
       // Whole tiles of 64 leave a window, and only when a step begins.
-      const std::int64_t most = model.sinks(layer) + *window + model.spec.slack + model.spec.max_append + 64;
+      const std::int64_t most = model.sinks(layer) + *window + model.spec.slack + model.spec.max_step + 64;
       require(held <= most, "holds ", held, " rows; ", most, " are plenty");
     }
   }
@@ -426,7 +426,7 @@ KvSpec made_up_spec(Rng& rng, std::optional<Keeping> keeping, DType key_type, DT
     spec.layers.push_back(layer);
   }
   spec.capacity = rng.below(3) == 0 ? 1 + rng.below(60) : 100 + rng.below(300);
-  spec.max_append = one_of<std::int64_t>(rng, {1, 3, 17, 64, 80});
+  spec.max_step = one_of<std::int64_t>(rng, {1, 3, 17, 64, 80});
   spec.slack = one_of<std::int64_t>(rng, {0, 0, 1, 7, 40, 64});
   spec.rotary = rolls || rng.below(8) > 0;
   if (keeping ? rolls : spec.rotary && rng.below(3) == 0)
@@ -475,7 +475,7 @@ Sequence made_up_sequence(std::uint64_t seed, Keeping keeping, DType key_type, D
 std::string describe(const KvSpec& spec) {
   std::string text =
       cat("keys ", dtype_info(spec.key_type).name, ", values ", dtype_info(spec.value_type).name,
-          ", capacity ", spec.capacity, ", steps of at most ", spec.max_append, ", slack ", spec.slack);
+          ", capacity ", spec.capacity, ", steps of at most ", spec.max_step, ", slack ", spec.slack);
   if (spec.rolling) text += cat(", rolling ", spec.rolling->sinks, " + ", spec.rolling->window);
   if (!spec.rotary) text += ", not rotary";
   for (const LayerSpec& layer : spec.layers)

@@ -27,7 +27,7 @@ KvSpec random_spec(Rng& rng) {
   spec.key_type = rng.below(2) == 0 ? DType::f16 : DType::f32;
   spec.value_type = rng.below(2) == 0 ? DType::f16 : DType::f32;
   spec.capacity = 1 + rng.below(1000);
-  spec.max_append = 1 + rng.below(100);
+  spec.max_step = 1 + rng.below(100);
   return spec;
 }
 
@@ -58,8 +58,8 @@ void walk(std::uint64_t seed) {
   Record record;
   for (int turn = 0; turn < 60; ++turn) {
     if (rng.below(25) == 0) state.clear();
-    const std::int64_t tokens = 1 + rng.below(spec.max_append + 1);
-    if (tokens > spec.max_append || tokens > spec.capacity - state.position()) {
+    const std::int64_t tokens = 1 + rng.below(spec.max_step + 1);
+    if (tokens > spec.max_step || tokens > spec.capacity - state.position()) {
       const Pos before = state.position();
       EXPECT_THROW(state.begin(tokens), Error);
       ASSERT_EQ(state.position(), before);

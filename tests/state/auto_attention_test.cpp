@@ -78,7 +78,7 @@ class AdaptingState : public ::testing::Test {
   static std::int64_t append(KvState& state, std::int64_t tokens, std::int32_t share) {
     std::int64_t asked = 0;
     while (tokens > 0) {
-      KvState::Step step = state.begin(std::min(tokens, state.most_append()));
+      KvState::Step step = state.begin(std::min(tokens, state.step_room()));
       testing::fill(step, state.spec());
       asked += static_cast<std::int64_t>(step.sampled().size());
       step.measured(std::vector<std::int32_t>(step.sampled().size(), share));
@@ -101,12 +101,12 @@ TEST_F(AdaptingState, SeesWhatItsSamplesSay_FromTheDecisionOn) {
 }
 
 TEST_F(AdaptingState, TakesNoStepAcrossADecision) {
-  EXPECT_EQ(state_.most_append(), 256);
+  EXPECT_EQ(state_.step_room(), 256);
   append(state_, 100, 0);
-  EXPECT_EQ(state_.most_append(), 156);
+  EXPECT_EQ(state_.step_room(), 156);
   expect_refused(ErrorCode::invalid_argument, "1 to 156 tokens, not 157", [&] { state_.begin(157); });
   state_.apply(SetAttention{{40}});
-  EXPECT_EQ(state_.most_append(), 300);
+  EXPECT_EQ(state_.step_room(), 300);
 }
 
 TEST_F(AdaptingState, GoesBackToWhatItWas_WhenPositionsAreTakenBack) {

@@ -11,13 +11,12 @@
 
 namespace kvtide::testing {
 
-inline KvSpec small_spec(std::int64_t capacity = 400, std::int64_t max_append = 64,
-                         DType dtype = DType::f32) {
+inline KvSpec small_spec(std::int64_t capacity = 400, std::int64_t max_step = 64, DType dtype = DType::f32) {
   KvSpec spec;
   spec.layers = {{2, 32, std::nullopt}};
   spec.key_type = spec.value_type = dtype;
   spec.capacity = capacity;
-  spec.max_append = max_append;
+  spec.max_step = max_step;
   return spec;
 }
 
@@ -36,7 +35,7 @@ inline void fill(KvState::Step& step, const KvSpec& spec, std::int64_t text = 0)
 
 inline void append(KvState& state, std::int64_t tokens, std::int64_t text = 0) {
   while (tokens > 0) {
-    KvState::Step step = state.begin(std::min(tokens, state.spec().max_append));
+    KvState::Step step = state.begin(std::min(tokens, state.spec().max_step));
     fill(step, state.spec(), text);
     tokens -= step.tokens();
     step.commit();

@@ -28,7 +28,7 @@ Bytes small_file() {
   KvSpec spec;
   spec.layers = {{2, 4, std::nullopt}, {1, 4, 3}};
   spec.capacity = 16;
-  spec.max_append = 4;
+  spec.max_step = 4;
   spec.slack = 1;
   KvState state(spec);
   append(state, 9);

@@ -16,7 +16,7 @@
 namespace kvtide {
 namespace {
 
-StateShape shape(KvType type = KvType::f32, std::int64_t capacity = 300) {
+StateShape shape(ElementType type = ElementType::f32, std::int64_t capacity = 300) {
   StateShape made;
   made.layers = {{2, 32, std::nullopt}, {2, 32, 40}};
   made.key_type = made.value_type = type;
@@ -36,7 +36,7 @@ std::vector<float> numbers(int layer, KvPart part, const PosRange& positions) {
   return out;
 }
 
-State filled(KvType type, Pos position, std::vector<TokenId> tokens = {}) {
+State filled(ElementType type, Pos position, std::vector<TokenId> tokens = {}) {
   State state(shape(type), position, std::move(tokens));
   for (const int layer : {0, 1})
     for (const KvPart part : {KvPart::keys, KvPart::values})
@@ -67,7 +67,7 @@ std::string refusal(Call call) {
 }
 
 TEST(StateObject, RowsThatWereWritten_AreReadBack_AndSeenInPlace) {
-  for (const KvType type : {KvType::f32, KvType::f16}) {
+  for (const ElementType type : {ElementType::f32, ElementType::f16}) {
     const State state = filled(type, 100);
     EXPECT_EQ(state.position(), 100);
     EXPECT_EQ(state.rows(), 100);
@@ -79,8 +79,8 @@ TEST(StateObject, RowsThatWereWritten_AreReadBack_AndSeenInPlace) {
         EXPECT_EQ(read(state, layer, part, some), wanted);
         const RowsView view = state.view(layer, part, some);
         EXPECT_EQ(view.kv_heads, 2);
-        EXPECT_EQ(view.row_bytes, type == KvType::f32 ? 128 : 64);
-        if (type != KvType::f32) continue;
+        EXPECT_EQ(view.row_bytes, type == ElementType::f32 ? 128 : 64);
+        if (type != ElementType::f32) continue;
         float last = 0;
         std::memcpy(&last, view.data + view.head_stride + 79 * view.row_bytes + 31 * 4, 4);
         EXPECT_EQ(last, wanted.back());
@@ -89,18 +89,18 @@ TEST(StateObject, RowsThatWereWritten_AreReadBack_AndSeenInPlace) {
 }
 
 TEST(StateObject, RowsBeyondThoseHeldReadAsZeros) {
-  const State state = filled(KvType::f16, 10);
+  const State state = filled(ElementType::f16, 10);
   const std::vector<float> rows = read(state, 0, KvPart::keys, {8, 12});
   EXPECT_EQ(rows[32], numbers(0, KvPart::keys, {9, 10})[0]);
   for (std::size_t i = 64; i < 128; ++i) EXPECT_EQ(rows[i], 0.0f);
 }
 
 TEST(StateObject, AViewOutlivesItsState_AndItsPagesStayWhenAWindowMovesOn) {
-  auto state = std::make_unique<State>(filled(KvType::f32, 100));
+  auto state = std::make_unique<State>(filled(ElementType::f32, 100));
   const RowsView window = state->view(1, KvPart::keys, {0, 100});
   const std::vector<float> wanted = numbers(1, KvPart::keys, {0, 100});
   KvState& kv = state->internals().kv;
-  kv.set_max_append(64);
+  kv.set_max_step(64);
   testing::append(kv, 200);  // the window of 40 is now far beyond the rows of the view
   EXPECT_GT(state->runs(1).front().first, 100);
   EXPECT_EQ(std::memcmp(window.data, wanted.data(), 100 * 128), 0);
@@ -110,11 +110,11 @@ TEST(StateObject, AViewOutlivesItsState_AndItsPagesStayWhenAWindowMovesOn) {
 
 // What a view kept from being given back is given back later: with the next row after the view is gone.
 TEST(StateObject, PagesThatAViewHeldBack_AreReturnedWhenItIsGone) {
-  StateShape wide = shape(KvType::f32, 1 << 16);
+  StateShape wide = shape(ElementType::f32, 1 << 16);
   wide.layers = {{1, 256, 64}};
   State state(wide);
   KvState& kv = state.internals().kv;
-  kv.set_max_append(256);
+  kv.set_max_step(256);
   testing::append(kv, 4096);
   RowsView view = state.view(0, KvPart::keys, state.runs(0).back());
   const auto* row = view.data;
@@ -126,7 +126,7 @@ TEST(StateObject, PagesThatAViewHeldBack_AreReturnedWhenItIsGone) {
 }
 
 TEST(StateObject, ForksShareRows_AndCarryTokensAndIdentity) {
-  State state = filled(KvType::f16, 100, ids(100));
+  State state = filled(ElementType::f16, 100, ids(100));
   state.set_identity({{"model", "abc"}});
   State fork = state.fork();
   EXPECT_EQ(fork.tokens(), ids(100));
@@ -139,7 +139,7 @@ TEST(StateObject, ForksShareRows_AndCarryTokensAndIdentity) {
 }
 
 TEST(StateObject, RowsThatOthersSee_CannotBeWritten) {
-  State state = filled(KvType::f32, 20);
+  State state = filled(ElementType::f32, 20);
   const auto overwrite = [&] { state.write(0, KvPart::keys, {0, 20}, numbers(1, KvPart::keys, {0, 20})); };
   {
     const State fork = state.fork();
@@ -153,7 +153,7 @@ TEST(StateObject, RowsThatOthersSee_CannotBeWritten) {
 }
 
 TEST(StateObject, NumbersThatAreNotFinite_AreRefused_AndChangeNothing) {
-  for (const KvType type : {KvType::f32, KvType::f16, KvType::q8_0}) {
+  for (const ElementType type : {ElementType::f32, ElementType::f16, ElementType::q8_0}) {
     State state = filled(type, 20);
     const auto before = read(state, 0, KvPart::keys, {0, 20});
     for (const float bad :
@@ -172,7 +172,7 @@ TEST(StateObject, NumbersThatAreNotFinite_AreRefused_AndChangeNothing) {
 TEST(StateObject, SavedAndLoaded_IsTheSameState_WithAndWithoutTokens) {
   const testing::TemporaryFolder folder;
   for (const bool known : {true, false})
-    for (const KvType type : {KvType::f32, KvType::f16, KvType::q8_0}) {
+    for (const ElementType type : {ElementType::f32, ElementType::f16, ElementType::q8_0}) {
       const std::string path = folder.path("state.kv");
       State state = filled(type, 77, known ? ids(77) : std::vector<TokenId>());
       state.apply(SetAttention{50});
@@ -187,7 +187,7 @@ TEST(StateObject, SavedAndLoaded_IsTheSameState_WithAndWithoutTokens) {
 }
 
 TEST(StateObject, PlainRowsTellWhatHappenedBefore) {
-  State state = filled(KvType::f16, 100);
+  State state = filled(ElementType::f16, 100);
   EXPECT_EQ(state.plain_rows(0).first, 0);
   EXPECT_EQ(state.plain_rows(0).why, "");
   state.apply(Drop{{10, 20}});
@@ -200,7 +200,7 @@ TEST(StateObject, PlainRowsTellWhatHappenedBefore) {
 }
 
 TEST(StateObject, WhatMakesNoSense_IsRefusedWithNumbers) {
-  State state = filled(KvType::f16, 20);
+  State state = filled(ElementType::f16, 20);
   std::vector<float> few(10);
   const auto has = [](const std::string& message, const char* words) {
     EXPECT_NE(message.find(words), std::string::npos) << message;
@@ -211,6 +211,7 @@ TEST(StateObject, WhatMakesNoSense_IsRefusedWithNumbers) {
   has(refusal([&] { state.view(0, KvPart::keys, {5, 5}); }), "does not hold positions 5 to 5");
   has(refusal([&] { state.read(0, KvPart::keys, {0, 5}, few); }), "[2][5][32]");
   has(refusal([&] { state.write(0, KvPart::keys, {0, 5}, few); }), "320 floats");
+  has(refusal([&] { State(shape(ElementType::i32), 0, {}); }), "f32, f16 or q8_0, not i32");
   has(refusal([&] { State(shape(), 301, {}); }), "300 rows cannot hold 301");
   has(refusal([&] { State(shape(), 3, {1, 2}); }), "2 tokens do not fill 3");
   has(refusal([&] { State(shape(), 2, {1, -2}); }), "-2 is negative");

@@ -17,13 +17,13 @@
 namespace kvtide {
 namespace {
 
-KvSpec spec_of(std::vector<LayerSpec> layers, std::int64_t capacity, std::int64_t max_append,
+KvSpec spec_of(std::vector<LayerSpec> layers, std::int64_t capacity, std::int64_t max_step,
                DType dtype = DType::f32) {
   KvSpec spec;
   spec.layers = std::move(layers);
   spec.key_type = spec.value_type = dtype;
   spec.capacity = capacity;
-  spec.max_append = max_append;
+  spec.max_step = max_step;
   return spec;
 }
 
@@ -142,7 +142,7 @@ TEST(KvState, ReadsRowsThatWereNeverWrittenAsZeros) {
 
 void append(KvState& state, const KvSpec& spec, std::int64_t tokens) {
   while (tokens > 0) {
-    KvState::Step step = state.begin(std::min(tokens, spec.max_append));
+    KvState::Step step = state.begin(std::min(tokens, spec.max_step));
     fill(step, spec);
     tokens -= step.tokens();
     step.commit();

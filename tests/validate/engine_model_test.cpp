@@ -41,7 +41,7 @@ ValidationReport report_on(const std::string& path, const SessionOptions& option
 TEST(ValidateEngine, EveryArchitecturePassesExactly) {
   SessionOptions options;
   options.exact = true;
-  options.key_type = options.value_type = KvType::f32;
+  options.key_type = options.value_type = ElementType::f32;
   options.threads = 1;
   for (const std::string& path : all_models()) {
     const ValidationReport report = report_on(path, options, 0.999999);
@@ -100,7 +100,7 @@ TEST(ValidateEngine, ARouterThatTakesTheOtherExpertOfANearTieIsNoFault_ButToldIn
 }
 
 TEST(ValidateEngine, GatesFollowTheArithmetic) {
-  const auto gate = [](const char* folder, bool exact, KvType rows) {
+  const auto gate = [](const char* folder, bool exact, ElementType rows) {
     const Model model(std::string(KVTIDE_GOLDENS "/folders/") + folder);
     SessionOptions options;
     options.exact = exact;
@@ -109,14 +109,14 @@ TEST(ValidateEngine, GatesFollowTheArithmetic) {
   };
   for (const char* folder : {"llama-f32", "qwen2-bf16", "zaya-f16"}) {
     EXPECT_TRUE(has_float_weights(Model(std::string(KVTIDE_GOLDENS "/folders/") + folder))) << folder;
-    EXPECT_EQ(gate(folder, true, KvType::f16), 0.9999) << folder;
-    EXPECT_EQ(gate(folder, false, KvType::f16), 0.999) << folder;
-    EXPECT_EQ(gate(folder, true, KvType::q8_0), 0.97) << folder;
+    EXPECT_EQ(gate(folder, true, ElementType::f16), 0.9999) << folder;
+    EXPECT_EQ(gate(folder, false, ElementType::f16), 0.999) << folder;
+    EXPECT_EQ(gate(folder, true, ElementType::q8_0), 0.97) << folder;
   }
   for (const char* folder : {"qwen3-i8", "zaya-i8"}) {
     EXPECT_FALSE(has_float_weights(Model(std::string(KVTIDE_GOLDENS "/folders/") + folder))) << folder;
-    EXPECT_EQ(gate(folder, true, KvType::f16), 0.9999) << folder;
-    EXPECT_EQ(gate(folder, false, KvType::f16), 0.97) << folder;
+    EXPECT_EQ(gate(folder, true, ElementType::f16), 0.9999) << folder;
+    EXPECT_EQ(gate(folder, false, ElementType::f16), 0.97) << folder;
   }
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <concepts>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,10 @@ class Json {
   Json(std::string_view value) : value_(std::string(value)) {}
   Json(const std::string& value) : value_(value) {}
   Json(const char* value) : value_(std::string(value)) {}
+  template <class T>
+  Json(const std::optional<T>& value) {  // nullopt: null
+    if (value) *this = Json(*value);
+  }
 
   static Json object() { return Json(JsonValue(JsonValue::Object())); }
   static Json array() { return Json(JsonValue(JsonValue::List())); }

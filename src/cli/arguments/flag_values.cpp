@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "kvtide/error.h"
-#include "tensor/kv_type.h"
+#include "tensor/element_type.h"
 
 namespace kvtide {
 namespace {
@@ -102,8 +102,8 @@ std::string one_of(const Given& given, std::string_view what, std::span<const st
   refuse_value(given, what, list);
 }
 
-KvType kv_type(const Given& given) {
-  return *kv_type_from_name(one_of(given, "the type of the KV memory", {"f32", "f16", "q8_0"}));
+ElementType element_type(const Given& given) {
+  return *row_type_from_name(one_of(given, "the type of the KV memory", {"f32", "f16", "q8_0"}));
 }
 
 std::string path_of(const Given& given) {

@@ -30,7 +30,7 @@ std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, 
                                      std::int64_t high);
 // "64M", "1.5G", "65536"; also "64MB", "64 MiB": every unit is a power of 1024, with or without B or iB.
 std::int64_t bytes(const Given& given, std::string_view what, std::int64_t low);
-KvType kv_type(const Given& given);
+ElementType element_type(const Given& given);
 std::string one_of(const Given& given, std::string_view what, std::span<const std::string_view> words);
 inline std::string one_of(const Given& given, std::string_view what,
                           std::initializer_list<std::string_view> words) {

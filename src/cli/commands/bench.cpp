@@ -64,8 +64,6 @@ struct BenchRow {
   }
 };
 
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
 Json row_json(const BenchRow& row, const std::string& model, const SessionOptions& options, int repetitions) {
   const std::optional<double> share = row.limit_share();
   Json item = Json::object();
@@ -77,9 +75,9 @@ Json row_json(const BenchRow& row, const std::string& model, const SessionOption
       .set("threads", options.threads)
       .set("tok_s", row.tok_s())
       .set("ms_tok", 1e3 / row.tok_s())
-      .set("gb_s", or_null(row.gb_s()))
-      .set("limit_share", or_null(share))
-      .set("limit_tok_s", or_null(share ? std::optional(row.tok_s() / *share) : std::nullopt))
+      .set("gb_s", row.gb_s())
+      .set("limit_share", share)
+      .set("limit_tok_s", share ? std::optional(row.tok_s() / *share) : std::nullopt)
       .set("logits_hash", hash_text(row.measured.hash))
       .set("kv_bytes", row.measured.kv_bytes)
       .set("rss_bytes", row.measured.rss_bytes)

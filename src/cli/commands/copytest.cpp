@@ -5,7 +5,7 @@
 #include "base/json/json.h"
 #include "base/text.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/contenders.h"
+#include "cli/commands/comparison.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/interrupt.h"
 #include "cli/commands/ppl_against.h"

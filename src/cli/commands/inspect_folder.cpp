@@ -21,16 +21,16 @@ constexpr std::size_t kLongestString = 72;
 // The cost per format, or null where it cannot be computed.
 Json costs_json(const ModelConfig& config, std::int64_t tokens) {
   Json costs = Json::object();
-  for (const DType type : kKvTypes) {
+  for (const DType type : kRowTypes) {
     const auto bytes = kv_cost(config, type, tokens);
-    costs.set(dtype_info(type).name, bytes ? Json(*bytes) : Json());
+    costs.set(dtype_info(type).name, bytes);
   }
   return costs;
 }
 
 std::string costs_text(const ModelConfig& config, std::int64_t tokens) {
   std::string text = column(tokens == 1 ? "a token" : count_text(tokens), 12);
-  for (const DType type : kKvTypes) {
+  for (const DType type : kRowTypes) {
     const auto bytes = kv_cost(config, type, tokens);
     text += column(cat(dtype_info(type).name, " ", bytes ? bytes_text(*bytes) : "-"), 18);
   }

@@ -76,7 +76,7 @@ std::string list_json(const std::vector<FoundModel>& models) {
         .set("runs", it.config.has_value())
         .set("why_not", it.config ? Json() : Json(it.why_not))
         .set("trained_tokens", it.config ? Json(it.config->context_length) : Json())
-        .set("kv_bytes_100000", full ? Json(*full) : Json());
+        .set("kv_bytes_100000", full);
     list.push(std::move(item));
   }
   return list.text() + "\n";

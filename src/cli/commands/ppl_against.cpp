@@ -14,7 +14,7 @@
 #include "cli/output/terminal.h"
 #include "eval/compare.h"
 #include "eval/control.h"
-#include "tensor/kv_type.h"
+#include "tensor/element_type.h"
 
 namespace kvtide {
 namespace {
@@ -58,7 +58,7 @@ std::string control_words(const SessionOptions& control) {
 
 std::string window_words(const SessionOptions& window) {
   return cat(window.rolling->sinks, " sinks and the newest ", count_text(window.rolling->window), ", ",
-             kv_type_name(window.key_type));
+             element_type_name(window.key_type));
 }
 
 void ppl_against(const Arguments& arguments, Session& session, std::span<const TokenId> tokens) {

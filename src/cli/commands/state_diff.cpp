@@ -202,7 +202,7 @@ void print_json(const std::vector<Field>& fields, std::int64_t common, const std
         .set("only_first", row.only_first)
         .set("only_second", row.only_second)
         .set("different_rows", row.different)
-        .set("first_different", row.first_different ? Json(*row.first_different) : Json())
+        .set("first_different", row.first_different)
         .set("largest_key_difference", row.keys)
         .set("largest_value_difference", row.values);
     layers.push(std::move(item));

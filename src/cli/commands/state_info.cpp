@@ -19,8 +19,6 @@ std::int64_t file_bytes(const std::string& path) {
   return failure ? 0 : static_cast<std::int64_t>(size);
 }
 
-Json optional_number(const std::optional<std::int64_t>& value) { return value ? Json(*value) : Json(); }
-
 Json pair_of(std::int64_t first, std::int64_t second) { return Json::array(std::vector{first, second}); }
 
 Json info_json(const Snapshot& snapshot, const std::string& path) {
@@ -34,7 +32,7 @@ Json info_json(const Snapshot& snapshot, const std::string& path) {
     Json item = Json::object();
     item.set("kv_heads", layer.kv_heads)
         .set("head_dim", layer.head_dim)
-        .set("window", optional_number(layer.window))
+        .set("window", layer.window)
         .set("rows", std::move(runs));
     layers.push(std::move(item));
   }
@@ -87,7 +85,7 @@ Json info_json(const Snapshot& snapshot, const std::string& path) {
       .set("capacity", image.spec.capacity)
       .set("key_type", dtype_info(image.spec.key_type).name)
       .set("value_type", dtype_info(image.spec.value_type).name)
-      .set("attention_size", optional_number(image.attention_size))
+      .set("attention_size", image.attention_size)
       .set("auto_attention", std::move(adapting))
       .set("rolling", std::move(rolling))
       .set("procedural", std::move(procedural))

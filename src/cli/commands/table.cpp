@@ -16,7 +16,7 @@
 #include "cli/commands/cache_folder.h"
 #include "cli/commands/choose_heads.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/contenders.h"
+#include "cli/commands/comparison.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/input_text.h"
 #include "cli/commands/interrupt.h"
@@ -115,13 +115,9 @@ class Table {
         control = &cell;
       Json item = cell_json(cell);
       const Gates gates = gates_of(cell, *control);
-      const auto gate = [](const std::optional<bool>& passed) { return passed ? Json(*passed) : Json(); };
       Json verdicts = Json::object();
       if (&cell != control)
-        verdicts.set("A", gate(gates.collapse))
-            .set("B", gate(gates.loss))
-            .set("C", gate(gates.resident))
-            .set("D", gate(gates.drift));
+        verdicts.set("A", gates.collapse).set("B", gates.loss).set("C", gates.resident).set("D", gates.drift);
       item.set("gates", std::move(verdicts));
       list.push(std::move(item));
     }

@@ -12,7 +12,7 @@
 namespace kvtide {
 namespace {
 
-KvType type_of_rows(const Model& model) {
+ElementType type_of_rows(const Model& model) {
   ProceduralOptions options;
   SessionOptions session;
   session.procedural = options;
@@ -46,10 +46,10 @@ std::vector<TablePolicy> policies_of(const Arguments& arguments, const Model& mo
       {full.rolling ? cat("full f16, newest ", count_text(full.context)) : "full f16", full,
        full.rolling.has_value(), ""}};
   TablePolicy q8{"full q8_0", full, false, ""};
-  q8.options.key_type = q8.options.value_type = KvType::q8_0;
+  q8.options.key_type = q8.options.value_type = ElementType::q8_0;
   if (full.rolling)
     q8.note = cat("does not fit: trained for ", count_text(model.context_length()), " tokens");
-  if (type_of_rows(model) != KvType::q8_0) q8.note = "heads are no multiple of 32 elements";
+  if (type_of_rows(model) != ElementType::q8_0) q8.note = "heads are no multiple of 32 elements";
   all.push_back(q8);
   const auto add = [&](const std::string& name, ProceduralOptions options) {
     options.budget_for = context;

@@ -37,8 +37,6 @@ std::vector<TokenId> text_of(const Arguments& arguments, const Tokenizer& tokeni
   return tokens;
 }
 
-Json number_or_null(const std::optional<std::int64_t>& value) { return value ? Json(*value) : Json(); }
-
 Json table_json(const LayerTable& table) {
   Json json = Json::object();
   json.set("layers", table.layers).set("tokens", table.tokens);
@@ -58,8 +56,8 @@ Json report_json(const ValidationReport& report) {
     Json item = Json::object();
     item.set("cause", f.cause)
         .set("check", f.check)
-        .set("layer", number_or_null(f.layer))
-        .set("token", number_or_null(f.token))
+        .set("layer", f.layer)
+        .set("token", f.token)
         .set("calls", f.calls)
         .set("cosine", f.cosine)
         .set("what", f.what)

@@ -6,7 +6,7 @@
 #include "model/loaded_model.h"
 #include "model/memory_shape.h"
 #include "state/spec/bytes.h"
-#include "tensor/kv_type.h"
+#include "tensor/element_type.h"
 
 namespace kvtide {
 
@@ -19,8 +19,8 @@ std::optional<std::int64_t> kv_cost(const ModelConfig& config, DType type, std::
 
 std::int64_t full_cache_bytes(const Session& session, std::int64_t tokens) {
   KvSpec spec = memory_shape(session.model().internals().config);
-  spec.key_type = kv_dtype(session.options().key_type);
-  spec.value_type = kv_dtype(session.options().value_type);
+  spec.key_type = row_dtype(session.options().key_type);
+  spec.value_type = row_dtype(session.options().value_type);
   return kept_bytes(spec, tokens);
 }
 

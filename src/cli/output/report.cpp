@@ -8,7 +8,7 @@
 #include "cli/output/procedural_report.h"
 #include "cli/output/session_words.h"
 #include "cli/output/terminal.h"
-#include "tensor/kv_type.h"
+#include "tensor/element_type.h"
 
 namespace kvtide {
 namespace {
@@ -65,8 +65,8 @@ std::string held_text(const RunReport& report, const Session& session) {
 void print_details(const RunReport& report, const Session& session) {
   const TurnFigures& f = report.figures;
   if (f.ttft_seconds) say(cat("first    text after ", time_text(*f.ttft_seconds)));
-  say(cat("types    ", kv_type_name(session.options().key_type), " keys, ",
-          kv_type_name(session.options().value_type), " values"));
+  say(cat("types    ", element_type_name(session.options().key_type), " keys, ",
+          element_type_name(session.options().value_type), " values"));
   say(cat("memory   weights ", bytes_text(report.stated.weights), " + KV ", bytes_text(report.stated.kv),
           " + scratch ", bytes_text(report.stated.scratch), " + program ", bytes_text(kRuntimeBytes),
           "; RSS ", bytes_text(report.measured.rss), " measured, ", bytes_text(report.measured.anonymous),
@@ -132,9 +132,9 @@ Json report_json(const RunReport& report, const Session& session) {
       .set("events", std::move(events))
       .set("loaded_tokens", report.loaded_tokens)
       .set("position", report.position)
-      .set("attention_size", session.attention_size() ? Json(*session.attention_size()) : Json())
-      .set("key_type", kv_type_name(session.options().key_type))
-      .set("value_type", kv_type_name(session.options().value_type))
+      .set("attention_size", session.attention_size())
+      .set("key_type", element_type_name(session.options().key_type))
+      .set("value_type", element_type_name(session.options().value_type))
       .set("stop_reason", report.figures.stop_reason);
   set_procedural(json, session);
   json.set("context_limit", session.options().procedural ? Json() : Json(report.context_limit))

@@ -10,6 +10,7 @@
 #include "state/arrays/layout_rows.h"
 #include "state/arrays/named_tensors.h"
 #include "state/snapshot.h"
+#include "tensor/element_type.h"
 
 namespace kvtide {
 namespace {
@@ -17,11 +18,6 @@ namespace {
 constexpr std::int64_t kLargestStep = 4096;  // tokens appended at once
 
 }  // namespace
-
-const char* element_type_name(ElementType type) noexcept {
-  constexpr const char* kNames[] = {"f32", "f16", "q8_0", "i32"};
-  return kNames[static_cast<int>(type)];
-}
 
 struct NamedState::Impl {
   StateSpec spec;
@@ -32,7 +28,7 @@ struct NamedState::Impl {
   Impl(const Impl& other, KvState rows) : spec(other.spec), named(other.named), memory(std::move(rows)) {}
 
   static KvSpec with_steps(KvSpec memory) {
-    memory.max_append = std::min(memory.capacity, kLargestStep);
+    memory.max_step = std::min(memory.capacity, kLargestStep);
     return memory;
   }
 
@@ -48,7 +44,7 @@ struct NamedState::Impl {
     LayoutArray array;
     array.name = tensor.spec.name;
     array.shape = shape_at(tensor, memory.capacity());
-    array.dtype = stored_type(tensor.spec.type);
+    array.dtype = row_dtype(tensor.spec.type);
     array.blocks = tensor.blocks;
     array.rows = rows;
     array.capacity = array_capacity(tensor, memory.capacity());
@@ -153,7 +149,7 @@ TensorRead NamedState::read_tensor(std::string_view name, const ReadTensor& opti
     --array.rows.first;
   // Rows that a rollback may still need are more than the array of a window holds.
   array.rows.first = std::max(array.rows.first, array.rows.last - array.capacity);
-  if (options.type) array.dtype = stored_type(*options.type);
+  if (options.type) array.dtype = row_dtype(*options.type);
   std::int64_t elements = 1;
   for (const std::int64_t extent : array.shape) elements *= extent;
   result.bytes.resize(static_cast<std::size_t>(dtype_bytes(array.dtype, elements)));
@@ -249,7 +245,7 @@ void NamedState::write_recurrent(std::string_view name, std::span<const std::byt
 void NamedState::append(std::int64_t tokens, const std::function<void(const Row&)>& fill) try {
   KvState& memory = impl_->memory;
   const ElementwiseRow& kernels = best_kernels().elementwise;
-  if (tokens > memory.spec().max_append && tokens <= memory.room()) memory.set_max_append(tokens);
+  if (tokens > memory.spec().max_step && tokens <= memory.room()) memory.set_max_step(tokens);
   if (tokens >= 1 && tokens > memory.room())
     throw Error(ErrorCode::context_full, cat("the state is full: ", memory.rows(), " of ", memory.capacity(),
                                              " rows are used and ", tokens, " more do not fit"));

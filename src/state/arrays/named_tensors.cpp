@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "kvtide/error.h"
+#include "tensor/element_type.h"
 
 namespace kvtide {
 namespace {
@@ -58,7 +59,7 @@ class Resolver {
       case TensorRole::recurrent:
         if (tensor.type == ElementType::i32) refuse(tensor, "must be f32 or f16");
         named.recurrent = result_.memory.recurrent.size();
-        result_.memory.recurrent.push_back({tensor.name, stored_type(tensor.type), tensor.shape});
+        result_.memory.recurrent.push_back({tensor.name, row_dtype(tensor.type), tensor.shape});
         break;
       case TensorRole::keys_and_values:
         add_rows(named, tensor.shape.size() == 4 && tensor.shape[0] % 2 == 0 ? tensor.shape[0] / 2 : 0,
@@ -112,7 +113,7 @@ class Resolver {
   }
 
   void set_type(const TensorSpec& tensor, DType& type, bool& known) {
-    const DType own = stored_type(tensor.type);
+    const DType own = row_dtype(tensor.type);
     if (known && own != type)
       refuse(tensor,
              cat("is ", dtype_info(own).name, ", and the tensors before it are ", dtype_info(type).name));
@@ -162,10 +163,6 @@ class Resolver {
 
 NamedTensors resolve(const StateSpec& spec) { return Resolver(spec).resolve(); }
 
-DType stored_type(ElementType type) {
-  return type == ElementType::f32 ? DType::f32 : type == ElementType::f16 ? DType::f16 : DType::q8_0;
-}
-
 std::int64_t array_capacity(const NamedTensor& tensor, std::int64_t capacity) {
   return tensor.spec.window ? std::min(capacity, *tensor.spec.window) : capacity;
 }
@@ -180,7 +177,7 @@ std::int64_t array_bytes(const NamedTensor& tensor, std::int64_t capacity) {
   if (tensor.spec.role == TensorRole::position) return 4;
   std::int64_t elements = 1;
   for (const std::int64_t extent : shape_at(tensor, capacity)) elements *= extent;
-  return dtype_bytes(stored_type(tensor.spec.type), elements);
+  return dtype_bytes(row_dtype(tensor.spec.type), elements);
 }
 
 std::string signature(const NamedTensors& tensors) {

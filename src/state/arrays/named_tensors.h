@@ -28,8 +28,6 @@ struct NamedTensors {
 // Throws Error(invalid_argument) naming the tensor that makes no sense or does not fit the others.
 NamedTensors resolve(const StateSpec& spec);
 
-DType stored_type(ElementType type);  // of a type that rows or recurrent tensors have
-
 // Rows of a tensor's array when the memory has this capacity.
 std::int64_t array_capacity(const NamedTensor& tensor, std::int64_t capacity);
 // Its shape then.

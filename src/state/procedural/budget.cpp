@@ -56,7 +56,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
     const std::int64_t key = dtype_bytes(spec.key_type, layer.head_dim),
                        value = dtype_bytes(spec.value_type, layer.head_dim);
     if (layer.window) {
-      const std::int64_t step = std::min<std::int64_t>(spec.max_append, p.window + spec.slack + p.block);
+      const std::int64_t step = std::min<std::int64_t>(spec.max_step, p.window + spec.slack + p.block);
       const std::int64_t rows = std::min<std::int64_t>(end, *layer.window + spec.slack + step + kTileRows);
       bytes.rings += layer.kv_heads * (region(rows, key) + region(rows, value));
     } else {

@@ -17,6 +17,9 @@
 
 namespace kvtide {
 
+// Rows of address space that a layer reserves at once, at least: growing within it moves nothing, and it costs no memory.
+inline constexpr std::int64_t kReservedRows = std::int64_t{1} << 18;
+
 class LayerRows {
  public:
   // A run of rows that are neighbours in memory.

@@ -14,7 +14,7 @@ std::optional<std::int64_t> most_rows(const KvSpec& spec, const LayerSpec& layer
 
 // Likewise, with what steps and the slack need.
 std::optional<std::int64_t> most_rows_with_steps(const KvSpec& spec, const LayerSpec& layer) {
-  if (const auto rows = most_rows(spec, layer)) return *rows + spec.max_append + spec.slack;
+  if (const auto rows = most_rows(spec, layer)) return *rows + spec.max_step + spec.slack;
   if (spec.procedural)
     return spec.procedural->sinks + spec.procedural->window + spec.procedural->block + spec.slack;
   return std::nullopt;

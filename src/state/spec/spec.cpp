@@ -46,9 +46,9 @@ void check(const KvSpec& spec) {
   if (spec.layers.empty() && spec.recurrent.empty()) refuse("needs at least one layer");
   check_recurrent(spec, refuse);
   if (spec.capacity < 1) refuse(cat("capacity must be at least 1 token, not ", spec.capacity));
-  if (spec.max_append < 1) refuse(cat("the largest step must be at least 1 token, not ", spec.max_append));
+  if (spec.max_step < 1) refuse(cat("the largest step must be at least 1 token, not ", spec.max_step));
   if (spec.slack < 0) refuse(cat("the slack cannot be ", spec.slack, " tokens"));
-  for (const std::int64_t tokens : {spec.capacity, spec.max_append, spec.slack})
+  for (const std::int64_t tokens : {spec.capacity, spec.max_step, spec.slack})
     if (tokens > kMostTokens)
       refuse(cat("capacity and step may be at most ", kMostTokens, " tokens, not ", tokens));
   for (const DType dtype : {spec.key_type, spec.value_type})

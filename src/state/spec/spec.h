@@ -32,8 +32,8 @@ struct KvSpec {
   std::vector<LayerSpec> layers;  // may be empty beside recurrent tensors
   DType key_type = DType::f16;    // f32, f16 or q8_0 (head_dim a multiple of 32)
   DType value_type = DType::f16;
-  std::int64_t capacity = 0;    // rows the state may hold
-  std::int64_t max_append = 1;  // tokens of the largest step
+  std::int64_t capacity = 0;  // rows the state may hold
+  std::int64_t max_step = 1;  // tokens of the largest step
   std::int64_t slack = 0;  // positions that truncate can always take back, also where a window has moved on
   std::optional<Rolling> rolling;                 // layers with a window of their own keep that instead
   std::optional<ProceduralSpec> procedural = {};  // likewise

@@ -28,8 +28,7 @@ KvSpec turning_spec(FarRule far) {
 void read(KvState& state, ThreadPool& pool, std::int64_t tokens) {
   const Kernels& kernels = best_kernels();
   for (const Pos end = state.position() + tokens; state.position() < end;) {
-    KvState::Step step =
-        state.begin(std::min({std::int64_t{16}, state.most_append(), end - state.position()}));
+    KvState::Step step = state.begin(std::min({std::int64_t{16}, state.step_room(), end - state.position()}));
     for (int layer = 0; layer < static_cast<int>(state.spec().layers.size()); ++layer)
       for (std::int64_t t = 0; t < step.tokens(); ++t) {
         const Pos position = step.first() + t;

@@ -22,7 +22,7 @@ KvSpec procedural(std::int64_t rows, bool full = false) {
   spec.layers.assign(2, {2, kHeadDim, std::nullopt});
   spec.key_type = spec.value_type = DType::f32;
   spec.capacity = 4000;
-  spec.max_append = 16;
+  spec.max_step = 16;
   ProceduralSpec p;
   p.sinks = 2;
   p.window = 32;
@@ -43,7 +43,7 @@ class Reader {
   void read(std::int64_t tokens) {
     for (const Pos end = state.position() + tokens; state.position() < end;) {
       KvState::Step step =
-          state.begin(std::min({std::int64_t{16}, state.most_append(), end - state.position()}));
+          state.begin(std::min({std::int64_t{16}, state.step_room(), end - state.position()}));
       testing::fill(step, state.spec());
       const std::vector<float> query(kHeadDim, 0.5f), mass(2, 3.0f);
       for (int layer = 0; layer < 2; ++layer)

@@ -25,7 +25,7 @@ inline KvSpec procedural_spec() {
                  {1, kFedDim, 20, frequencies},
                  {2, kFedDim, std::nullopt, frequencies}};
   spec.capacity = 1 << 16;
-  spec.max_append = 16;
+  spec.max_step = 16;
   ProceduralSpec& p = spec.procedural.emplace();
   p.sinks = 3;
   p.window = 48;
@@ -49,7 +49,7 @@ inline KvSpec tiny_procedural_spec() {
   const std::vector<double> frequencies{1.0, 0.01};
   spec.layers = {{2, 4, std::nullopt, frequencies}};
   spec.capacity = 64;
-  spec.max_append = 16;
+  spec.max_step = 16;
   ProceduralSpec& p = spec.procedural.emplace();
   p.sinks = 1;
   p.window = p.block = 16;
@@ -78,7 +78,7 @@ inline void feed(KvState& state, ThreadPool& pool, std::int64_t tokens, std::int
   const Kernels& kernels = best_kernels();
   const int query_heads = state.spec().procedural->query_heads;
   while (tokens > 0) {
-    KvState::Step step = state.begin(std::min({tokens, chunk, state.most_append()}));
+    KvState::Step step = state.begin(std::min({tokens, chunk, state.step_room()}));
     for (int layer = 0; layer < static_cast<int>(state.spec().layers.size()); ++layer) {
       const LayerSpec& shape = state.spec().layers[static_cast<std::size_t>(layer)];
       for (std::int64_t t = 0; t < step.tokens(); ++t) {

@@ -20,7 +20,7 @@ KvSpec random_spec(testing::Rng& rng) {
   KvSpec spec = procedural_spec();
   spec.key_type = types[rng.below(3)];
   spec.value_type = types[rng.below(3)];
-  spec.max_append = 1 + rng.below(100);
+  spec.max_step = 1 + rng.below(100);
   spec.slack = rng.below(3) * 5;
   ProceduralSpec& p = *spec.procedural;
   p.block = 16 + rng.below(80);
@@ -51,7 +51,7 @@ TEST(ProceduralBudget, IsNeverExceededAtAnyStep) {
     const std::int64_t most = most_bytes(spec, tokens).total();
     KvState state(spec);
     std::int64_t peak = 0;
-    feed(state, pool, tokens, 1 + rng.below(spec.max_append), [&] {
+    feed(state, pool, tokens, 1 + rng.below(spec.max_step), [&] {
       peak = std::max(peak, state.held_bytes());
       ASSERT_LE(state.held_bytes(), most)
           << "round " << round << " at position " << state.position() << " of " << tokens << ", block "
@@ -344,7 +344,7 @@ TEST(ProceduralBudget, IsHeldByTheStateItself) {
   EXPECT_LE(fork.bytes_peak(), budget);
   refused(ErrorCode::invalid_argument, "more than the KV budget", [&] { state.set_budget(budget - 1, 200); });
   EXPECT_EQ(state.spec().procedural->budget, budget);
-  state.set_max_append(10000);
+  state.set_max_step(10000);
   EXPECT_LE(planned_bytes(state.spec()).total(), budget) << "larger steps would need more";
   state.set_budget(0, 0);
   testing::feed(state, pool, 200);

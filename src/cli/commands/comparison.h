@@ -1,4 +1,4 @@
-// contenders.h: the memories that an evaluation holds against one another, as the flags ask.
+// comparison.h: what a comparison of memories needs, as the flags ask: the policy that is judged, and a text.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace kvtide {
 
-// The memory that the flags ask for, for texts of `tokens` tokens. heads: of a procedural memory.
+// The policy: the memory that the flags ask for, for texts of `tokens` tokens. heads: of a procedural memory.
 SessionOptions policy_for(const Arguments& arguments, const Model& model, const HeadTable& heads,
                           std::int64_t tokens);
 

@@ -1,4 +1,4 @@
-#include "cli/commands/contenders.h"
+#include "cli/commands/comparison.h"
 
 #include "base/text.h"
 #include "cli/arguments/memory_options.h"
