@@ -99,11 +99,9 @@ class Runner:
         (programs / "kvtide").symlink_to(Path(arguments.kvtide).resolve())
         (folder / "tools").symlink_to(ROOT / "tools")
         models = Path(arguments.models).resolve()
-        for name, beginning in (("smollm2.gguf", "smollm2"), ("gemma3.gguf", "gemma-3")):
-            fitting = sorted(models.glob(f"{beginning}*.gguf"))
-            if not fitting:
+        for beginning in ("smollm2", "gemma-3"):
+            if not list(models.glob(f"{beginning}*.gguf")):
                 raise CheckError(f"{models} has no {beginning}*.gguf; tools/fetch_model.py all {models} gets it")
-            (folder / name).symlink_to(fitting[0])
         novel = Path(arguments.novel).read_text("utf-8")
         (folder / "persuasion.txt").write_text(novel[:NOVEL_BYTES], "utf-8")
         self.environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "KVTIDE_MODELS": str(models)}

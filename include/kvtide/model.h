@@ -56,6 +56,11 @@ class Model {
   std::unique_ptr<LoadedModel> loaded_;
 };
 
+// What a user gave for a model, as a path. A path stays what it is: what is there, has a slash or ends with .gguf. Anything
+// else is the name of a model in a folder, or its beginning; capitals, dashes and dots do not count. Empty: no folder.
+// Throws Error: not_found, invalid_argument (several begin so); the message begins with the name.
+std::string model_path(const std::string& path_or_name, const std::string& folder);
+
 // Seconds that forward passes spent, by what on.
 struct PassTimes {
   double matmul = 0.0;     // matrix products of the layers

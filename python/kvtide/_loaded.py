@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Sequence
 
 from kvtide import _native
-from kvtide._arguments import file_path, size_text, whole
+from kvtide._arguments import size_text, whole
+from kvtide._models_folder import model_path
 from kvtide.tokenizer import Tokenizer, chat_ids
 
 if TYPE_CHECKING:
@@ -23,13 +24,15 @@ class LoadedModel:
     def __init__(self, path: str | os.PathLike[str], *, threads: int | None = None, map_file: bool = True) -> None:
         """See ``load``."""
         self._native = _native.Model(
-            file_path(path), 0 if threads is None else whole(threads, "threads", 1, 256), bool(map_file)
+            model_path(path), 0 if threads is None else whole(threads, "threads", 1, 256), bool(map_file)
         )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, threads: int | None = None, map_file: bool = True) -> Self:
         """Loads a model, without holding the GIL.
 
+        ``path``: a GGUF file or a Hugging Face folder, or the name of a model that was fetched, or its beginning:
+        "gemma3" after ``kvtide fetch gemma3``. Names are looked for in $KVTIDE_MODELS, or ~/.cache/kvtide/models.
         ``threads``: for loading; None: as many as the machine has. ``map_file=False`` copies the file into memory,
         which makes it immune to other programs that shorten it. Raises NotFoundError, BadFormatError,
         UnsupportedError, NumericError (NaN or infinity in the weights), IoError, OutOfMemoryError.

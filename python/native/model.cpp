@@ -121,6 +121,12 @@ void bind_model(nb::module_& module) {
       .def(
           "ends_text", [](const PyModel& self, TokenId id) { return self.open()->tokenizer().ends_text(id); },
           nb::arg("id"));
+  module.def(
+      "model_path",
+      [](const nb::bytes& model, const nb::bytes& folder) {
+        return bytes_of(model_path(text_of(model), text_of(folder)));
+      },
+      nb::arg("model"), nb::arg("folder"));
   module.def("chat_template_names", [] {
     std::vector<std::string> names;
     for (const std::string_view name : ChatTemplate::names()) names.emplace_back(name);

@@ -53,6 +53,7 @@ class NamedModels(ProgramTest):
         self.assert_fine(self.run_with("inspect", "tiny-gemma"))
         self.assert_refused(self.run_with("run", "-m", "tiny", "-p", "a"), USAGE, "-m tiny", "Tiny-Llama-1, tiny-gemma")
         self.assert_refused(self.run_with("run", "-m", "smollm2", "-p", "a"), NOT_FOUND, "-m smollm2", str(self.models), "kvtide fetch smollm2")
+        self.assert_refused(self.run_with("run", "-m", "tiny-lama", "-p", "a"), NOT_FOUND, "did you mean Tiny-Llama-1?")
 
     def test_an_empty_folder_says_how_to_fill_it(self):
         outcome = self.assert_fine(self.run_with("models"))

@@ -136,6 +136,55 @@ def test_the_error_of_a_missing_file_is_what_one_expects(tmp_path):
     assert isinstance(error.value, kvtide.Error) and error.value.code == "not_found"
 
 
+@pytest.fixture
+def named(tmp_path, tiny, monkeypatch):
+    """A folder of models, as `kvtide fetch` leaves it."""
+    folder = tmp_path / "cache" / "kvtide" / "models"
+    folder.mkdir(parents=True)
+    (folder / "Tiny-Llama-1.gguf").write_bytes(tiny.read_bytes())
+    (folder / "tiny-gemma.gguf").write_bytes(tiny.read_bytes())
+    monkeypatch.delenv("KVTIDE_MODELS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return folder
+
+
+def test_a_model_is_found_by_its_name_or_the_beginning_of_it(named, monkeypatch):
+    for name in ("Tiny-Llama-1", "tinyllama", "TINY-L"):
+        assert kvtide.Model.load(name).path == str(named / "Tiny-Llama-1.gguf")
+    assert kvtide.Model("tiny-g").path == str(named / "tiny-gemma.gguf")
+    monkeypatch.setenv("KVTIDE_MODELS", str(named.parent))
+    with pytest.raises(errors.NotFoundError):
+        kvtide.Model.load("tiny-g")
+    monkeypatch.delenv("KVTIDE_MODELS")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
+    monkeypatch.setenv("HOME", str(named.parent.parent))
+    with pytest.raises(errors.NotFoundError, match="[.]cache/kvtide/models"):
+        kvtide.Model.load("tiny-g")
+
+
+def test_a_name_that_no_model_has_is_answered_with_what_helps(named, monkeypatch):
+    with pytest.raises(errors.NotFoundError, match="^gemma3: .*cache/kvtide/models; `kvtide fetch gemma3` gets Gemma-3-270M$"):
+        kvtide.Model.load("gemma3")
+    with pytest.raises(FileNotFoundError, match="did you mean smollm2[?] `kvtide fetch smollm2`"):
+        kvtide.Model.load("smolm2")
+    with pytest.raises(errors.NotFoundError, match="did you mean Tiny-Llama-1[?]"):
+        kvtide.Model.load("tinny-lama")
+    with pytest.raises(errors.InvalidArgumentError, match="several models begin so: Tiny-Llama-1, tiny-gemma"):
+        kvtide.Model.load("tiny")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME")
+    with pytest.raises(errors.NotFoundError, match="neither KVTIDE_MODELS, XDG_CACHE_HOME nor HOME is set"):
+        kvtide.Model.load("gemma3")
+
+
+def test_what_is_there_is_a_path_whatever_it_is_called(named, tiny, monkeypatch):
+    (named / "tiny").write_bytes(tiny.read_bytes())
+    monkeypatch.chdir(named)
+    assert kvtide.Model.load("tiny").path == "tiny"
+    with pytest.raises(errors.NotFoundError, match="^(?!.*fetch)"):
+        kvtide.Model.load(type(named)("gemma3"))
+
+
 def test_a_file_name_that_is_no_text_is_a_file_name_all_the_same(tmp_path, tiny):
     odd = os.fsencode(tmp_path) + b"/\xff.gguf"
     with pytest.raises(errors.NotFoundError):

@@ -5,11 +5,11 @@
 #include <iterator>
 #include <utility>
 
+#include "base/nearest.h"
 #include "base/refuse.h"
 #include "base/text.h"
 #include "cli/arguments/flags.h"
 #include "cli/arguments/memory_options.h"
-#include "cli/arguments/nearest.h"
 #include "cli/arguments/other_names.h"
 #include "cli/arguments/state_request.h"
 #include "kvtide/error.h"

@@ -3,9 +3,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/nearest.h"
 #include "base/refuse.h"
 #include "base/text.h"
-#include "cli/arguments/nearest.h"
 #include "kvtide/error.h"
 
 namespace kvtide {

@@ -2,8 +2,8 @@
 
 #include <charconv>
 
+#include "base/nearest.h"
 #include "base/text.h"
-#include "cli/arguments/nearest.h"
 #include "kvtide/error.h"
 
 namespace kvtide {

@@ -2,8 +2,8 @@
 // what is new.
 #include <string>
 
+#include "base/nearest.h"
 #include "base/text.h"
-#include "cli/arguments/nearest.h"
 #include "cli/commands/cache_folder.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/conversation.h"

@@ -14,6 +14,7 @@
 #include "formats/safetensors_files.h"
 #include "formats/text_file.h"
 #include "kvtide/error.h"
+#include "model/named_models.h"
 #include "model/read_config.h"
 
 namespace kvtide {
@@ -63,9 +64,9 @@ std::optional<std::int64_t> cost_of(const Description& it) {
   return kv_cost(*it.config, DType::f16, kListedTokens);
 }
 
-std::string list_json(const std::vector<FoundModel>& models) {
+std::string list_json(const std::vector<NamedModel>& models) {
   Json list = Json::array();
-  for (const FoundModel& model : models) {
+  for (const NamedModel& model : models) {
     const Description it = describe(model.path);
     const auto full = cost_of(it);
     Json item = Json::object();
@@ -82,11 +83,11 @@ std::string list_json(const std::vector<FoundModel>& models) {
   return list.text() + "\n";
 }
 
-std::string list_text(const std::vector<FoundModel>& models) {
+std::string list_text(const std::vector<NamedModel>& models) {
   std::vector<std::vector<std::string>> rows = {
       {"name", "architecture", "size", "runs", "trained for", "100,000 tokens take"}};
   std::string notes;
-  for (const FoundModel& model : models) {
+  for (const NamedModel& model : models) {
     const Description it = describe(model.path);
     const auto full = cost_of(it);
     rows.push_back({model.name, it.architecture, it.file_bytes > 0 ? bytes_text(it.file_bytes) : "?",
@@ -103,7 +104,7 @@ std::string list_text(const std::vector<FoundModel>& models) {
 
 int models_command(const Arguments& arguments) {
   const std::string folder = models_folder(arguments);
-  const std::vector<FoundModel> models = models_in(folder);
+  const std::vector<NamedModel> models = models_in(folder);
   if (models.empty())
     say(cat("there are no models in ", folder, "; `kvtide fetch smollm2` gets a small one"));
   if (arguments.json)

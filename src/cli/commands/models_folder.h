@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "cli/arguments/arguments.h"
 
@@ -11,15 +10,8 @@ namespace kvtide {
 // --dir, $KVTIDE_MODELS, or kvtide/models in the cache folder. Throws Error(not_found) where there is none of them.
 std::string models_folder(const Arguments& arguments);
 
-struct FoundModel {
-  std::string name;  // of the file without .gguf, or of the folder
-  std::string path;
-};
-// GGUF files (of a split one the first part) and folders with a config.json, by name.
-std::vector<FoundModel> models_in(const std::string& folder);
-
-// Puts a path in the place of every -m that is no path but the name of a model in the folder, or its beginning:
-// capitals, dashes and dots do not count. Throws Error: not_found, invalid_argument (several begin so).
+// Puts a path in the place of every -m that is no path but the name of a model in the folder (model_path, kvtide/model.h).
+// Throws Error: not_found, invalid_argument.
 void find_models(Arguments& arguments);
 
 }  // namespace kvtide

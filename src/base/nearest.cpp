@@ -1,4 +1,4 @@
-#include "cli/arguments/nearest.h"
+#include "base/nearest.h"
 
 #include <algorithm>
 #include <cctype>
