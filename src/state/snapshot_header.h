@@ -1,5 +1,5 @@
-// snapshot_header.h: the JSON header of a snapshot as plain data. The only file of this floor that knows the
-// JSON library is snapshot_header.cpp.
+// snapshot_header.h: the JSON header of a snapshot as plain data, written (snapshot_header_write.cpp) and read
+// (snapshot_header_read.cpp).
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,6 @@ std::string write_header(const SnapshotHeader& header);
 
 // Throws Error(bad_format) naming the key that is missing or wrong. Values are typed and within 64 bits;
 // whether they fit one another is for the caller to check.
-SnapshotHeader read_header(std::string_view json);
+SnapshotHeader read_header(std::string_view text);
 
 }  // namespace kvtide

@@ -113,11 +113,8 @@ void check_past(const ProceduralMemory& past) {
   }
 }
 
-}  // namespace
-
-Snapshot load_snapshot(FileSystem& files, const std::string& path,
-                       const std::map<std::string, std::string>& expected) {
-  FileReader file(files, path);
+// The prefix of the file and its header, whose checksum holds, up to where the payload begins.
+std::vector<std::byte> read_front(FileReader& file, const std::string& path) {
   if (file.size() < kPrefix + kTrailer) damaged(path, cat("it has only ", file.size(), " bytes"));
   std::vector<std::byte> front(kPrefix);
   file.read(front);
@@ -132,12 +129,63 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
     damaged(path, cat("its header of ", length, " bytes does not fit the file"));
   front.resize(aligned(kPrefix + length));
   file.read(std::span(front).subspan(kPrefix));
-  const std::string_view json(reinterpret_cast<const char*>(front.data()) + kPrefix, length);
-  if (crc32c(std::as_bytes(std::span(json))) != get<std::uint32_t>(front.data() + 12))
-    damaged(path, "its header is damaged");
+  const std::span<const std::byte> json = std::span(front).subspan(kPrefix, length);
+  if (crc32c(json) != get<std::uint32_t>(front.data() + 12)) damaged(path, "its header is damaged");
+  return front;
+}
 
+std::string_view json_in(std::span<const std::byte> front) {
+  const auto length = get<std::uint64_t>(front.data() + 16);
+  return {reinterpret_cast<const char*>(front.data()) + kPrefix, length};
+}
+
+// The rows and logits of a snapshot that has room for them; gives the checksums of what it read.
+std::vector<std::uint32_t> read_payload(FileReader& file, const StateImage& image, std::uint64_t vocabulary,
+                                        Snapshot& snapshot) {
+  ChunkSums sums;
+  std::byte gap[kAlign];
+  const auto read = [&](std::span<std::byte> bytes) {
+    in_parts<std::span<std::byte>>(bytes, [&](std::span<std::byte> part) {
+      file.read(part);
+      sums.add(part);
+    });
+  };
+  const auto skip = [&](std::uint64_t bytes) { read(std::span(gap).first(aligned(bytes) - bytes)); };
+  payload_in_order(snapshot.state, image, read, skip);
+  if (vocabulary > 0) {
+    snapshot.extras.logits.resize(vocabulary);
+    read(std::as_writable_bytes(std::span(snapshot.extras.logits)));
+    skip(vocabulary * 4);
+  }
+  return sums.finish();
+}
+
+// What stands behind the payload: its checksums, the digest, the length.
+void check_end(FileReader& file, const std::string& path, std::span<const std::byte> front,
+               const std::vector<std::uint32_t>& table) {
+  std::vector<std::uint32_t> stored(table.size());
+  file.read(std::as_writable_bytes(std::span(stored)));
+  std::byte trailer[kTrailer];
+  file.read(trailer);
+  for (std::size_t i = 0; i < table.size(); ++i)
+    if (table[i] != stored[i]) damaged(path, cat("chunk ", i, " of its payload is damaged"));
+  Sha256 digest;
+  digest.add(front);
+  digest.add(bytes_of(stored));
+  if (const auto hash = digest.finish(); std::memcmp(hash.data(), trailer, 32) != 0)
+    damaged(path, "its digest does not match");
+  if (get<std::uint64_t>(trailer + 32) != file.size() || std::memcmp(trailer + 40, kEnd, 8) != 0)
+    damaged(path, "its end is damaged");
+}
+
+}  // namespace
+
+Snapshot load_snapshot(FileSystem& files, const std::string& path,
+                       const std::map<std::string, std::string>& expected) {
+  FileReader file(files, path);
+  const std::vector<std::byte> front = read_front(file, path);
   try {
-    SnapshotHeader header = read_header(json);
+    SnapshotHeader header = read_header(json_in(front));
     check_identity(path, header.extras, expected);
     const std::uint64_t vocabulary = logits_length(header);
     const std::uint64_t chunks = (header.payload_bytes + kChunk - 1) / kChunk;
@@ -147,36 +195,7 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
 
     // The file is as long as its payload claims, so what is reserved here is bounded by what is there.
     Snapshot snapshot{KvState(header.image), std::move(header.extras), header.minor};
-    ChunkSums sums;
-    std::byte gap[kAlign];
-    const auto read = [&](std::span<std::byte> bytes) {
-      in_parts<std::span<std::byte>>(bytes, [&](std::span<std::byte> part) {
-        file.read(part);
-        sums.add(part);
-      });
-    };
-    const auto skip = [&](std::uint64_t bytes) { read(std::span(gap).first(aligned(bytes) - bytes)); };
-    payload_in_order(snapshot.state, header.image, read, skip);
-    if (vocabulary > 0) {
-      snapshot.extras.logits.resize(vocabulary);
-      read(std::as_writable_bytes(std::span(snapshot.extras.logits)));
-      skip(vocabulary * 4);
-    }
-
-    const std::vector<std::uint32_t>& table = sums.finish();
-    std::vector<std::uint32_t> stored(table.size());
-    file.read(std::as_writable_bytes(std::span(stored)));
-    std::byte trailer[kTrailer];
-    file.read(trailer);
-    for (std::size_t i = 0; i < table.size(); ++i)
-      if (table[i] != stored[i]) damaged(path, cat("chunk ", i, " of its payload is damaged"));
-    Sha256 digest;
-    digest.add(front);
-    digest.add(bytes_of(stored));
-    if (const auto hash = digest.finish(); std::memcmp(hash.data(), trailer, 32) != 0)
-      damaged(path, "its digest does not match");
-    if (get<std::uint64_t>(trailer + 32) != file.size() || std::memcmp(trailer + 40, kEnd, 8) != 0)
-      damaged(path, "its end is damaged");
+    check_end(file, path, front, read_payload(file, header.image, vocabulary, snapshot));
     if (snapshot.state.past() != nullptr) check_past(*snapshot.state.past());
     return snapshot;
   } catch (const Error& error) {

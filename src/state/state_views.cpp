@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/as_size.h"
 #include "base/out_of_memory.h"
 #include "base/refuse.h"
 #include "base/text.h"
@@ -30,8 +31,6 @@ Rows rows_of(const KvState& kv, int layer, KvPart part) {
   const DType dtype = part == KvPart::keys ? kv.spec().key_type : kv.spec().value_type;
   return {dtype, spec.head_dim, spec.kv_heads, dtype_bytes(dtype, spec.head_dim)};
 }
-
-std::size_t size(std::int64_t count) { return static_cast<std::size_t>(count); }
 
 // Where to write the rows of a head; the run was checked before.
 std::span<std::byte> bytes_of(KvState& kv, int layer, int head, KvPart part, const PosRange& run) {
@@ -119,7 +118,7 @@ void State::read(int layer, KvPart part, const PosRange& positions, std::span<fl
   constexpr Pos kFarthest = Pos{1} << 40;  // what follows cannot overflow
   if (positions.first < 0 || positions.last < positions.first || positions.last > kFarthest)
     refuse(cat("there are no positions ", positions.first, " to ", positions.last));
-  if (out.size() != size(shape.kv_heads * positions.size() * shape.head_dim))
+  if (out.size() != as_size(shape.kv_heads * positions.size() * shape.head_dim))
     refuse(cat("the rows of layer ", layer, " must be [", shape.kv_heads, "][", positions.size(), "][",
                shape.head_dim, "] floats, not ", out.size()));
   std::fill(out.begin(), out.end(), 0.0f);
@@ -139,10 +138,10 @@ void State::write(int layer, KvPart part, const PosRange& positions, std::span<c
   check_writable(impl_->kv, layer, positions);
   const Rows shape = rows_of(impl_->kv, layer, part);
   const std::int64_t elements = positions.size() * shape.head_dim;
-  if (in.size() != size(shape.kv_heads * elements))
+  if (in.size() != as_size(shape.kv_heads * elements))
     refuse(cat("layer ", layer, " takes ", shape.kv_heads * elements, " floats for ", positions.size(),
                " positions, not ", in.size()));
-  std::vector<std::byte> encoded(size(shape.kv_heads * positions.size() * shape.row_bytes));
+  std::vector<std::byte> encoded(as_size(shape.kv_heads * positions.size() * shape.row_bytes));
   encode_row(shape.dtype, in.data(), shape.kv_heads * elements, encoded.data());
   write_raw(layer, part, positions, encoded);
 } catch (const std::bad_alloc&) {
@@ -153,7 +152,7 @@ void State::write_raw(int layer, KvPart part, const PosRange& positions, std::sp
   check_writable(impl_->kv, layer, positions);
   const Rows shape = rows_of(impl_->kv, layer, part);
   const std::int64_t bytes = positions.size() * shape.row_bytes;
-  if (in.size() != size(shape.kv_heads * bytes))
+  if (in.size() != as_size(shape.kv_heads * bytes))
     refuse(cat("layer ", layer, " takes ", shape.kv_heads * bytes, " bytes for ", positions.size(),
                " positions, not ", in.size()));
   if (!scales_finite(shape.dtype, in.data(), shape.kv_heads * positions.size() * shape.head_dim))
@@ -179,7 +178,7 @@ std::vector<CarriedTensor> State::carried() const try {
     const RecurrentSpec& spec = tensors.spec(i);
     std::int64_t count = 1;
     for (const std::int64_t extent : spec.shape) count *= extent;
-    out.push_back({spec.name, spec.shape, std::vector<float>(size(count))});
+    out.push_back({spec.name, spec.shape, std::vector<float>(as_size(count))});
     decode_row(spec.dtype, tensors.value(i).data(), count, out.back().values.data());
   }
   return out;

@@ -196,6 +196,35 @@ TEST(SnapshotDamage, TypesOfFullRowsThatDoNotFitAreRefused_AndWithoutOneTheyAreT
   EXPECT_EQ(with(DType::q4_0, R"("dtype":"q4_0")", R"("dtype":"q8_0")"), "");
 }
 
+TEST(SnapshotDamage, AHeaderThatIsWrongIsToldByKeyAndPlace) {
+  const auto message = [](std::string_view was, std::string_view becomes) {
+    SnapshotParts parts = testing::take_apart(small_file());
+    const std::size_t at = parts.header.find(was);
+    EXPECT_NE(at, std::string::npos) << was;
+    if (at == std::string::npos) return std::string();
+    parts.header.replace(at, was.size(), becomes);
+    MemoryFiles files;
+    files.put("a", testing::put_together(parts));
+    try {
+      load_snapshot(files, "a");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_format);
+      return error.message();
+    }
+    return std::string("loaded");
+  };
+  const std::string says = "a: not a sound snapshot: its header: ";
+  EXPECT_EQ(message("\"kvtide-state\"", "\"state\""),
+            says + "'format' is 'state'; it must be \"kvtide-state\"");
+  EXPECT_EQ(message("\"slack\":", "\"slick\":"), says + "the key 'spec.slack' is missing");
+  EXPECT_EQ(message("\"window\":", "\"windy\":"), says + "the key 'spec.layers.window' is missing");
+  EXPECT_EQ(message("\"minor\":1", "\"minor\":null"), says + "the key 'minor' is missing");
+  EXPECT_EQ(message("\"exact\":", "\"exact\":1,\"exacts\":"),
+            says + "'exact' is 1; it must be true or false");
+  EXPECT_EQ(message("\"segments\":[[", "\"segments\":[[1,"),
+            says + "'segments' is a list; it must be a list of [first, last, shift]");
+}
+
 // Removes a member with a number from the header's text, the first behind `from`.
 void remove_number(std::string& header, const std::string& key, std::size_t from) {
   const std::size_t at = header.find(cat("\"", key, "\":"), from);

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/json/json_text.h"
 
@@ -30,6 +31,8 @@ class Json {
   Json(const std::optional<T>& value) {  // nullopt: null
     if (value) *this = Json(*value);
   }
+  template <class T>
+  Json(const std::vector<T>& items) : Json(array(items)) {}
 
   static Json object() { return Json(JsonValue(JsonValue::Object())); }
   static Json array() { return Json(JsonValue(JsonValue::List())); }

@@ -29,6 +29,10 @@ const JsonValue* JsonFields::find(std::string_view key) const {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
+bool JsonFields::is_null(std::string_view key) const {
+  return contains(key) ? json_->find(key)->is_null() : require(key).is_null();
+}
+
 const JsonValue& JsonFields::require(std::string_view key) const {
   const JsonValue* value = find(key);
   if (value == nullptr) refuse(ErrorCode::bad_format, cat("the key '", inside_, key, "' is missing"));
@@ -54,11 +58,24 @@ double JsonFields::real(std::string_view key, double low, double high, std::opti
   return *number;
 }
 
-bool JsonFields::flag(std::string_view key, bool fallback) const {
-  const JsonValue* value = find(key);
-  if (value == nullptr) return fallback;
-  if (value->boolean() == nullptr) wrong(key, *value, "true or false");
-  return *value->boolean();
+void JsonFields::take(const Wanted& wanted, const JsonValue& value, std::int64_t& out) const {
+  const std::int64_t* whole = value.integer();
+  if (whole == nullptr || *whole < wanted.low || *whole > wanted.high)
+    wrong(wanted.key, value, cat("whole numbers between ", wanted.low, " and ", wanted.high));
+  out = *whole;
+}
+
+void JsonFields::take(const Wanted& wanted, const JsonValue& value, double& out) const {
+  const auto number = value.number();
+  if (!number) wrong(wanted.key, value, "numbers");
+  out = *number;
+}
+
+bool JsonFields::flag(std::string_view key, std::optional<bool> fallback) const {
+  if (!has(key) && fallback) return *fallback;
+  const JsonValue& value = require(key);
+  if (value.boolean() == nullptr) wrong(key, value, "true or false");
+  return *value.boolean();
 }
 
 std::optional<std::string> JsonFields::text(std::string_view key) const {
@@ -100,6 +117,19 @@ const JsonValue::List& JsonFields::list(std::string_view key) const {
   if (value == nullptr || value->list() == nullptr)
     refuse(ErrorCode::bad_format, cat("'", inside_, key, "' must be a list"));
   return *value->list();
+}
+
+std::vector<JsonFields> JsonFields::objects(std::string_view key) const {
+  std::vector<JsonFields> items;
+  for (const JsonValue& item : list(key)) {
+    if (item.object() == nullptr) wrong(key, item, "a list of objects");
+    items.emplace_back(item, file_, cat(inside_, key, "."));
+  }
+  return items;
+}
+
+JsonFields JsonFields::required_child(std::string_view key) const {
+  return JsonFields(require(key), file_, cat(inside_, key, "."));
 }
 
 std::optional<JsonFields> JsonFields::child(std::string_view key) const {

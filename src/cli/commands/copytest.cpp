@@ -25,6 +25,60 @@ namespace {
 constexpr std::int64_t kTokensOfString = 48;  // planted, and asked for again
 enum : std::int64_t { kFull, kPolicy, kPlainWindow };
 
+// -ln p per token of each string through the three memories.
+struct Scores {
+  double of[3];
+};
+
+struct Copies {
+  std::vector<Scores> strings;
+  Scores mean = {};
+  double chance = 0.0;  // of a guess among all plain words
+};
+
+Copies score_copies(const Comparison& comparison, const std::vector<Plant>& plants, double chance) {
+  Copies copies{.strings = {}, .chance = chance};
+  for (const Plant& plant : plants) {
+    copies.strings.emplace_back();
+    for (std::int64_t s = 0; s < 3; ++s) {
+      const double nll = copies.strings.back().of[s] = comparison.probe(s, plant.asked);
+      copies.mean.of[s] += nll / static_cast<double>(plants.size());
+    }
+  }
+  return copies;
+}
+
+std::string copies_text(const Copies& copies, const std::vector<Plant>& plants) {
+  std::vector<std::vector<std::string>> table = {{"string", "tokens back", "full", "this", "window"}};
+  for (std::size_t i = 0; i < plants.size(); ++i) {
+    const double* nll = copies.strings[i].of;
+    table.push_back({plants[i].name, count_text(plants[i].asked.first - plants[i].position),
+                     number_text(nll[kFull], 2),
+                     nll[kFull] >= copies.chance ? "control fails" : number_text(nll[kPolicy], 2),
+                     number_text(nll[kPlainWindow], 2)});
+  }
+  table.push_back({"mean", "", number_text(copies.mean.of[kFull], 2), number_text(copies.mean.of[kPolicy], 2),
+                   number_text(copies.mean.of[kPlainWindow], 2)});
+  return columns_text(table);
+}
+
+Json copies_json(const Copies& copies, const std::vector<Plant>& plants) {
+  Json items = Json::array();
+  for (std::size_t i = 0; i < plants.size(); ++i) {
+    const double* nll = copies.strings[i].of;
+    Json item = Json::object();
+    item.set("string", plants[i].name)
+        .set("position", plants[i].position)
+        .set("back", plants[i].asked.first - plants[i].position)
+        .set("full_nll", nll[kFull])
+        .set("nll", nll[kPolicy])
+        .set("window_nll", nll[kPlainWindow])
+        .set("control_fails", nll[kFull] >= copies.chance);
+    items.push(std::move(item));
+  }
+  return items;
+}
+
 }  // namespace
 
 int copytest_command(const Arguments& arguments) {
@@ -60,37 +114,12 @@ int copytest_command(const Arguments& arguments) {
   Session* all[] = {&full, &policy, &window};
   const Comparison comparison = compare(all, text.tokens, compared);
 
-  const double chance = word_chance(model.tokenizer());
-  std::vector<std::vector<std::string>> table = {{"string", "tokens back", "full", "this", "window"}};
-  Json items = Json::array();
-  double means[3] = {};
-  for (const Plant& plant : text.plants) {
-    double nll[3];
-    for (std::int64_t s = 0; s < 3; ++s) {
-      nll[s] = comparison.probe(s, plant.asked);
-      means[s] += nll[s] / static_cast<double>(text.plants.size());
-    }
-    const bool fails = nll[kFull] >= chance;
-    const Pos back = plant.asked.first - plant.position;
-    table.push_back({plant.name, count_text(back), number_text(nll[kFull], 2),
-                     fails ? "control fails" : number_text(nll[kPolicy], 2),
-                     number_text(nll[kPlainWindow], 2)});
-    Json item = Json::object();
-    item.set("string", plant.name)
-        .set("position", plant.position)
-        .set("back", back)
-        .set("full_nll", nll[kFull])
-        .set("nll", nll[kPolicy])
-        .set("window_nll", nll[kPlainWindow])
-        .set("control_fails", fails);
-    items.push(std::move(item));
-  }
-  table.push_back({"mean", "", number_text(means[kFull], 2), number_text(means[kPolicy], 2),
-                   number_text(means[kPlainWindow], 2)});
+  const Copies copies = score_copies(comparison, text.plants, word_chance(model.tokenizer()));
   if (!arguments.json) {
-    write_result(cat(columns_text(table), "-ln p per token; a guess among all plain words costs ",
-                     number_text(chance, 2), ". KV: full ", bytes_text(full.memory().kv), ", this ",
-                     bytes_text(policy.memory().kv), ", window ", bytes_text(window.memory().kv), "\n"));
+    write_result(cat(copies_text(copies, text.plants),
+                     "-ln p per token; a guess among all plain words costs ", number_text(copies.chance, 2),
+                     ". KV: full ", bytes_text(full.memory().kv), ", this ", bytes_text(policy.memory().kv),
+                     ", window ", bytes_text(window.memory().kv), "\n"));
     return kExitFine;
   }
   Json json = Json::object();
@@ -102,11 +131,11 @@ int copytest_command(const Arguments& arguments) {
       .set("kv_bytes", policy.memory().kv)
       .set("full_kv_bytes", full.memory().kv)
       .set("window_kv_bytes", window.memory().kv)
-      .set("chance", chance)
-      .set("full_nll", means[kFull])
-      .set("nll", means[kPolicy])
-      .set("window_nll", means[kPlainWindow])
-      .set("strings", std::move(items));
+      .set("chance", copies.chance)
+      .set("full_nll", copies.mean.of[kFull])
+      .set("nll", copies.mean.of[kPolicy])
+      .set("window_nll", copies.mean.of[kPlainWindow])
+      .set("strings", copies_json(copies, text.plants));
   write_result(json.text() + "\n");
   return kExitFine;
 }

@@ -99,58 +99,61 @@ Subject subject_of(const Arguments& arguments, std::int64_t tokens) {
   return subject;
 }
 
-}  // namespace
+// A memory for a subject, and what it could do on this machine.
+struct Planned {
+  const Subject& subject;
+  std::int64_t tokens;
+  const MemoryPlan& plan;
+  const MachineLimits& limits;
+  const PredictedRates& rates;
+};
 
-int plan_command(const Arguments& arguments) {
-  const std::int64_t tokens = arguments.lengths.front();
-  const Subject subject = subject_of(arguments, tokens);
-  SessionOptions options = arguments.session;
-  options.procedural = procedural_options(arguments);
-  options.procedural->heads = subject.heads;
-  const MemoryPlan plan = plan_memory(subject.config, options, tokens);
-  const MachineLimits limits = measure_limits(plan.options);
-  const PredictedRates rates = predict(subject.config, plan, limits, subject.weights_bytes);
+Json plan_json(const Planned& planned) {
+  const auto& [subject, tokens, plan, limits, rates] = planned;
   const ProceduralOptions& p = *plan.options.procedural;
   const ProceduralBytes& b = plan.bytes;
+  Json tiers = Json::object(), picked = Json::object(), machine = Json::object(), json = Json::object();
+  tiers.set("window", b.window)
+      .set("rings", b.rings)
+      .set("references", b.references)
+      .set("compact", b.compact)
+      .set("full_heads", b.full);
+  picked.set("sinks", p.sinks)
+      .set("window", p.window)
+      .set("block", p.block)
+      .set("rows", p.rows)
+      .set("summaries", p.summaries)
+      .set("levels", p.levels)
+      .set("full_rows", p.full_rows)
+      .set("full_type", name_of(p.full_type));
+  machine.set("read_gb_s", limits.read_gb_s)
+      .set("f32_gflop_s", limits.f32_gflop_s)
+      .set("int8_gop_s", limits.int8_gop_s);
+  json.set("model", subject.name)
+      .set("ctx", tokens)
+      .set("budget", p.budget > 0 ? Json(p.budget) : Json())
+      .set("bytes", std::move(tiers))
+      .set("total_bytes", b.total())
+      .set("full_cache_bytes", plan.full_cache)
+      .set("picked", std::move(picked))
+      .set("full_heads", plan.full_heads)
+      .set("plain_heads", plan.plain_heads)
+      .set("heads", subject.heads_words)
+      .set("weights_bytes", subject.weights_bytes)
+      .set("limits", std::move(machine))
+      .set("read_tok_s", rates.read_tok_s)
+      .set("write_tok_s", rates.write_tok_s)
+      .set("full_cache_write_tok_s", rates.full_write_tok_s);
+  return json;
+}
 
-  if (arguments.json) {
-    Json tiers = Json::object(), picked = Json::object(), machine = Json::object(), json = Json::object();
-    tiers.set("window", b.window)
-        .set("rings", b.rings)
-        .set("references", b.references)
-        .set("compact", b.compact)
-        .set("full_heads", b.full);
-    picked.set("sinks", p.sinks)
-        .set("window", p.window)
-        .set("block", p.block)
-        .set("rows", p.rows)
-        .set("summaries", p.summaries)
-        .set("levels", p.levels)
-        .set("full_rows", p.full_rows)
-        .set("full_type", name_of(p.full_type));
-    machine.set("read_gb_s", limits.read_gb_s)
-        .set("f32_gflop_s", limits.f32_gflop_s)
-        .set("int8_gop_s", limits.int8_gop_s);
-    json.set("model", subject.name)
-        .set("ctx", tokens)
-        .set("budget", p.budget > 0 ? Json(p.budget) : Json())
-        .set("bytes", std::move(tiers))
-        .set("total_bytes", b.total())
-        .set("full_cache_bytes", plan.full_cache)
-        .set("picked", std::move(picked))
-        .set("full_heads", plan.full_heads)
-        .set("plain_heads", plan.plain_heads)
-        .set("heads", subject.heads_words)
-        .set("weights_bytes", subject.weights_bytes)
-        .set("limits", std::move(machine))
-        .set("read_tok_s", rates.read_tok_s)
-        .set("write_tok_s", rates.write_tok_s)
-        .set("full_cache_write_tok_s", rates.full_write_tok_s);
-    write_result(json.text() + "\n");
-    return kExitFine;
-  }
-  const auto share = [&](std::int64_t bytes) {
-    return cat(number_text(100.0 * static_cast<double>(bytes) / static_cast<double>(b.total()), 1), "%");
+// bits: of a weight, where the model is none that is there; 0: it is.
+std::string plan_text(const Planned& planned, double bits) {
+  const auto& [subject, tokens, plan, limits, rates] = planned;
+  const ProceduralOptions& p = *plan.options.procedural;
+  const ProceduralBytes& b = plan.bytes;
+  const auto share = [total = plan.bytes.total()](std::int64_t bytes) {
+    return cat(number_text(100.0 * static_cast<double>(bytes) / static_cast<double>(total), 1), "%");
   };
   std::vector<std::vector<std::string>> table = {
       {cat("KV at ", count_text(tokens), " tokens"), "at most", "share"},
@@ -162,18 +165,34 @@ int plan_command(const Arguments& arguments) {
       {"in all", bytes_text(b.total()), p.budget > 0 ? cat("of ", bytes_text(p.budget)) : ""},
       {"full f16 cache", bytes_text(plan.full_cache),
        cat(number_text(static_cast<double>(plan.full_cache) / static_cast<double>(b.total()), 1), "x")}};
-  write_result(cat(
+  return cat(
       columns_text(table), "picked: ", p.sinks, " sinks, window ", count_text(p.window), ", blocks of ",
       p.block, " keep ", p.rows, " rows (", p.summaries, " summaries), ", p.levels, " levels; ",
       plan.full_heads, " of ", plan.full_heads + plan.plain_heads, " heads keep ",
       p.full_rows == 0 ? "all" : count_text(p.full_rows), " rows in ", name_of(p.full_type), " (",
       subject.heads_words, ")\n", "weights: ", bytes_text(static_cast<std::int64_t>(subject.weights_bytes)),
-      arguments.model.empty() ? cat(" (", number_text(arguments.plan.bits, 2), " bits each)") : "", "\n",
-      "at most, at the end: write ", number_text(rates.write_tok_s, 1), " tok/s (full cache ",
-      number_text(rates.full_write_tok_s, 1), "), read ", number_text(rates.read_tok_s, 1), " tok/s\n",
+      bits > 0.0 ? cat(" (", number_text(bits, 2), " bits each)") : "", "\n", "at most, at the end: write ",
+      number_text(rates.write_tok_s, 1), " tok/s (full cache ", number_text(rates.full_write_tok_s, 1),
+      "), read ", number_text(rates.read_tok_s, 1), " tok/s\n",
       "  write = ", number_text(limits.read_gb_s, 1),
       " GB/s / (weights + KV); read = 1 / (2 x matrix elements / ", number_text(limits.int8_gop_s, 0),
-      " GOP/s + 4 x head size x query heads x rows / ", number_text(limits.f32_gflop_s, 0), " GFLOP/s)\n"));
+      " GOP/s + 4 x head size x query heads x rows / ", number_text(limits.f32_gflop_s, 0), " GFLOP/s)\n");
+}
+
+}  // namespace
+
+int plan_command(const Arguments& arguments) {
+  const std::int64_t tokens = arguments.lengths.front();
+  const Subject subject = subject_of(arguments, tokens);
+  SessionOptions options = arguments.session;
+  options.procedural = procedural_options(arguments);
+  options.procedural->heads = subject.heads;
+  const MemoryPlan plan = plan_memory(subject.config, options, tokens);
+  const MachineLimits limits = measure_limits(plan.options);
+  const PredictedRates rates = predict(subject.config, plan, limits, subject.weights_bytes);
+  const Planned planned{subject, tokens, plan, limits, rates};
+  write_result(arguments.json ? plan_json(planned).text() + "\n"
+                              : plan_text(planned, arguments.model.empty() ? arguments.plan.bits : 0.0));
   return kExitFine;
 }
 

@@ -96,6 +96,31 @@ void end_answer(const std::string& text) {
     say("");
 }
 
+void add_answer(RunReport& report, const OpenModel& open, LiveMemory& memory, const Answer& result) {
+  report.figures = result.figures;
+  report.load_seconds = open.load_seconds;
+  report.logits_hash = result.hash;
+  report.tokens = result.generated.tokens;
+  report.text = result.generated.text;
+  report.events = memory.events();
+  report.loaded_tokens = memory.loaded_tokens();
+}
+
+// Why the answer ended, as far as the exit status tells it.
+int status_of(StopReason reason, const Session& session, const Arguments& arguments) {
+  if (reason == StopReason::cancelled) {
+    say_what_was_kept(session, arguments, "Ctrl-C, stopped while writing");
+    return exit_status(ErrorCode::cancelled);
+  }
+  if (reason == StopReason::context_full) {
+    say(cat("kvtide: the context of ", count_text(session.context()),
+            " tokens is full and the answer ends here; --kv-budget 64M or --overflow rolling never fills up, "
+            "-c N gives more room"));
+    return exit_status(ErrorCode::context_full);
+  }
+  return kExitFine;
+}
+
 }  // namespace
 
 int run_command(const Arguments& arguments) {
@@ -150,27 +175,11 @@ int run_command(const Arguments& arguments) {
   RunReport report;
   read_session(report, session);  // what the run took, before a snapshot touches more memory
   memory.save();
-  report.figures = result.figures;
-  report.load_seconds = open.load_seconds;
-  report.logits_hash = result.hash;
-  report.tokens = result.generated.tokens;
-  report.text = result.generated.text;
-  report.events = memory.events();
-  report.loaded_tokens = memory.loaded_tokens();
+  add_answer(report, open, memory, result);
   print_report(report, session, {.everything = arguments.verbose, .hash = arguments.logits_hash});
   if (!arguments.report.empty())
     OutputFile::write_whole(arguments.report, report_json(report, session).text() + "\n");
-  if (result.generated.reason == StopReason::cancelled) {
-    say_what_was_kept(session, arguments, "Ctrl-C, stopped while writing");
-    return exit_status(ErrorCode::cancelled);
-  }
-  if (result.generated.reason == StopReason::context_full) {
-    say(cat("kvtide: the context of ", count_text(session.context()),
-            " tokens is full and the answer ends here; --kv-budget 64M or --overflow rolling never fills up, "
-            "-c N gives more room"));
-    return exit_status(ErrorCode::context_full);
-  }
-  return kExitFine;
+  return status_of(result.generated.reason, session, arguments);
 }
 
 }  // namespace kvtide

@@ -21,10 +21,8 @@ std::int64_t file_bytes(const std::string& path) {
 
 Json pair_of(std::int64_t first, std::int64_t second) { return Json::array(std::vector{first, second}); }
 
-Json info_json(const Snapshot& snapshot, const std::string& path) {
-  const StateImage image = snapshot.state.image();
-  Json identity = Json::object(), layers = Json::array(), segments = Json::array();
-  for (const auto& [key, value] : snapshot.extras.identity) identity.set(key, value);
+Json layers_json(const StateImage& image) {
+  Json layers = Json::array();
   for (std::size_t i = 0; i < image.spec.layers.size(); ++i) {
     const LayerSpec& layer = image.spec.layers[i];
     Json runs = Json::array();
@@ -36,6 +34,42 @@ Json info_json(const Snapshot& snapshot, const std::string& path) {
         .set("rows", std::move(runs));
     layers.push(std::move(item));
   }
+  return layers;
+}
+
+Json past_json(const ProceduralMemory& past, const ProceduralImage& image) {
+  const ProceduralSpec& spec = past.spec();
+  const ProceduralCounts counts = past.counts();
+  Json blocks = Json::array(), rows = Json::object();
+  for (const auto& block : image.blocks)
+    blocks.push(Json::array(std::vector<std::int64_t>{block.first, block.last, block.level}));
+  rows.set("full", counts.full_rows)
+      .set("outliers", counts.outlier_rows)
+      .set("summaries", Json::array(counts.summary_rows));
+  Json procedural = Json::object();
+  procedural.set("chosen", fields_json(spec))
+      .set("row_type", dtype_info(spec.row_type).name)
+      .set("full_type", dtype_info(spec.copy_type).name)
+      .set("sealed", image.sealed)
+      .set("blocks", std::move(blocks))
+      .set("rows", std::move(rows));
+  return procedural;
+}
+
+Json carried_json(const KvSpec& spec) {
+  Json carried = Json::array();
+  for (const RecurrentSpec& tensor : spec.recurrent) {
+    Json item = Json::object();
+    item.set("name", tensor.name).set("dtype", dtype_info(tensor.dtype).name).set("shape", tensor.shape);
+    carried.push(std::move(item));
+  }
+  return carried;
+}
+
+Json info_json(const Snapshot& snapshot, const std::string& path) {
+  const StateImage image = snapshot.state.image();
+  Json identity = Json::object(), segments = Json::array();
+  for (const auto& [key, value] : snapshot.extras.identity) identity.set(key, value);
   for (const Segment& segment : image.segments)
     segments.push(Json::array(std::vector{segment.first, segment.last, segment.shift}));
   Json rolling;
@@ -44,31 +78,7 @@ Json info_json(const Snapshot& snapshot, const std::string& path) {
     rolling.set("sinks", image.spec.rolling->sinks).set("window", image.spec.rolling->window);
   }
   Json procedural;
-  if (const ProceduralMemory* past = snapshot.state.past()) {
-    const ProceduralSpec& spec = past->spec();
-    const ProceduralCounts counts = past->counts();
-    Json blocks = Json::array(), rows = Json::object();
-    for (const auto& block : image.past->blocks)
-      blocks.push(Json::array(std::vector<std::int64_t>{block.first, block.last, block.level}));
-    rows.set("full", counts.full_rows)
-        .set("outliers", counts.outlier_rows)
-        .set("summaries", Json::array(counts.summary_rows));
-    procedural = Json::object();
-    procedural.set("chosen", fields_json(spec))
-        .set("row_type", dtype_info(spec.row_type).name)
-        .set("full_type", dtype_info(spec.copy_type).name)
-        .set("sealed", image.past->sealed)
-        .set("blocks", std::move(blocks))
-        .set("rows", std::move(rows));
-  }
-  Json carried = Json::array();
-  for (const RecurrentSpec& tensor : image.spec.recurrent) {
-    Json item = Json::object();
-    item.set("name", tensor.name)
-        .set("dtype", dtype_info(tensor.dtype).name)
-        .set("shape", Json::array(tensor.shape));
-    carried.push(std::move(item));
-  }
+  if (const ProceduralMemory* past = snapshot.state.past()) procedural = past_json(*past, *image.past);
   Json adapting;
   if (image.adapting) {
     adapting = Json::object();
@@ -93,8 +103,8 @@ Json info_json(const Snapshot& snapshot, const std::string& path) {
       .set("kv_bytes", snapshot.state.held_bytes())
       .set("capacity_bytes", snapshot.state.capacity_bytes())
       .set("segments", std::move(segments))
-      .set("layers", std::move(layers))
-      .set("carried", std::move(carried))
+      .set("layers", layers_json(image))
+      .set("carried", carried_json(image.spec))
       .set("logits_hash",
            snapshot.extras.logits.empty() ? Json() : Json(hash_text(hash_logits(snapshot.extras.logits))))
       .set("tokens", Json::array(snapshot.extras.tokens));

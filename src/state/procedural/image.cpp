@@ -37,28 +37,8 @@ void check_head(const std::vector<std::int64_t>& rows, const std::vector<std::in
   if (sum > kMostHeadRows) refuse_procedural_image(cat(name, " has ", sum, " rows; ", kMostHeadRows, " fit"));
 }
 
-// The one place that knows the order: the heads that have rows, layer by layer, then the references.
-template <class Heads, class Rows, class Head, class Queries>
-void in_tensor_order(const Heads& heads, Rows&& rows, Head&& head, Queries&& references) {
-  for (std::size_t layer = 0; layer < heads.size(); ++layer)
-    for (std::size_t h = 0; h < heads[layer].size(); ++h)
-      if (rows(layer, h) > 0) head(layer, h);
-  references();
-}
-
-}  // namespace
-
-void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos position, int head_dim) {
-  if (image.sealed < 0 || image.sealed % spec.block != 0 ||
-      image.sealed > std::max<Pos>(0, position - spec.window) ||
-      position - image.sealed >= spec.window + spec.block)
-    refuse_procedural_image(
-        cat("blocks up to position ", image.sealed, " do not belong to a text of ", position));
-  if (image.sealed > kMostSealed)
-    refuse_procedural_image(cat("position ", image.sealed, " does not fit a row's note"));
-  if (static_cast<std::int64_t>(image.blocks.size()) > kMostBlocks ||
-      static_cast<std::int64_t>(image.full.size()) > kMostBlocks)
-    refuse_procedural_image("has too many blocks");
+// Of plain heads: in order, of a level that there is, and within reach.
+void check_blocks(const ProceduralImage& image, const ProceduralSpec& spec) {
   Pos before = 0;
   for (const auto& block : image.blocks) {
     if (block.first < before || block.first >= block.last || block.last > image.sealed)
@@ -74,14 +54,21 @@ void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos positio
   }
   if (spec.levels > 0 && static_cast<std::int64_t>(image.blocks.size()) >= most_blocks(spec.levels))
     refuse_procedural_image(cat("has ", image.blocks.size(), " blocks, of which two would have merged"));
+}
+
+// Of full heads, by where they begin.
+void check_full_blocks(const ProceduralImage& image) {
   for (const auto* list : {&image.full, &image.whole}) {
-    before = -1;
+    Pos before = -1;
     for (const Pos first : *list) {
       if (first <= before || first >= image.sealed)
         refuse_procedural_image(cat("the block at ", first, " is out of order"));
       before = first;
     }
   }
+}
+
+void check_losses(const ProceduralImage& image, const ProceduralSpec& spec) {
   if (image.lost.size() != spec.plans.size() || image.strain.size() != spec.plans.size())
     refuse_procedural_image("needs the losses and strains of every layer");
   for (std::size_t layer = 0; layer < spec.plans.size(); ++layer)
@@ -92,6 +79,9 @@ void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos positio
         if (!(number >= 0.0 && number <= static_cast<double>(std::numeric_limits<float>::max())))
           refuse_procedural_image("a loss or strain is no number that it can be");
     }
+}
+
+void check_rows(const ProceduralImage& image, const ProceduralSpec& spec) {
   if (image.rows.size() != spec.plans.size())
     refuse_procedural_image(cat("needs the rows of ", spec.plans.size(), " layers"));
   // The rows of full heads, which are thinned alike, and of those that never thin out.
@@ -123,12 +113,15 @@ void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos positio
   }
   if ((thinned == nullptr && !image.full.empty()) || (whole == nullptr && !image.whole.empty()))
     refuse_procedural_image("has blocks of full heads, but no full head");
+}
+
+void check_references(const ProceduralImage& image, const ProceduralSpec& spec, Pos position, int head_dim) {
   if (image.retain_stride < 1 || image.retain_stride > kMostBlocks || image.blocks_seen < 0)
     refuse_procedural_image("the references' strides are out of range");
   if (static_cast<std::int64_t>(image.retained.size()) > References::kMostRetained)
     refuse_procedural_image(
         cat(image.retained.size(), " references stay; ", References::kMostRetained, " fit"));
-  before = -1;
+  Pos before = -1;
   for (const Pos p : image.retained) {
     if (p <= before || p >= position)
       refuse_procedural_image(cat("the reference at ", p, " is out of order"));
@@ -139,6 +132,35 @@ void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos positio
                        static_cast<double>(spec.plans.size()) * spec.query_heads * head_dim;
   if (bytes > static_cast<double>(kMostReferenceBytes))
     refuse_procedural_image("its references would not fit any memory");
+}
+
+// The one place that knows the order: the heads that have rows, layer by layer, then the references.
+template <class Heads, class Rows, class Head, class Queries>
+void in_tensor_order(const Heads& heads, Rows&& rows, Head&& head, Queries&& references) {
+  for (std::size_t layer = 0; layer < heads.size(); ++layer)
+    for (std::size_t h = 0; h < heads[layer].size(); ++h)
+      if (rows(layer, h) > 0) head(layer, h);
+  references();
+}
+
+}  // namespace
+
+void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos position, int head_dim) {
+  if (image.sealed < 0 || image.sealed % spec.block != 0 ||
+      image.sealed > std::max<Pos>(0, position - spec.window) ||
+      position - image.sealed >= spec.window + spec.block)
+    refuse_procedural_image(
+        cat("blocks up to position ", image.sealed, " do not belong to a text of ", position));
+  if (image.sealed > kMostSealed)
+    refuse_procedural_image(cat("position ", image.sealed, " does not fit a row's note"));
+  if (static_cast<std::int64_t>(image.blocks.size()) > kMostBlocks ||
+      static_cast<std::int64_t>(image.full.size()) > kMostBlocks)
+    refuse_procedural_image("has too many blocks");
+  check_blocks(image, spec);
+  check_full_blocks(image);
+  check_losses(image, spec);
+  check_rows(image, spec);
+  check_references(image, spec, position, head_dim);
 }
 
 std::vector<ProceduralTensor> procedural_tensors(const ProceduralSpec& spec, const ProceduralImage& image,

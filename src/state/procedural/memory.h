@@ -159,8 +159,14 @@ class ProceduralMemory {
         if (wanted(spec_.plans[layer][h])) found.emplace_back(static_cast<int>(layer), static_cast<int>(h));
     return found;
   }
-  std::size_t fading_pair(Pos position) const;
   void consolidate(ThreadPool& pool, const Kernels& kernels, Pos position);
+  std::size_t fading_pair(Pos position) const;
+  // Of plain heads and a pair of blocks that becomes one, its first block `begin`: the rows that stay, and the
+  // block that it becomes, whose older part moves `nearer` positions up.
+  std::vector<std::vector<std::int64_t>> rows_of_merge(ThreadPool& pool, const Kernels& kernels,
+                                                       const std::vector<std::pair<int, int>>& heads,
+                                                       std::size_t begin, Pos position) const;
+  Block merge_of(std::size_t begin, Pos nearer) const;
   std::vector<std::int64_t> rows_by_strain() const;
   void shed();
   void shed_soft(Head& head);

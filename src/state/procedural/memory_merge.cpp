@@ -24,6 +24,17 @@ void move_up(HeadRows& rows, DType type, const Kernels& kernels, const std::vect
   }
 }
 
+struct RowRange {
+  std::int64_t first, last;
+};
+
+// The rows of blocks `begin` and `begin` + 1.
+RowRange rows_of_pair(const std::vector<std::int64_t>& block_rows, std::size_t begin) noexcept {
+  const auto pair = block_rows.begin() + static_cast<std::ptrdiff_t>(begin);
+  const std::int64_t first = std::accumulate(block_rows.begin(), pair, std::int64_t{0});
+  return {first, first + pair[0] + pair[1]};
+}
+
 }  // namespace
 
 // The pair whose text is shortest for its age: what is twice as old is kept half as finely.
@@ -40,60 +51,67 @@ std::size_t ProceduralMemory::fading_pair(Pos position) const {
   return best;
 }
 
+std::vector<std::vector<std::int64_t>> ProceduralMemory::rows_of_merge(
+    ThreadPool& pool, const Kernels& kernels, const std::vector<std::pair<int, int>>& heads,
+    std::size_t begin, Pos position) const {
+  std::vector<AskedAhead> made;
+  const MergeRequest request{
+      .spec = spec_,
+      .references = *references_,
+      .asked = place_ahead(spec_, judges_of_merge(*references_, sealed_, position), position, made)};
+  std::vector<std::vector<std::int64_t>> kept(heads.size());
+  each_with_summariser(pool, kernels, kept.size(), [&](Summariser& summariser, std::size_t i) {
+    const auto [layer, h] = heads[i];
+    const Head& source = head(layer, h);
+    const RowRange pair = rows_of_pair(source.block_rows, begin);
+    std::vector<MergeBlock> merged;
+    std::int64_t row = pair.first;
+    for (std::size_t b = begin; b < begin + 2; row += source.block_rows[b++])
+      merged.push_back({row, source.block_rows[b], rotation(layer, blocks_[b].shift)});
+    // Heads whose share changes from block to block keep the mean, so that sums stay what they were.
+    std::int64_t keep = plan(layer, h).rows;
+    if (spec_.adapt != Adapt::off) {
+      keep = 0;
+      for (row = pair.first; row < pair.last; ++row)
+        keep += is_pinned(spec_, source.rows->position(row)) ? 0 : 1;
+      keep /= static_cast<std::int64_t>(merged.size());
+    }
+    kept[i] = merge_head(request, kernels, summariser, *source.rows, merged, layer, h,
+                         layers_[static_cast<std::size_t>(layer)].head_dim, keep);
+  });
+  return kept;
+}
+
+ProceduralMemory::Block ProceduralMemory::merge_of(std::size_t begin, Pos nearer) const {
+  const Block &older = blocks_[begin], &newer = blocks_[begin + 1];
+  Block merged = older;
+  merged.last = newer.last;
+  merged.level = std::min(spec_.levels, std::max(older.level, newer.level) + 1);
+  merged.tick = counts_.consolidations;
+  merged.reach = std::max(newer.reach, newest_part(newer) - newest_part(older) - nearer + older.reach);
+  return merged;
+}
+
 void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos position) {
   while (static_cast<std::int64_t>(blocks_.size()) >= most_blocks(spec_.levels)) {
     const Stopwatch watch;
-    const std::size_t begin = fading_pair(position), end = begin + 2;
-    std::vector<AskedAhead> made;
-    const MergeRequest request{
-        .spec = spec_,
-        .references = *references_,
-        .asked = place_ahead(spec_, judges_of_merge(*references_, sealed_, position), position, made)};
+    const std::size_t begin = fading_pair(position);
     const auto plain_heads = heads_where([](const HeadPlan& p) { return !p.full; });
-    std::vector<std::vector<std::int64_t>> kept(plain_heads.size());
-    each_with_summariser(pool, kernels, kept.size(), [&](Summariser& summariser, std::size_t i) {
-      const auto [layer, h] = plain_heads[i];
-      const Head& source = head(layer, h);
-      std::vector<MergeBlock> merged;
-      std::int64_t row = 0, inside = 0;
-      for (std::size_t b = 0; b < end; ++b) {
-        if (b >= begin) {
-          merged.push_back({row, source.block_rows[b], rotation(layer, blocks_[b].shift)});
-          inside += source.block_rows[b];
-        }
-        row += source.block_rows[b];
-      }
-      // Heads whose share changes from block to block keep the mean, so that sums stay what they were.
-      std::int64_t keep = plan(layer, h).rows;
-      if (spec_.adapt != Adapt::off) {
-        for (row -= inside; inside > 0; --inside, ++row)
-          keep += is_pinned(spec_, source.rows->position(row)) ? 0 : 1;
-        keep = (keep - plan(layer, h).rows) / static_cast<std::int64_t>(merged.size());
-      }
-      kept[i] = merge_head(request, kernels, summariser, *source.rows, merged, layer, h,
-                           layers_[static_cast<std::size_t>(layer)].head_dim, keep);
-    });
-    Block merged = blocks_[begin];
-    merged.last = blocks_[end - 1].last;
-    merged.level = std::min(spec_.levels, std::max(merged.level, blocks_[end - 1].level) + 1);
-    merged.tick = counts_.consolidations;
+    const auto kept = rows_of_merge(pool, kernels, plain_heads, begin, position);
     // What is older moves up to what is newer, as near as it was seen; otherwise a long block's newest rows
     // would be seen in the future.
-    const Block& newer = blocks_[end - 1];
-    const Pos nearer = blocks_[begin].shift - newer.shift;
+    const Pos nearer = blocks_[begin].shift - blocks_[begin + 1].shift;
+    const Block merged = merge_of(begin, nearer);
     std::vector<std::vector<float>> turns(layers_.size());  // per layer
     for (std::size_t layer = 0; layer < turns.size(); ++layer)
       add_turn(spec_.frequencies[layer], nearer, turns[layer]);
-    merged.reach = std::max(newer.reach,
-                            newest_part(newer) - newest_part(blocks_[begin]) - nearer + blocks_[begin].reach);
     std::vector<Dropping> droppings;
     for (std::size_t i = 0; i < kept.size(); ++i) {
       Head& target = head(plain_heads[i].first, plain_heads[i].second);
+      const RowRange pair = rows_of_pair(target.block_rows, begin);
       std::vector<bool> gone(static_cast<std::size_t>(target.rows->rows()), false);
-      std::int64_t row = 0;
-      for (std::size_t b = 0; b < end; row += target.block_rows[b++])
-        for (std::int64_t r = row; b >= begin && r < row + target.block_rows[b]; ++r)
-          gone[static_cast<std::size_t>(r)] = !std::binary_search(kept[i].begin(), kept[i].end(), r);
+      for (std::int64_t row = pair.first; row < pair.last; ++row)
+        gone[static_cast<std::size_t>(row)] = !std::binary_search(kept[i].begin(), kept[i].end(), row);
       writable(target);
       droppings.push_back(prepare_drop(target, std::move(gone)));
     }
@@ -103,19 +121,15 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
     for (std::size_t i = 0; i < droppings.size(); ++i) {
       const auto layer = static_cast<std::size_t>(plain_heads[i].first);
       Head& target = *droppings[i].head;
-      HeadRows& rows = *target.rows;
-      std::int64_t row = 0;
-      for (std::size_t b = 0; b < end; row += target.block_rows[b++])
-        for (std::int64_t r = row; b >= begin && r < row + target.block_rows[b]; ++r)
-          rows.set_score(r, static_cast<float>(score(target, r, blocks_[b])));
+      std::int64_t row = rows_of_pair(target.block_rows, begin).first;
+      for (std::size_t b = begin; b < begin + 2; ++b)
+        for (const std::int64_t end = row + target.block_rows[b]; row < end; ++row)
+          target.rows->set_score(row, static_cast<float>(score(target, row, blocks_[b])));
       drop_rows(droppings[i]);
-      if (nearer != 0) {
-        const auto& older = target.block_rows;
-        move_up(rows, spec_.row_type, kernels, turns[layer],
-                std::accumulate(older.begin(), older.begin() + static_cast<std::ptrdiff_t>(begin),
-                                std::int64_t{0}),
-                older[begin], std::span(key).first(static_cast<std::size_t>(layers_[layer].head_dim)));
-      }
+      if (nearer != 0)
+        move_up(*target.rows, spec_.row_type, kernels, turns[layer],
+                rows_of_pair(target.block_rows, begin).first, target.block_rows[begin],
+                std::span(key).first(static_cast<std::size_t>(layers_[layer].head_dim)));
       const auto from = target.block_rows.begin() + static_cast<std::ptrdiff_t>(begin);
       *from += *(from + 1);
       target.block_rows.erase(from + 1);

@@ -19,6 +19,58 @@ void decode(const Kernels& kernels, DType type, const std::byte* row, std::int64
     decode_row(type, row, dim, out);
 }
 
+BlockRows block_of(const SealRequest& request, const Kernels& kernels, const LayerRows& rows, int head,
+                   int head_dim) {
+  BlockRows block = padded_block(request.last - request.first, head_dim);
+  // A fork shares its first rows: they lie in several pieces.
+  for (const LayerRows::Run& run : rows.runs(request.first, request.last))
+    for (Pos p = run.first; p < run.last; ++p) {
+      const std::int64_t at = (p - request.first) * block.padded_dim;
+      decode(kernels, request.key_type, run.extent->key(head, p), head_dim, block.keys.data() + at);
+      decode(kernels, request.value_type, run.extent->value(head, p), head_dim, block.values.data() + at);
+    }
+  return block;
+}
+
+// Adds rows to a sealed head, in the type in which the head keeps them.
+class RowWriter {
+ public:
+  RowWriter(const ProceduralSpec& spec, const HeadPlan& plan, const Kernels& kernels, int head_dim,
+            SealedHead& sealed)
+      : kernels_(kernels),
+        type_(type_of_rows(spec, plan)),
+        dim_(head_dim),
+        bytes_(static_cast<std::size_t>(dtype_bytes(type_, head_dim))),
+        spread_(is_spread(spec, plan) ? static_cast<std::size_t>(head_dim) : 0),
+        sealed_(sealed) {}
+
+  void add(const float* key, const float* value, const RowNote& note) {
+    const std::size_t size = sealed_.keys.size();
+    sealed_.keys.resize(size + bytes_);
+    sealed_.values.resize(size + bytes_);
+    encode(key, sealed_.keys.data() + size);
+    encode(value, sealed_.values.data() + size);
+    sealed_.notes.push_back(note);
+  }
+
+ private:
+  void encode(const float* row, std::byte* out) {
+    if (!spread_.empty()) {
+      std::copy_n(row, dim_, spread_.begin());
+      kernels_.attend.spread(1, dim_, dim_, nullptr, 0, spread_.data());
+      row = spread_.data();
+    }
+    encode_row(type_, row, dim_, out);
+  }
+
+  const Kernels& kernels_;
+  DType type_;
+  int dim_;
+  std::size_t bytes_;          // of a key, and of a value
+  std::vector<float> spread_;  // a row that is turned before it is kept; empty: none is
+  SealedHead& sealed_;
+};
+
 }  // namespace
 
 std::vector<Pos> judges_of_seal(const References& references, Pos first, Pos last, Pos position) {
@@ -40,34 +92,12 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
   const ProceduralSpec& spec = request.spec;
   const auto& heads = spec.plans[static_cast<std::size_t>(layer)];
   const HeadPlan& plan = heads[static_cast<std::size_t>(head)];
-  BlockRows block = padded_block(request.last - request.first, head_dim);
-  // A fork shares its first rows: they lie in several pieces.
-  for (const LayerRows::Run& run : rows.runs(request.first, request.last))
-    for (Pos p = run.first; p < run.last; ++p) {
-      const std::int64_t at = (p - request.first) * block.padded_dim;
-      decode(kernels, request.key_type, run.extent->key(head, p), head_dim, block.keys.data() + at);
-      decode(kernels, request.value_type, run.extent->value(head, p), head_dim, block.values.data() + at);
-    }
-
+  const BlockRows block = block_of(request, kernels, rows, head, head_dim);
   SealedHead sealed;
-  const DType type = type_of_rows(spec, plan);
-  const std::int64_t bytes = dtype_bytes(type, head_dim);
-  std::vector<float> spread(static_cast<std::size_t>(head_dim));
-  const auto encode = [&](const float* row, std::byte* out) {
-    if (is_spread(spec, plan)) {
-      std::copy_n(row, head_dim, spread.begin());
-      kernels.attend.spread(1, head_dim, head_dim, nullptr, 0, spread.data());
-      row = spread.data();
-    }
-    encode_row(type, row, head_dim, out);
-  };
+  RowWriter writer(spec, plan, kernels, head_dim, sealed);
   const auto add = [&](std::int64_t row, const float* value, float bias, float count, float score) {
-    const std::size_t size = sealed.keys.size();
-    sealed.keys.resize(size + static_cast<std::size_t>(bytes));
-    sealed.values.resize(size + static_cast<std::size_t>(bytes));
-    encode(block.keys.data() + row * block.padded_dim, sealed.keys.data() + size);
-    encode(value, sealed.values.data() + size);
-    sealed.notes.push_back({static_cast<std::int32_t>(request.first + row), bias, count, score});
+    writer.add(block.keys.data() + row * block.padded_dim, value,
+               {static_cast<std::int32_t>(request.first + row), bias, count, score});
   };
   if (rows_kind(spec, plan) == HeadRows::Kind::exact) {
     for (std::int64_t j = 0; j < block.rows; ++j)

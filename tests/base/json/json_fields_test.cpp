@@ -48,5 +48,44 @@ TEST(JsonFields, WhatIsMissingOrWrongIsNamedWithItsPlace) {
           [&] { json.count("count", 4, 5); });
 }
 
+TEST(JsonFields, NumbersInLists_AsDeepAsAsked) {
+  const JsonValue value =
+      JsonValue::parse(R"({"flat": [1, 2], "deep": [[1], [], [2.5, 3]], "wild": [1, "a"]})", "x.json");
+  const JsonFields json(value, "x.json");
+  using Whole = std::vector<std::int64_t>;
+  using Deep = std::vector<std::vector<double>>;
+  EXPECT_EQ(json.numbers<Whole>("flat"), (Whole{1, 2}));
+  EXPECT_EQ(json.numbers<Deep>("deep"), (Deep{{1.0}, {}, {2.5, 3.0}}));
+  refused(ErrorCode::bad_format, "'flat' is 2; it must be whole numbers between 0 and 1",
+          [&] { json.numbers<Whole>("flat", 0, 1); });
+  refused(ErrorCode::bad_format, "'flat' is 1; it must be a list", [&] { json.numbers<Deep>("flat"); });
+  refused(ErrorCode::bad_format, "'wild' is 'a'; it must be numbers",
+          [&] { json.numbers<std::vector<double>>("wild"); });
+  refused(ErrorCode::bad_format, "the key 'none' is missing", [&] { json.numbers<Whole>("none"); });
+}
+
+TEST(JsonFields, NullIsNotAbsence_WhereItIsAnAnswer) {
+  const JsonFields json(tree(), "x.json");
+  EXPECT_TRUE(json.contains("absent"));
+  EXPECT_TRUE(json.is_null("absent"));
+  EXPECT_FALSE(json.is_null("word"));
+  EXPECT_FALSE(json.contains("none"));
+  refused(ErrorCode::bad_format, "the key 'none' is missing", [&] { json.is_null("none"); });
+}
+
+TEST(JsonFields, ObjectsAndFlagsThatMustBeThere) {
+  const JsonValue value = JsonValue::parse(R"({"items": [{"on": true}, {"on": 1}], "part": {}})", "x.json");
+  const JsonFields json(value, "x.json");
+  const std::vector<JsonFields> items = json.objects("items");
+  ASSERT_EQ(items.size(), 2u);
+  EXPECT_TRUE(items[0].flag("on"));
+  refused(ErrorCode::bad_format, "'items.on' is 1; it must be true or false", [&] { items[1].flag("on"); });
+  refused(ErrorCode::bad_format, "the key 'part.on' is missing",
+          [&] { json.required_child("part").flag("on"); });
+  refused(ErrorCode::bad_format, "the key 'none' is missing", [&] { json.required_child("none"); });
+  refused(ErrorCode::bad_format, "'list' is 1; it must be a list of objects",
+          [&] { JsonFields(tree(), "x.json").objects("list"); });
+}
+
 }  // namespace
 }  // namespace kvtide

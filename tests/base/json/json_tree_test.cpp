@@ -14,5 +14,12 @@ TEST(Json, ANumberThatIsNotThereIsNull) {
   EXPECT_EQ(object.text(false), R"({"layer":3,"token":null,"passed":true,"share":0.5})");
 }
 
+TEST(Json, ListsInListsAreWrittenAsTheyAre) {
+  Json object = Json::object();
+  object.set("rows", std::vector<std::vector<std::int64_t>>{{1, 2}, {}})
+      .set("losses", std::vector<double>{0.5});
+  EXPECT_EQ(object.text(false), R"({"rows":[[1,2],[]],"losses":[0.5]})");
+}
+
 }  // namespace
 }  // namespace kvtide
