@@ -70,6 +70,8 @@ int program(const std::vector<std::string>& words) {
     }
     find_models(arguments);
     return dispatch(arguments);
+  } catch (const ReaderGone&) {
+    return kExitReaderGone;
   } catch (const Error& error) {
     say(cat("kvtide: ", error.message()));
     return exit_status(error.code());

@@ -35,6 +35,19 @@ class ModelFiles(ProgramTest):
         path = self.file("notes.txt", b"not a model at all, just some words")
         self.assert_refused(self.run_on(path), BAD_FORMAT, str(path), "GGUF")
 
+    def test_a_file_that_is_no_model_is_named_for_what_it_looks_like(self):
+        pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n"
+        header = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+        files = [(pointer, "git-lfs pointer", "git lfs pull"), (b"\n<html><body>404</body></html>", "an HTML page", "download"),
+                 (b"KVTIDE\0\1" + bytes(60), "a kvtide snapshot", "--load-state"), (b"PK\3\4" + bytes(60), "ZIP", "GGUF"),
+                 (len(header).to_bytes(8, "little") + header + bytes(4), "a safetensors file", "config.json"),
+                 (b'{"model_type": "llama"}', "a JSON file", "folder")]  # fmt: skip
+        for content, kind, help_ in files:
+            path = self.file("model.gguf", content)
+            for command in ("run", "inspect"):
+                words = ("-m", path, "-p", "a") if command == "run" else (path,)
+                self.assert_refused(kvtide(command, *words), BAD_FORMAT, str(path), kind, "not a model", help_)
+
     def test_a_truncated_model_says_where_the_file_ends(self):
         whole = LLAMA.read_bytes()
         path = self.file("short.gguf", whole[: len(whole) * 3 // 4])

@@ -63,6 +63,30 @@ class Turns(ProgramTest):
         self.assertNotEqual(sampled, greedy)
         self.assertEqual(self.assert_fine(kvtide(*SAMPLED, "-n", 20, "-s", 5, stdin=b"the tide\n")).text, sampled + "\n")
 
+    def test_the_repeat_penalty_leaves_the_words_of_the_question_alone(self):
+        words = ("-n", 1, "--temp", 0)
+        plain = self.assert_fine(kvtide(*SAMPLED, *words, "--repeat-penalty", 1, stdin=b"the tide\n")).text
+        letter = plain.strip()
+        for command in ("chat", "run"):
+            for message in (f"the tide {letter * 8}", "the tide"):
+                answers = []
+                for penalty in (1, 1000):
+                    penalised = (*words, "--repeat-penalty", penalty, "--chat-template", "mistral-instruct")
+                    told = ("-p", message, "--chat") if command == "run" else ()
+                    answers.append(kvtide(command, "-m", LLAMA, *penalised, *told, stdin=message.encode()).text)
+                self.assertEqual(answers[0], answers[1], (command, message))
+        # In a text that goes on, they count.
+        words = ("run", "-m", LLAMA, "-p", "the tide", "-n", 8, "--temp", 0, "--repeat-penalty")
+        self.assertNotEqual(kvtide(*words, 1).text, kvtide(*words, 1000).text)
+
+    def test_a_model_that_was_not_trained_to_chat_says_so_once(self):
+        outcome, _ = self.talk(["the tide", "and again"], "-n", 1)
+        self.assertEqual(outcome.err.count("hardly trained to chat"), 1)
+        words = ("--chat", "--chat-template", "mistral-instruct", "-p", "the tide", "-n", 1)
+        self.assertIn("hardly trained to chat", self.assert_fine(kvtide("run", "-m", LLAMA, *words)).err)
+        refused = kvtide("chat", "-m", LLAMA, stdin=b"the tide\n")
+        self.assert_refused(refused, 5, "brings no chat template", "kvtide run", "--chat-template")
+
     def test_an_answer_that_repeats_itself_is_stopped(self):
         # Tokens that see nothing but themselves go round in a circle.
         words = ("-n", 2000, "-c", 5000, "--attention-size", 1)
@@ -149,7 +173,8 @@ class AtATerminal(ProgramTest):
     UP, LEFT, BACKSPACE, CTRL_D, CTRL_C = b"\x1b[A", b"\x1b[D", b"\x7f", b"\x04", b"\x03"
 
     def talk(self, *pieces, status=0, **more):
-        """Types the pieces, each when the prompt is there. Gives the report and what the terminal showed."""
+        """Types the pieces, each when the prompt is there; Ctrl-C behind text waits for the text to be shown, because it
+        takes away what nobody has read yet. Gives the report and what the terminal showed."""
         path = self.folder / "report.json"
         leader, follower = pty.openpty()
         words = (*CHAT, "-n", 2, "--report", path)
@@ -158,7 +183,7 @@ class AtATerminal(ProgramTest):
                                    env=environment(TERM="xterm") | {"XDG_CACHE_HOME": str(self.folder)} | more)  # fmt: skip
         os.close(follower)
         shown, waiting, end = b"", list(pieces), time.monotonic() + TIMEOUT_S
-        seen = 0
+        seen, waits_for = 0, b"> "
         while time.monotonic() < end:
             if not select.select([leader], [], [], 0.2)[0]:
                 if process.poll() is not None:
@@ -169,9 +194,13 @@ class AtATerminal(ProgramTest):
             except OSError:  # the program has closed the other end
                 break
             shown += piece
-            if b"> " in shown[seen:] and waiting:
-                seen = len(shown)
-                os.write(leader, waiting.pop(0))
+            if waiting and waits_for in shown[seen:]:
+                seen, piece = len(shown), waiting.pop(0)
+                text, stop, _ = piece.partition(self.CTRL_C)
+                waits_for = text if text and stop else b"> "
+                if text and stop:
+                    waiting.insert(0, stop)
+                os.write(leader, text or stop)
         os.close(leader)
         process.stdout.read()
         process.stdout.close()
@@ -181,6 +210,10 @@ class AtATerminal(ProgramTest):
     def tokens_of(self, message):
         text = INSTRUCTED.format(message)
         return len(self.assert_fine(kvtide("tokenize", "-m", LLAMA, "-p", text, "--no-special", "--json")).json["ids"])
+
+    def tokens_of_later(self, message):  # the end marker of the answer before comes with it
+        text = "</s>" + INSTRUCTED.format(message)
+        return len(self.assert_fine(kvtide("tokenize", "-m", LLAMA, "-p", text, "--json")).json["ids"])
 
     def test_pasted_lines_are_one_message(self):
         pasted = b"\x1b[200~the tide\rcame in\rand again\x1b[201~"
@@ -211,6 +244,17 @@ class AtATerminal(ProgramTest):
         report, shown = self.talk(b"the tide\r", self.CTRL_C, status=130)
         self.assertEqual(len(report["turns"]), 1)
         self.assertIn("the conversation ends here", shown)
+
+    def test_ctrl_c_at_a_line_that_was_begun_clears_it(self):
+        report, shown = self.talk(b"the tide\r", b"never se" + self.CTRL_C, b"and again\r", b"" + self.CTRL_C, status=130)
+        self.assertEqual([turn["prefill_tokens"] for turn in report["turns"]],
+                         [self.tokens_of("the tide"), self.tokens_of_later("and again")])  # fmt: skip
+        self.assertIn("^C", shown)
+        self.assertIn("the conversation ends here", shown)
+
+    def test_the_second_ctrl_c_ends_the_talk(self):
+        report, _ = self.talk(b"half a li" + self.CTRL_C, self.CTRL_C, status=130)
+        self.assertNotIn("turns", report)
 
     def test_a_dumb_terminal_reads_plain_lines(self):
         report, shown = self.talk(b"the tide\n", b"/bye\n", TERM="dumb")

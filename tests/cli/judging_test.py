@@ -95,6 +95,24 @@ class Copytest(JudgingTest):
         # q8_0 rows of a layer and head: 2 x 34 bytes, in two layers.
         self.assertRegex(answer["window"], r"^4 sinks and the newest \d+, q8_0$")
 
+    def test_a_window_that_still_holds_the_strings_is_told_with_what_would_show_more(self):
+        held = self.assert_fine(kvtide("copytest", "-m", self.model, "--ctx", 400, "--at", "10,60", "--kv-budget", "1M"))
+        self.assertIn("the plain window still holds every string when asked", held.err)
+        self.assertEqual(held.text.count("(held)"), 2)
+        advised = int(held.err.split("--ctx ")[1].split()[0])
+        words = ("copytest", "-m", self.model, "--at", 10, "--kv-budget", "1M", "--json", "--ctx")
+        outcome = kvtide(*words, advised)
+        self.assertNotIn("still holds", outcome.err)
+        self.assertFalse(outcome.json["strings"][0]["window_holds"])
+        self.assertTrue(kvtide(*words, advised // 2).json["strings"][0]["window_holds"])
+
+        partly = kvtide("copytest", "-m", self.model, "--ctx", 1600, "--at", "10,90", *PROCEDURAL)
+        self.assertIn("still holds 1 of the strings when asked", partly.err)
+        short = kvtide("copytest", "-m", self.model, "-f", self.prose(10), "--ctx", 400, "--at", 10, "--kv-budget", "1M")
+        self.assertIn(f"--ctx {advised} and a longer text", short.err)
+        kept = kvtide("copytest", "-m", self.model, "--ctx", 400)
+        self.assertIn("keeps everything, so nothing can be lost; --kv-budget", kept.err)
+
     def test_without_a_policy_everything_is_kept_and_nothing_lost(self):
         answer = self.assert_fine(kvtide("copytest", "-m", self.model, "--ctx", 600, "--json")).json
         self.assertEqual([s["nll"] for s in answer["strings"]], [s["full_nll"] for s in answer["strings"]])

@@ -17,7 +17,7 @@ from program import (LLAMA, PROGRAM, TEXT, TIMEOUT_S, ProgramTest, environment, 
 
 COMMANDS = ("run", "chat", "ppl", "bench", "inspect", "tokenize", "logits", "state", "heads", "copytest", "recall", "table", "plan",
             "shard", "validate", "fetch", "models")
-CANCELLED = 130
+CANCELLED, READER_GONE = 130, 141
 
 
 class Help(ProgramTest):
@@ -152,6 +152,31 @@ class Progress(ProgramTest):
     def test_no_color_and_dumb_terminals_see_plain_lines(self):
         for more in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
             self.assertNotIn("\x1b", self.on_a_terminal(50, **more))
+
+    def test_a_reader_who_goes_away_ends_the_program_quietly(self):
+        for words in (("inspect", LLAMA, "--json"), ("run", "-m", LLAMA, "-p", "the tide", "-n", -1, "-c", 1000000)):
+            leader, follower = os.pipe()
+            os.close(leader)
+            done = subprocess.run([PROGRAM, *map(str, words)], stdin=subprocess.DEVNULL, stdout=follower,
+                                  stderr=subprocess.PIPE, env=environment(), timeout=TIMEOUT_S, check=False)  # fmt: skip
+            os.close(follower)
+            self.assertEqual(done.returncode, READER_GONE)
+            self.assertNotIn(b"kvtide: ", done.stderr)
+
+    def test_what_was_read_is_saved_though_nobody_reads_the_answer(self):
+        leader, follower = os.pipe()
+        os.close(leader)
+        words = ("run", "-m", LLAMA, "-f", TEXT, "-n", "5", "--save-state", self.folder / "text.kv")
+        done = subprocess.run([PROGRAM, *map(str, words)], stdin=subprocess.DEVNULL, stdout=follower, env=environment(),
+                              stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False)  # fmt: skip
+        os.close(follower)
+        self.assertEqual(done.returncode, READER_GONE)
+        self.assertGreaterEqual(self.assert_fine(kvtide("state", "info", self.folder / "text.kv", "--json")).json["position"], 80)
+
+    def test_figures_of_nothing_have_no_speed(self):
+        err = self.assert_fine(kvtide("run", "-m", LLAMA, "-p", "the tide", "-n", 0)).err
+        self.assertRegex(err, r"(?m)^wrote 0 tokens; as many as")
+        self.assertNotRegex(err, r"wrote 0 tokens.*tok/s")
 
     def test_a_file_sees_plain_lines(self):
         outcome = self.assert_fine(kvtide("run", "-m", LLAMA, "-f", TEXT, "-n", 3))

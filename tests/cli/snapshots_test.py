@@ -135,7 +135,7 @@ class Interrupted(SnapshotTest):
         self.assertEqual((outcome.status, outcome.out), (CANCELLED, b""), outcome.err)
         kept = int(re.search(r"stopped after (\d+) of 200000 tokens", outcome.err)[1])
         self.assertGreater(kept, 0)
-        self.assertIn(f"--load-state {self.state}", outcome.err)
+        self.assertIn(f"the same command with --load-state {self.state} reads the rest", outcome.err)
         self.assertEqual(self.info()["position"], kept)
 
         # The same text, cut soon behind that place: only the rest is read, with the bits of an unbroken reading.
@@ -146,13 +146,77 @@ class Interrupted(SnapshotTest):
         self.assertEqual(rest["prefill_tokens"], whole["prefill_tokens"] - kept)
         self.assertEqual(rest["logits_hash"], whole["logits_hash"])
 
+    def test_the_same_command_with_the_snapshot_reads_the_rest_of_every_kind_of_memory(self):
+        # A text that takes long enough to be interrupted, and short enough to be read to its end.
+        text = self.file("long.txt", TEXT.read_bytes() * 60)
+        kinds = [("-c", 6000, "-ctk", "f32"),
+                 ("--overflow", "rolling", "--kv-window", 200),
+                 ("--kv-proc", "on", "--kv-window", 64, "--kv-block", 32, "--kv-salient", 6, "--kv-r", 2, "--kv-heads", "even"),
+                 ("-c", 6000, "--chat", "--chat-template", "mistral-instruct")]  # fmt: skip
+        for number, kind in enumerate(kinds):
+            with self.subTest(kind=kind):
+                state = self.folder / f"{number}.kv"
+                words = ("-f", text, "-n", 3, "--prefill-chunk", 8, "-t", 1, *kind)
+                process = start("run", "-m", LLAMA, *words, "--save-state", state, "--save-every", 100)
+                while process.poll() is None and not state.exists():
+                    time.sleep(0.001)
+                outcome = interrupt(process)
+                self.assertEqual(outcome.status, CANCELLED, outcome.err)
+                hint = re.search(r"the same command with (--load-state \S+) reads the rest", outcome.err)
+                self.assertIsNotNone(hint, outcome.err)
+                rest = self.report(*words, "--save-state", state, *hint[1].split())
+                whole = self.report(*words)
+                self.assertGreater(rest["loaded_tokens"], 0)
+                for key in ("logits_hash", "text", "position"):
+                    self.assertEqual(rest[key], whole[key], key)
+
+    def test_no_rest_is_promised_of_a_text_that_was_read_behind_another(self):
+        self.report("-p", "in the end", "-n", 0, "--save-state", self.state)
+        long, other = self.file("long.txt", TEXT.read_bytes() * 2500), self.folder / "other.kv"
+        words = ("-c", 300000, "--prefill-chunk", 64, "-t", 1, "--load-state", self.state, "--save-state", other)
+        process = start("run", "-m", LLAMA, "-f", long, *words)
+        wait_for_line(process, b"parameters")
+        time.sleep(0.1)
+        outcome = interrupt(process)
+        self.assertNotIn("reads the rest", outcome.err)
+        self.assertIn(f"--load-state {other} goes on from here", outcome.err)
+
     def test_ctrl_c_while_writing_leaves_one_too(self):
         process = start("run", "-m", LLAMA, "-p", "the tide", "-n", -1, "-c", 1000000, "-t", 1, "--save-state", self.state)
         read_until(process, process.stdout, len, "the first letter of the answer")
         outcome = interrupt(process)
         self.assertEqual(outcome.status, CANCELLED, outcome.err)
+        self.assertIn(f"the same command with --load-state {self.state} without -p and -f goes on writing", outcome.err)
         self.assertGreater(self.info()["position"], 2)
         self.assertGreater(self.report("--load-state", self.state, "-n", 2, "-c", 1000000)["loaded_tokens"], 2)
+
+
+class OtherFiles(SnapshotTest):
+    """What a user has must not become a snapshot by mistake."""
+
+    def test_only_a_snapshot_is_replaced(self):
+        files = {"book.txt": (b"the tide came in\n", "is a text"), "model.gguf": (LLAMA.read_bytes(), "is a GGUF model"),
+                 "page.html": (b"<!DOCTYPE html>\n<html>", "is an HTML page"), "raw.bin": (bytes(range(256)), "is a file of another kind")}  # fmt: skip
+        for name, (content, kind) in files.items():
+            path = self.file(name, content)
+            outcome = kvtide("run", "-m", LLAMA, "-f", TEXT, "--save-state", path)
+            self.assert_refused(outcome, BAD_FORMAT, str(path), kind, "nothing was read", "another name")
+            self.assertEqual(path.read_bytes(), content)
+            self.save()
+            outcome = kvtide("state", "truncate", self.state, "--length", 3, "--out", path)
+            self.assert_refused(outcome, BAD_FORMAT, str(path), kind)
+            self.assertEqual(path.read_bytes(), content)
+
+    def test_an_older_snapshot_and_an_empty_file_are_replaced(self):
+        self.file("state.kv", b"")
+        self.save()
+        self.save("-c", 200)
+        self.assertEqual(self.info()["capacity"], 200)
+
+    def test_a_file_that_is_no_snapshot_is_named_for_what_it_is(self):
+        outcome = kvtide("run", "-m", LLAMA, "-p", "a", "--load-state", TEXT)
+        self.assert_refused(outcome, BAD_FORMAT, str(TEXT), "is a text, not a snapshot")
+        self.assert_refused(kvtide("state", "info", LLAMA), BAD_FORMAT, str(LLAMA), "is a GGUF model, not a snapshot")
 
 
 class Refused(SnapshotTest):

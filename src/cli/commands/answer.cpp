@@ -88,7 +88,6 @@ Answer answer(Session& session, ContextGuard& guard, LiveMemory& memory, std::sp
   generating.stop_tokens = options.stop_tokens;
   generating.sampler = options.sampler;
   generating.history = options.history;
-  generating.history.insert(generating.history.end(), prompt.begin(), prompt.end());
   generating.on_text = [&](std::string_view text) {
     if (!figures.ttft_seconds) figures.ttft_seconds = seconds_since(options.start);
     write_result(text);

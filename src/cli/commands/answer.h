@@ -19,9 +19,11 @@ struct AnswerOptions {
   std::vector<std::string> stop;
   std::vector<TokenId> stop_tokens;
   SamplerOptions sampler;
-  std::vector<TokenId> history;  // read before this prompt, for the repeat penalty
-  bool stops_loops = false;      // an answer that repeats itself ends
-  bool hash = false;             // of all logits that were used
+  // What the repeat penalty sees beside the answer. Empty in a talk: the words of a template, of questions and of earlier
+  // answers are common ones, and an answer that must avoid them begins with garbled words.
+  std::vector<TokenId> history;
+  bool stops_loops = false;  // an answer that repeats itself ends
+  bool hash = false;         // of all logits that were used
   std::uint64_t hash_seed = 0;
   std::chrono::steady_clock::time_point start;  // when the prompt was in hand
 };

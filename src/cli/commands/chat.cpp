@@ -9,6 +9,7 @@
 #include "cli/commands/conversation.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/line_editor.h"
+#include "cli/output/file_kind.h"
 #include "cli/output/output_file.h"
 #include "cli/output/report.h"
 #include "cli/output/terminal.h"
@@ -29,7 +30,7 @@ bool obey_files(const std::string& line, Conversation& conversation) {
   const std::string path = line.substr(first, last + 1 - first);
   try {
     if (saves) {
-      OutputFile::check_replaceable(path);
+      check_snapshot_place(path);
       conversation.memory().save(path);
       say(cat("saved: ", path));
     } else {
@@ -49,7 +50,8 @@ constexpr std::string_view kCommandsHelp =
     "/load FILE   goes on from one that was kept\n"
     "/help        shows this\n"
     "/bye         ends the conversation, as /exit and Ctrl-D do\n"
-    "Ctrl-C cuts an answer short. Lines that are pasted at once are one message.";
+    "Ctrl-C cuts an answer short, or gives up a line that was begun. Lines that are pasted at once are one "
+    "message.";
 
 // True when the line was a command; `done` when it was the last.
 bool obey(const std::string& line, Conversation& conversation, bool& done) {
@@ -78,10 +80,11 @@ bool obey(const std::string& line, Conversation& conversation, bool& done) {
 
 int chat_command(const Arguments& arguments) {
   if (!arguments.report.empty()) OutputFile::check(arguments.report);
-  if (!arguments.memory.save_state.empty()) OutputFile::check_replaceable(arguments.memory.save_state);
+  if (!arguments.memory.save_state.empty()) check_snapshot_place(arguments.memory.save_state);
   OpenModel open(arguments, arguments.session.context);
   Conversation conversation(arguments, open);
   say(cat(open.headline(arguments.verbose), stdin_is_terminal() ? "; /help lists commands" : ""));
+  say_if_it_cannot_chat(open.model);
   if (arguments.verbose) say_what_the_budget_picked(open.session);
 
   int status = kExitFine;

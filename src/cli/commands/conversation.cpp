@@ -46,7 +46,6 @@ void Conversation::undo() {
   turns_.pop_back();
   messages_.resize(mark.messages);
   if (taken_back) {
-    history_.resize(mark.history);
     read_ = mark.position > 0 ? messages_.size() : 0;
   } else {
     forget_memory();
@@ -56,7 +55,7 @@ void Conversation::undo() {
 }
 
 void Conversation::turn(const std::string& text) {
-  const Mark mark{open_.session.position(), memory_.refill_count(), messages_.size(), history_.size()};
+  const Mark mark{open_.session.position(), memory_.refill_count(), messages_.size()};
   messages_.push_back({"user", text});
   try {
     answer_last();
@@ -84,7 +83,6 @@ void Conversation::turn(const std::string& text) {
 void Conversation::forget_memory() {
   memory_.forget();
   read_ = 0;
-  history_.clear();
   // Positions of turns meant something in the memory that is gone: taking them back reads again.
   for (Mark& mark : turns_) mark.refills = -1;
 }
@@ -104,12 +102,11 @@ bool Conversation::take_back(const Mark& mark) {
 }
 
 void Conversation::go_on_behind_snapshot() {
-  history_ = open_.session.tokens();
   read_ = 0;
   messages_.clear();
   turns_.clear();
-  behind_snapshot_ = !history_.empty();
-  if (history_.empty()) {
+  behind_snapshot_ = !open_.session.tokens().empty();
+  if (!behind_snapshot_) {
     if (arguments_.system) messages_.push_back({"system", *arguments_.system});
     return;
   }
@@ -128,7 +125,6 @@ std::vector<TokenId> Conversation::new_tokens() const {
 
 void Conversation::answer_last() {
   options_.start = std::chrono::steady_clock::now();
-  options_.history = history_;
   // Every turn draws other numbers: an answer that was taken back does not come again.
   options_.sampler.seed = arguments_.sampler.seed + report_.turns.size();
   const std::vector<TokenId> prompt = new_tokens();
@@ -138,8 +134,6 @@ void Conversation::answer_last() {
   const Generated& generated = result.generated;
   messages_.push_back({"assistant", generated.text});
   read_ = messages_.size();
-  history_.insert(history_.end(), prompt.begin(), prompt.end());
-  history_.insert(history_.end(), generated.tokens.begin(), generated.tokens.end());
   if (result.hash) report_.logits_hash = options_.hash_seed = *result.hash;
   add_to_report(result);
   say_figures(result.figures);
@@ -178,9 +172,12 @@ void Conversation::add_to_report(const Answer& result) {
 
 void Conversation::say_figures(const TurnFigures& turn) const {
   const std::string position = count_text(open_.session.position());
-  say(cat("[read ", count_text(turn.prefill_tokens), " new tokens at ", number_text(turn.prefill_rate(), 1),
-          " tok/s, wrote ", count_text(turn.decode_tokens), " at ", number_text(turn.decode_rate(), 1),
-          " tok/s; ",
+  const auto speed = [](std::int64_t tokens, double rate) {
+    return tokens == 0 ? "" : cat(" at ", number_text(rate, 1), " tok/s");
+  };
+  say(cat("[read ", count_text(turn.prefill_tokens), " new tokens",
+          speed(turn.prefill_tokens, turn.prefill_rate()), ", wrote ", count_text(turn.decode_tokens),
+          speed(turn.decode_tokens, turn.decode_rate()), "; ",
           open_.session.options().procedural
               ? cat(position, " tokens read")
               : cat("holds ", position, " of ", count_text(open_.session.context())),

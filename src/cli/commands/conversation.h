@@ -40,7 +40,7 @@ class Conversation {
   struct Mark {  // where a turn began
     Pos position = 0;
     std::int64_t refills = 0;
-    std::size_t messages = 0, history = 0;
+    std::size_t messages = 0;
   };
 
   void forget_memory();
@@ -60,9 +60,8 @@ class Conversation {
   ContextGuard guard_;
   LiveMemory memory_;
   std::vector<ChatMessage> messages_;
-  std::size_t read_ = 0;          // messages whose text is in the memory
-  std::vector<TokenId> history_;  // what the session holds
-  std::vector<Mark> turns_;       // that can be taken back, the newest last
+  std::size_t read_ = 0;     // messages whose text is in the memory
+  std::vector<Mark> turns_;  // that can be taken back, the newest last
   bool behind_snapshot_ = false;
   RunReport report_;
   int status_ = kExitFine;

@@ -1,6 +1,10 @@
 // kvtide copytest: how well random strings are continued when they come up again far behind: through the
 // memory of the flags, a full cache and a plain window of as many bytes.
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/json/json.h"
 #include "base/text.h"
@@ -23,120 +27,172 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kTokensOfString = 48;  // planted, and asked for again
-enum : std::int64_t { kFull, kPolicy, kPlainWindow };
+enum : std::int64_t { kFull, kPolicy, kPlainWindow, kMemories };
 
-// -ln p per token of each string through the three memories.
-struct Scores {
-  double of[3];
+// How well one string was continued by each memory, as -ln p per token.
+struct StringResult {
+  std::string name;
+  Pos position = 0;
+  std::int64_t back = 0;      // tokens from there to the question
+  bool window_holds = false;  // it had not left the plain window yet
+  double nll[kMemories] = {};
 };
 
-struct Copies {
-  std::vector<Scores> strings;
-  Scores mean = {};
-  double chance = 0.0;  // of a guess among all plain words
-};
+std::int64_t rows_of(const SessionOptions& window) { return window.rolling->sinks + window.rolling->window; }
 
-Copies score_copies(const Comparison& comparison, const std::vector<Plant>& plants, double chance) {
-  Copies copies{.strings = {}, .chance = chance};
-  for (const Plant& plant : plants) {
-    copies.strings.emplace_back();
-    for (std::int64_t s = 0; s < 3; ++s) {
-      const double nll = copies.strings.back().of[s] = comparison.probe(s, plant.asked);
-      copies.mean.of[s] += nll / static_cast<double>(plants.size());
+// The three memories and the text that they read.
+class CopyTest {
+ public:
+  CopyTest(const Arguments& arguments, const Model& model)
+      : arguments_(arguments), model_(model), heads_(heads_for(arguments, model)) {
+    plants_.keys.clear();
+    plants_.copies.clear();
+    for (const std::int64_t at : arguments.depth_list)
+      plants_.copies.push_back(static_cast<double>(at) / 100.0);
+    strings_ = kTokensOfString * static_cast<std::int64_t>(plants_.copies.size());
+    if (length_ <= strings_)
+      throw Error(ErrorCode::invalid_argument,
+                  cat("--ctx: ", plants_.copies.size(), " strings need more than ", strings_, " tokens, not ",
+                      length_));
+    filler_ = filler_for(arguments, model, length_ - strings_);
+    text_ = plant(model.tokenizer(), std::span(filler_).first(static_cast<std::size_t>(length_ - strings_)),
+                  plants_);
+    options_ = policy_for(arguments, model, heads_, length_);
+    control_ = full_cache(model, options_, length_);
+    window_ = window_beside(model, options_, length_);
+  }
+
+  void run() {
+    Session full(model_, control_), policy(model_, options_), window(model_, window_);
+    words_ = memory_words(policy);
+    say(cat(words_.empty() ? "everything is kept" : words_, "; against ", control_words(control_), " and ",
+            window_words(window_)));
+    say_what_it_cannot_show();
+    Progress progress("copytest", policy);
+    CompareOptions compared;
+    for (const Plant& plant : text_.plants) compared.probes.push_back(plant.asked);
+    compared.score_from = compared.kl_every = length_ + 1;
+    compared.progress = [&](std::int64_t done, std::int64_t total) {
+      progress.update(done, total);
+      return !interrupted();
+    };
+    Session* all[kMemories] = {&full, &policy, &window};
+    const Comparison comparison = compare(all, text_.tokens, compared);
+    for (const Plant& plant : text_.plants) {
+      StringResult result{plant.name, plant.position, back_of(plant), window_holds(plant), {}};
+      for (std::int64_t s = 0; s < kMemories; ++s) {
+        result.nll[s] = comparison.probe(s, plant.asked);
+        means_[s] += result.nll[s] / static_cast<double>(text_.plants.size());
+      }
+      results_.push_back(std::move(result));
     }
+    for (std::int64_t s = 0; s < kMemories; ++s) kv_bytes_[s] = all[s]->memory().kv;
+    chance_ = word_chance(model_.tokenizer());
   }
-  return copies;
-}
 
-std::string copies_text(const Copies& copies, const std::vector<Plant>& plants) {
+  std::string text() const;
+  std::string json() const;
+
+ private:
+  static std::int64_t back_of(const Plant& plant) { return plant.asked.first - plant.position; }
+  bool window_holds(const Plant& plant) const { return back_of(plant) < rows_of(window_); }
+
+  // The least doubling of the text after which the first string has left a window of the same memory's bytes;
+  // nothing when none does.
+  std::optional<std::int64_t> telling_length() const {
+    const double least = *std::min_element(plants_.copies.begin(), plants_.copies.end());
+    for (std::int64_t length = 2 * length_; length <= kLongestAdvised; length *= 2) {
+      const SessionOptions options = policy_for(arguments_, model_, heads_, length);
+      const auto back = static_cast<std::int64_t>((1.0 - least) * static_cast<double>(length - strings_));
+      if (rows_of(window_beside(model_, options, length)) < back) return length;
+    }
+    return std::nullopt;
+  }
+
+  // Beside a window that still holds a string no memory can be better: said before the time is spent.
+  void say_what_it_cannot_show() const {
+    const auto held = static_cast<std::size_t>(std::count_if(
+        text_.plants.begin(), text_.plants.end(), [&](const Plant& p) { return window_holds(p); }));
+    if (words_.empty())
+      return say(
+          "note: this memory keeps everything, so nothing can be lost; --kv-budget 20M is one that can");
+    if (held == 0) return;
+    const bool all = held == text_.plants.size();
+    const auto longer = telling_length();
+    const bool short_text = longer && arguments_.file && *longer > static_cast<std::int64_t>(filler_.size());
+    say(cat("note: the plain window still holds ", all ? "every string" : cat(held, " of the strings"),
+            " when asked, so ", all ? "this test shows" : "these show",
+            " no difference from it; a smaller --kv-budget",
+            longer ? cat(" or --ctx ", *longer, short_text ? " and a longer text" : "") : "", " does"));
+  }
+
+  static constexpr std::int64_t kLongestAdvised = std::int64_t{1} << 20;
+
+  const Arguments& arguments_;
+  const Model& model_;
+  HeadTable heads_;
+  std::int64_t length_ = arguments_.lengths.front(), strings_ = 0;
+  PlantOptions plants_;
+  std::vector<TokenId> filler_;
+  PlantedText text_;
+  SessionOptions options_, control_, window_;
+  std::string words_;
+  std::vector<StringResult> results_;
+  double means_[kMemories] = {}, chance_ = 0.0;
+  std::int64_t kv_bytes_[kMemories] = {};
+};
+
+std::string CopyTest::text() const {
   std::vector<std::vector<std::string>> table = {{"string", "tokens back", "full", "this", "window"}};
-  for (std::size_t i = 0; i < plants.size(); ++i) {
-    const double* nll = copies.strings[i].of;
-    table.push_back({plants[i].name, count_text(plants[i].asked.first - plants[i].position),
-                     number_text(nll[kFull], 2),
-                     nll[kFull] >= copies.chance ? "control fails" : number_text(nll[kPolicy], 2),
-                     number_text(nll[kPlainWindow], 2)});
-  }
-  table.push_back({"mean", "", number_text(copies.mean.of[kFull], 2), number_text(copies.mean.of[kPolicy], 2),
-                   number_text(copies.mean.of[kPlainWindow], 2)});
-  return columns_text(table);
+  for (const StringResult& result : results_)
+    table.push_back({result.name, count_text(result.back), number_text(result.nll[kFull], 2),
+                     result.nll[kFull] >= chance_ ? "control fails" : number_text(result.nll[kPolicy], 2),
+                     cat(number_text(result.nll[kPlainWindow], 2), result.window_holds ? " (held)" : "")});
+  table.push_back({"mean", "", number_text(means_[kFull], 2), number_text(means_[kPolicy], 2),
+                   number_text(means_[kPlainWindow], 2)});
+  return cat(columns_text(table), "-ln p per token; a guess among all plain words costs ",
+             number_text(chance_, 2), ". KV: full ", bytes_text(kv_bytes_[kFull]), ", this ",
+             bytes_text(kv_bytes_[kPolicy]), ", window ", bytes_text(kv_bytes_[kPlainWindow]), "\n");
 }
 
-Json copies_json(const Copies& copies, const std::vector<Plant>& plants) {
+std::string CopyTest::json() const {
   Json items = Json::array();
-  for (std::size_t i = 0; i < plants.size(); ++i) {
-    const double* nll = copies.strings[i].of;
+  for (const StringResult& result : results_) {
     Json item = Json::object();
-    item.set("string", plants[i].name)
-        .set("position", plants[i].position)
-        .set("back", plants[i].asked.first - plants[i].position)
-        .set("full_nll", nll[kFull])
-        .set("nll", nll[kPolicy])
-        .set("window_nll", nll[kPlainWindow])
-        .set("control_fails", nll[kFull] >= copies.chance);
+    item.set("string", result.name)
+        .set("position", result.position)
+        .set("back", result.back)
+        .set("full_nll", result.nll[kFull])
+        .set("nll", result.nll[kPolicy])
+        .set("window_nll", result.nll[kPlainWindow])
+        .set("window_holds", result.window_holds)
+        .set("control_fails", result.nll[kFull] >= chance_);
     items.push(std::move(item));
   }
-  return items;
+  Json json = Json::object();
+  json.set("model", model_.name())
+      .set("ctx", length_)
+      .set("policy", words_)
+      .set("control", control_words(control_))
+      .set("window", window_words(window_))
+      .set("kv_bytes", kv_bytes_[kPolicy])
+      .set("full_kv_bytes", kv_bytes_[kFull])
+      .set("window_kv_bytes", kv_bytes_[kPlainWindow])
+      .set("chance", chance_)
+      .set("full_nll", means_[kFull])
+      .set("nll", means_[kPolicy])
+      .set("window_nll", means_[kPlainWindow])
+      .set("strings", std::move(items));
+  return json.text() + "\n";
 }
 
 }  // namespace
 
 int copytest_command(const Arguments& arguments) {
   const Model model(arguments.model, arguments.loading);
-  PlantOptions plants;
-  plants.keys.clear();
-  plants.copies.clear();
-  for (const std::int64_t at : arguments.depth_list) plants.copies.push_back(static_cast<double>(at) / 100.0);
-  const std::int64_t length = arguments.lengths.front();
-  const std::int64_t strings = kTokensOfString * static_cast<std::int64_t>(plants.copies.size());
-  if (length <= strings)
-    throw Error(ErrorCode::invalid_argument, cat("--ctx: ", plants.copies.size(), " strings need more than ",
-                                                 strings, " tokens, not ", length));
-  const std::vector<TokenId> filler = filler_for(arguments, model, length - strings);
-  const PlantedText text =
-      plant(model.tokenizer(), std::span(filler).first(static_cast<std::size_t>(length - strings)), plants);
-
-  const SessionOptions options = policy_for(arguments, model, heads_for(arguments, model), length);
-  const SessionOptions control = full_cache(model, options, length);
-  const SessionOptions windowed = window_beside(model, options, length);
-  Session full(model, control), policy(model, options), window(model, windowed);
-  const std::string words = memory_words(policy);
-  say(cat(words.empty() ? "everything is kept" : words, "; against ", control_words(control), " and ",
-          window_words(windowed)));
-  Progress progress("copytest", policy);
-  CompareOptions compared;
-  for (const Plant& plant : text.plants) compared.probes.push_back(plant.asked);
-  compared.score_from = compared.kl_every = length + 1;
-  compared.progress = [&](std::int64_t done, std::int64_t total) {
-    progress.update(done, total);
-    return !interrupted();
-  };
-  Session* all[] = {&full, &policy, &window};
-  const Comparison comparison = compare(all, text.tokens, compared);
-
-  const Copies copies = score_copies(comparison, text.plants, word_chance(model.tokenizer()));
-  if (!arguments.json) {
-    write_result(cat(copies_text(copies, text.plants),
-                     "-ln p per token; a guess among all plain words costs ", number_text(copies.chance, 2),
-                     ". KV: full ", bytes_text(full.memory().kv), ", this ", bytes_text(policy.memory().kv),
-                     ", window ", bytes_text(window.memory().kv), "\n"));
-    return kExitFine;
-  }
-  Json json = Json::object();
-  json.set("model", model.name())
-      .set("ctx", length)
-      .set("policy", words)
-      .set("control", control_words(control))
-      .set("window", window_words(windowed))
-      .set("kv_bytes", policy.memory().kv)
-      .set("full_kv_bytes", full.memory().kv)
-      .set("window_kv_bytes", window.memory().kv)
-      .set("chance", copies.chance)
-      .set("full_nll", copies.mean.of[kFull])
-      .set("nll", copies.mean.of[kPolicy])
-      .set("window_nll", copies.mean.of[kPlainWindow])
-      .set("strings", copies_json(copies, text.plants));
-  write_result(json.text() + "\n");
+  CopyTest test(arguments, model);
+  test.run();
+  write_result(arguments.json ? test.json() : test.text());
   return kExitFine;
 }
 

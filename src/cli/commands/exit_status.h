@@ -7,9 +7,10 @@
 namespace kvtide {
 
 inline constexpr int kExitFine = 0;
-inline constexpr int kExitDifferent = 11;  // kvtide state diff
-inline constexpr int kExitInvalid = 12;    // kvtide validate: the model does not do what it should
-inline constexpr int kExitBug = 1;         // an exception that should not exist
+inline constexpr int kExitDifferent = 11;    // kvtide state diff
+inline constexpr int kExitInvalid = 12;      // kvtide validate: the model does not do what it should
+inline constexpr int kExitReaderGone = 141;  // as shells report a program that SIGPIPE ended
+inline constexpr int kExitBug = 1;           // an exception that should not exist
 
 constexpr int exit_status(ErrorCode code) {
   switch (code) {

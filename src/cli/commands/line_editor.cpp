@@ -128,12 +128,15 @@ struct LineEditor::Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
+  // As in a shell: Ctrl-C gives up a line that was begun, and ends the talk where there is none.
   std::optional<std::string> next() {
-    ::el_resize(editor);  // the window may have another size than at the last message
-    write_to_terminal(kPasteOn);
     int length = 0;
-    const char* line = ::el_gets(editor, &length);
-    write_to_terminal(kPasteOff);
+    const char* line = read_line(length);
+    while (interrupted() && has_text()) {
+      forget_interrupt();
+      write_to_terminal("^C\n");
+      line = read_line(length);
+    }
     stop_if_interrupted(kStopped);
     if (line == nullptr || length <= 0) {
       write_to_terminal("\n");
@@ -147,6 +150,19 @@ struct LineEditor::Terminal {
   }
 
  private:
+  const char* read_line(int& length) {
+    ::el_resize(editor);  // the window may have another size than at the last message
+    write_to_terminal(kPasteOn);
+    const char* line = ::el_gets(editor, &length);
+    write_to_terminal(kPasteOff);
+    return line;
+  }
+
+  bool has_text() const {
+    const LineInfo* line = ::el_line(editor);
+    return line != nullptr && line->lastchar > line->buffer;
+  }
+
   void close() {
     HistEvent event;
     // A history that cannot be kept is no reason to say anything.

@@ -5,6 +5,7 @@
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "cli/commands/cache_folder.h"
+#include "cli/output/file_kind.h"
 #include "cli/output/kv_cost.h"
 #include "cli/output/output_file.h"
 #include "cli/output/progress.h"
@@ -55,6 +56,7 @@ void LiveMemory::load() {
 }
 
 void LiveMemory::load(const std::string& path) {
+  check_is_snapshot(path);
   const Stopwatch watch;
   note_attention();
   const auto wanted = arguments_.session.auto_attention ? session_.options().auto_attention : std::nullopt;

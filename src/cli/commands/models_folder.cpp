@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "cli/commands/cache_folder.h"
+#include "cli/output/file_kind.h"
 #include "kvtide/error.h"
 #include "kvtide/model.h"
 #include "model/named_models.h"
@@ -36,7 +37,11 @@ std::string models_folder(const Arguments& arguments) {
 
 void find_models(Arguments& arguments) {
   arguments.model = path_of(arguments.model, arguments);
-  for (std::string& model : arguments.models) model = path_of(model, arguments);
+  check_is_model(arguments.model);
+  for (std::string& model : arguments.models) {
+    model = path_of(model, arguments);
+    check_is_model(model);
+  }
 }
 
 }  // namespace kvtide

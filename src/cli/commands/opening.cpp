@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/text.h"
 #include "cli/arguments/memory_options.h"
 #include "cli/commands/choose_heads.h"
 #include "cli/commands/interrupt.h"
 #include "cli/output/kv_cost.h"
+#include "cli/output/model_title.h"
 #include "cli/output/session_words.h"
 #include "cli/output/terminal.h"
 #include "engine/session_spec.h"
@@ -92,6 +94,21 @@ std::string ways_to_hold(const Session& session, std::int64_t tokens) {
   return ways.empty() ? "use a shorter text" : ways;
 }
 
+// "Gemma 3 270M Base", "gemma-3-270m-pt".
+bool calls_itself_base(std::string_view name) {
+  std::string word;
+  for (std::size_t i = 0; i <= name.size(); ++i) {
+    const auto letter = static_cast<unsigned char>(i < name.size() ? name[i] : ' ');
+    if (std::isalnum(letter) != 0) {
+      word += static_cast<char>(std::tolower(letter));
+      continue;
+    }
+    if (word == "base" || word == "pt" || word == "pretrained") return true;
+    word.clear();
+  }
+  return false;
+}
+
 }  // namespace
 
 OpenModel::OpenModel(const Arguments& arguments, std::int64_t context)
@@ -105,21 +122,24 @@ std::string OpenModel::headline(bool everything) const {
   const SessionOptions& o = session.options();
   const std::string words = everything ? memory_words(session) : short_memory_words(session);
   const char* kernels = o.kernels.empty() ? best_kernels().isa : o.kernels.c_str();
-  return cat(
-      quoted(model.name()), ": ", model.architecture(), ", ", count_text(model.parameters()), " parameters, ",
-      bytes_text(model.weights_bytes()), " of weights, loaded in ", time_text(load_seconds), "; ", kernels,
-      ", ", o.threads, o.threads == 1 ? " thread, " : " threads, ", o.exact ? "exact, " : "", "context ",
-      o.procedural ? "of any length" : count_text(most_held(session)), words.empty() ? "" : "; ", words);
+  return cat(quoted(model_title(model.name())), ": ", model.architecture(), ", ",
+             count_text(model.parameters()), " parameters, ", bytes_text(model.weights_bytes()),
+             " of weights, loaded in ", time_text(load_seconds), "; ", kernels, ", ", o.threads,
+             o.threads == 1 ? " thread, " : " threads, ", o.exact ? "exact, " : "", "context ",
+             o.procedural ? "of any length" : count_text(most_held(session)), words.empty() ? "" : "; ",
+             words);
 }
 
 void ContextGuard::before_reading(std::int64_t tokens) {
   const std::int64_t trained = session_.model().context_length();
   std::int64_t end = session_.rows() + tokens;
   if (tokens > session_.room() && !makes_room_)
-    throw Error(ErrorCode::context_full,
-                cat("the text does not fit: ", count_text(tokens), " tokens, where the context of ",
-                    count_text(session_.context()), " has room for ", count_text(session_.room()), "; ",
-                    ways_to_hold(session_, end)));
+    throw Error(
+        ErrorCode::context_full,
+        cat("the text does not fit: ", count_text(tokens), " tokens, where ",
+            session_.rows() == 0 ? cat("the context holds ", count_text(session_.context()))
+                                 : cat("the context has room for ", count_text(session_.room()), " more"),
+            "; ", ways_to_hold(session_, end)));
   // How far a token looks back is what the model was or was not trained for.
   if (makes_room_) end = std::min(end, session_.context());
   if (session_.options().procedural) return;  // distances stay within what the model knows
@@ -133,11 +153,27 @@ void ContextGuard::before_reading(std::int64_t tokens) {
 
 ChatTemplate choose_template(const Model& model, const Arguments& arguments) {
   if (!arguments.chat_template.empty()) return ChatTemplate::named(arguments.chat_template);
+  if (model.chat_template().empty())
+    throw Error(
+        ErrorCode::unsupported,
+        cat(model.path(),
+            ": brings no chat template, so it was hardly trained to chat; `kvtide run` without "
+            "--chat continues a text, --chat-template gemma (or chatml, llama-3, mistral-instruct) tries "
+            "all the same"));
   try {
     return ChatTemplate::recognise(model.chat_template());
   } catch (const Error& error) {
     throw Error(error.code(), cat(model.path(), ": ", error.message()));
   }
+}
+
+void say_if_it_cannot_chat(const Model& model) {
+  const std::string_view why = model.chat_template().empty()     ? "brings no chat template"
+                               : calls_itself_base(model.name()) ? "is a base model by its name"
+                                                                 : "";
+  if (!why.empty())
+    say(cat("note: ", quoted(model_title(model.name())), " ", why,
+            ": it was hardly trained to chat, and continues texts better than it answers (`kvtide run`)"));
 }
 
 }  // namespace kvtide

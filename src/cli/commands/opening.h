@@ -47,4 +47,7 @@ class ContextGuard {
 // The template of --chat-template, or the model's own. Throws Error(unsupported) naming the known ones.
 ChatTemplate choose_template(const Model& model, const Arguments& arguments);
 
+// Says so of a model that only continues texts: it brings no chat template, or its name calls it a base model.
+void say_if_it_cannot_chat(const Model& model);
+
 }  // namespace kvtide

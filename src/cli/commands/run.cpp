@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -14,6 +16,7 @@
 #include "cli/commands/interrupt.h"
 #include "cli/commands/live_memory.h"
 #include "cli/commands/opening.h"
+#include "cli/output/file_kind.h"
 #include "cli/output/output_file.h"
 #include "cli/output/report.h"
 #include "cli/output/terminal.h"
@@ -38,52 +41,92 @@ InputText whole_prompt(const Arguments& arguments) {
 // Where the prompt stands: at the start of a text, or behind one that a snapshot holds.
 enum class Place { start, behind };
 
-std::vector<TokenId> chat_tokens(const Model& model, const ChatTemplate& chat, const InputText& input,
-                                 const Arguments& arguments, Place place) {
-  std::vector<ChatMessage> messages;
-  if (arguments.system) messages.push_back({"system", *arguments.system});
-  RenderOptions render;
-  EncodeOptions options;
-  if (place == Place::behind) {
-    messages = earlier_turn();
-    render.first = messages.size();
-    options.continues = true;
-  } else if (arguments.no_bos) {
-    options.add_bos = false;
+// What the flags give to read, as tokens. Refers to the arguments and the model.
+class Prompt {
+ public:
+  Prompt(const Arguments& arguments, const Model& model, std::optional<InputText> input)
+      : arguments_(arguments), model_(model), input_(std::move(input)) {
+    if (arguments.chat) chat_ = choose_template(model, arguments);
   }
-  messages.push_back({"user", input.text});
-  const std::vector<TextSegment> segments = chat.render(messages, render);
-  return model.tokenizer().encode(segments, options);
+
+  const std::optional<ChatTemplate>& chat() const { return chat_; }
+
+  // A prompt that begins with all the tokens of the snapshot is the one whose reading was interrupted: its rest is
+  // read. Any other goes behind them, which is said of a document.
+  std::vector<TokenId> to_read(const Session& session) const {
+    if (!input_) return {};
+    std::vector<TokenId> whole = tokens(Place::start);
+    const std::size_t held = session.tokens().size();
+    if (held == 0) return whole;
+    if (!begins_with_held(whole, session)) {
+      if (!arguments_.prompt || arguments_.file)
+        say(cat("note: ", arguments_.file.value_or("-") == "-" ? "stdin" : *arguments_.file,
+                ": a new text, read behind the ", count_text(session.position()),
+                " tokens of another, which ", arguments_.memory.load_state, " holds"));
+      return tokens(Place::behind);
+    }
+    say(cat("the prompt begins with the ", count_text(static_cast<std::int64_t>(held)),
+            " tokens of the snapshot; reading goes on behind them"));
+    whole.erase(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(held));
+    return whole;
+  }
+
+  // The same command would find its prompt in a snapshot of this session, and read the rest.
+  bool goes_on(const Session& session) const {
+    return input_ && begins_with_held(tokens(Place::start), session);
+  }
+
+ private:
+  static bool begins_with_held(const std::vector<TokenId>& whole, const Session& session) {
+    const std::vector<TokenId>& held = session.tokens();
+    return whole.size() >= held.size() && std::equal(held.begin(), held.end(), whole.begin());
+  }
+
+  std::vector<TokenId> tokens(Place place) const {
+    if (chat_) return chat_tokens(place);
+    EncodeOptions encode;
+    encode.continues = place == Place::behind;
+    return encode_text(model_.tokenizer(), *input_, arguments_, encode);
+  }
+
+  std::vector<TokenId> chat_tokens(Place place) const {
+    std::vector<ChatMessage> messages;
+    if (arguments_.system) messages.push_back({"system", *arguments_.system});
+    RenderOptions render;
+    EncodeOptions options;
+    if (place == Place::behind) {
+      messages = earlier_turn();
+      render.first = messages.size();
+      options.continues = true;
+    } else if (arguments_.no_bos) {
+      options.add_bos = false;
+    }
+    messages.push_back({"user", input_->text});
+    const std::vector<TextSegment> segments = chat_->render(messages, render);
+    return model_.tokenizer().encode(segments, options);
+  }
+
+  const Arguments& arguments_;
+  const Model& model_;
+  std::optional<InputText> input_;
+  std::optional<ChatTemplate> chat_;
+};
+
+// How what was read can be used again.
+std::string way_on(const Session& session, const Arguments& arguments, const std::string& then) {
+  const std::string &saved = arguments.memory.save_state, &loaded = arguments.memory.load_state;
+  if (session.position() == 0) return "";
+  if (saved.empty()) return "; they are gone now: the same command with --save-state FILE keeps them";
+  if (then.empty()) return cat("; --load-state ", saved, " goes on from here");
+  if (saved == loaded) return cat("; the same command ", then);
+  return cat("; the same command with --load-state ", saved,
+             loaded.empty() ? " " : " instead of " + loaded + " ", then);
 }
 
-// What is to be read. A prompt that begins with all the tokens of the snapshot is the one whose reading was
-// interrupted: its rest is read. Any other goes behind them, which is said of a document.
-template <class Encode>
-std::vector<TokenId> tokens_to_read(const Session& session, const Arguments& arguments,
-                                    const Encode& encode) {
-  const std::vector<TokenId>& held = session.tokens();
-  std::vector<TokenId> whole = encode(Place::start);
-  if (held.empty()) return whole;
-  if (whole.size() < held.size() || !std::equal(held.begin(), held.end(), whole.begin())) {
-    if (!arguments.prompt || arguments.file)
-      say(cat("note: ", arguments.file.value_or("-") == "-" ? "stdin" : *arguments.file,
-              ": a new text, read behind the ", count_text(session.position()), " tokens of another, which ",
-              arguments.memory.load_state, " holds"));
-    return encode(Place::behind);
-  }
-  say(cat("the prompt begins with the ", count_text(static_cast<std::int64_t>(held.size())),
-          " tokens of the snapshot; reading goes on behind them"));
-  whole.erase(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(held.size()));
-  return whole;
-}
-
-void say_what_was_kept(const Session& session, const Arguments& arguments, std::string_view why) {
-  const std::string& path = arguments.memory.save_state;
-  say(cat("kvtide: ", why, ": ", count_text(session.position()), " tokens are read and held (KV ",
-          bytes_text(session.memory().kv), ")",
-          session.position() == 0 ? ""
-          : path.empty()          ? "; they are gone now: the same command with --save-state FILE keeps them"
-                                  : cat("; --load-state ", path, " goes on from here")));
+int say_what_was_kept(const Session& session, std::string_view why, const std::string& way) {
+  say(cat("kvtide: Ctrl-C, ", why, ": ", count_text(session.position()), " tokens are read and held (KV ",
+          bytes_text(session.memory().kv), ")", way));
+  return exit_status(ErrorCode::cancelled);
 }
 
 // The figures begin on a line of their own, also where text and figures go to one file; a stdout that is none of these
@@ -96,7 +139,35 @@ void end_answer(const std::string& text) {
     say("");
 }
 
-void add_answer(RunReport& report, const OpenModel& open, LiveMemory& memory, const Answer& result) {
+AnswerOptions options_for_answer(const Arguments& arguments, const Session& session, const Prompt& prompt,
+                                 std::span<const TokenId> tokens) {
+  AnswerOptions options = answer_options(arguments, kDefaultTokens);
+  if (prompt.chat()) {
+    end_answers_as(*prompt.chat(), session.model().tokenizer(), options);
+    return options;
+  }
+  options.history = session.tokens();
+  options.history.insert(options.history.end(), tokens.begin(), tokens.end());
+  return options;
+}
+
+// Refuses what cannot be read, before anything is.
+void check_before(const Arguments& arguments, const LiveMemory& memory, const Session& session,
+                  ContextGuard& guard, std::int64_t tokens) {
+  if (tokens == 0 && session.logits().empty())
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat(arguments.memory.load_state, ": the snapshot holds no logits to go on from; give a prompt (-p)"));
+  if (memory.refills()) guard.let_overflow();
+  guard.before_reading(tokens);
+  memory.check_prompt(tokens);
+}
+
+void report_run(const Arguments& arguments, const OpenModel& open, const Answer& result, LiveMemory& memory) {
+  end_answer(result.generated.text);
+  RunReport report;
+  read_session(report, open.session);  // what the run took, before a snapshot touches more memory
+  memory.save();
   report.figures = result.figures;
   report.load_seconds = open.load_seconds;
   report.logits_hash = result.hash;
@@ -104,28 +175,16 @@ void add_answer(RunReport& report, const OpenModel& open, LiveMemory& memory, co
   report.text = result.generated.text;
   report.events = memory.events();
   report.loaded_tokens = memory.loaded_tokens();
-}
-
-// Why the answer ended, as far as the exit status tells it.
-int status_of(StopReason reason, const Session& session, const Arguments& arguments) {
-  if (reason == StopReason::cancelled) {
-    say_what_was_kept(session, arguments, "Ctrl-C, stopped while writing");
-    return exit_status(ErrorCode::cancelled);
-  }
-  if (reason == StopReason::context_full) {
-    say(cat("kvtide: the context of ", count_text(session.context()),
-            " tokens is full and the answer ends here; --kv-budget 64M or --overflow rolling never fills up, "
-            "-c N gives more room"));
-    return exit_status(ErrorCode::context_full);
-  }
-  return kExitFine;
+  print_report(report, open.session, {.everything = arguments.verbose, .hash = arguments.logits_hash});
+  if (!arguments.report.empty())
+    OutputFile::write_whole(arguments.report, report_json(report, open.session).text() + "\n");
 }
 
 }  // namespace
 
 int run_command(const Arguments& arguments) {
   if (!arguments.report.empty()) OutputFile::check(arguments.report);
-  if (!arguments.memory.save_state.empty()) OutputFile::check_replaceable(arguments.memory.save_state);
+  if (!arguments.memory.save_state.empty()) check_snapshot_place(arguments.memory.save_state);
   const bool only_goes_on = !arguments.memory.load_state.empty() && !arguments.file && !arguments.prompt;
   std::optional<InputText> input;
   if (!only_goes_on) input = whole_prompt(arguments);
@@ -133,53 +192,37 @@ int run_command(const Arguments& arguments) {
   Session& session = open.session;
   LiveMemory memory(arguments, session);
   memory.load();
-
-  AnswerOptions options = answer_options(arguments, kDefaultTokens);
-  std::optional<ChatTemplate> chat;
-  if (arguments.chat) {
-    chat = choose_template(open.model, arguments);
-    end_answers_as(*chat, open.model.tokenizer(), options);
-  }
-  std::vector<TokenId> prompt;
-  options.history = session.tokens();
-  if (input) {
-    prompt = tokens_to_read(session, arguments, [&](Place place) {
-      if (chat) return chat_tokens(open.model, *chat, *input, arguments, place);
-      EncodeOptions encode;
-      encode.continues = place == Place::behind;
-      return encode_text(open.model.tokenizer(), *input, arguments, encode);
-    });
-  }
-  if (prompt.empty() && session.logits().empty())
-    throw Error(
-        ErrorCode::invalid_argument,
-        cat(arguments.memory.load_state, ": the snapshot holds no logits to go on from; give a prompt (-p)"));
+  const Prompt prompt(arguments, open.model, std::move(input));
+  const std::vector<TokenId> tokens = prompt.to_read(session);
   ContextGuard guard(session);
-  if (memory.refills()) guard.let_overflow();
-  guard.before_reading(static_cast<std::int64_t>(prompt.size()));
-  memory.check_prompt(static_cast<std::int64_t>(prompt.size()));
+  check_before(arguments, memory, session, guard, static_cast<std::int64_t>(tokens.size()));
   say(open.headline(arguments.verbose));
+  if (prompt.chat()) say_if_it_cannot_chat(open.model);
   if (arguments.verbose) say_what_the_budget_picked(session);
 
   Answer result;
   try {
-    result = answer(session, guard, memory, prompt, options);
+    result = answer(session, guard, memory, tokens, options_for_answer(arguments, session, prompt, tokens));
+  } catch (const ReaderGone&) {
+    memory.save();  // nobody reads the answer, but somebody wants what was read of the text
+    throw;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::cancelled) throw;
     memory.save();
-    say_what_was_kept(session, arguments, cat("Ctrl-C, ", error.message()));
-    return exit_status(ErrorCode::cancelled);
+    return say_what_was_kept(session, error.message(),
+                             way_on(session, arguments, prompt.goes_on(session) ? "reads the rest" : ""));
   }
-  end_answer(result.generated.text);
-
-  RunReport report;
-  read_session(report, session);  // what the run took, before a snapshot touches more memory
-  memory.save();
-  add_answer(report, open, memory, result);
-  print_report(report, session, {.everything = arguments.verbose, .hash = arguments.logits_hash});
-  if (!arguments.report.empty())
-    OutputFile::write_whole(arguments.report, report_json(report, session).text() + "\n");
-  return status_of(result.generated.reason, session, arguments);
+  report_run(arguments, open, result, memory);
+  if (result.generated.reason == StopReason::cancelled)
+    return say_what_was_kept(session, "stopped while writing",
+                             way_on(session, arguments, "without -p and -f goes on writing"));
+  if (result.generated.reason == StopReason::context_full) {
+    say(cat("kvtide: the context of ", count_text(session.context()),
+            " tokens is full and the answer ends here; --kv-budget 64M or --overflow rolling never fills up, "
+            "-c N gives more room"));
+    return exit_status(ErrorCode::context_full);
+  }
+  return kExitFine;
 }
 
 }  // namespace kvtide

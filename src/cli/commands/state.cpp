@@ -4,8 +4,8 @@
 #include "base/text.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/exit_status.h"
+#include "cli/output/file_kind.h"
 #include "cli/output/memory_event.h"
-#include "cli/output/output_file.h"
 #include "cli/output/terminal.h"
 #include "kvtide/error.h"
 
@@ -13,6 +13,7 @@ namespace kvtide {
 namespace {
 
 Snapshot load(const std::string& path) {
+  check_is_snapshot(path);
   PosixFiles files;
   return load_snapshot(files, path);
 }
@@ -27,7 +28,7 @@ int change(const Arguments& arguments) {
   const std::string& from = arguments.state.files[0];
   const std::string& to = arguments.out.empty() ? from : arguments.out;
   Snapshot snapshot = load(from);
-  OutputFile::check_replaceable(to);
+  check_snapshot_place(to);
   const TransitionPlan plan = snapshot.state.plan(transition_of(arguments.state));
   if (!plan) throw Error(ErrorCode::invalid_argument, cat(from, ": ", plan.refusal()));
   const TransitionRecord record = snapshot.state.apply(plan);

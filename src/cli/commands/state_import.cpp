@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "cli/commands/input_text.h"
 #include "cli/commands/state_files.h"
-#include "cli/output/output_file.h"
+#include "cli/output/file_kind.h"
 #include "cli/output/terminal.h"
 #include "formats/safetensors.h"
 #include "kvtide/error.h"
@@ -176,7 +176,7 @@ class Import {
 }  // namespace
 
 void import_state(Snapshot base, const Arguments& arguments) {
-  OutputFile::check_replaceable(arguments.out);
+  check_snapshot_place(arguments.out);
   Snapshot snapshot = Import(arguments, std::move(base)).make();
   PosixFiles files;
   save_snapshot(files, arguments.out, snapshot.state, snapshot.extras);

@@ -12,6 +12,7 @@ namespace {
 
 constexpr auto kRedraw = std::chrono::milliseconds(100);
 constexpr auto kPlain = std::chrono::seconds(3);
+constexpr double kPlainShare = 0.05;
 constexpr std::size_t kLongestBar = 20, kShortestBar = 6;
 
 std::string bar(double share, std::size_t width) {
@@ -46,9 +47,10 @@ Progress::~Progress() {
   if (drawn_) redraw("");
 }
 
-bool Progress::due() {
+bool Progress::due(double share) {
   const auto now = Clock::now();
-  if (now < next_) return false;
+  if (now < next_ || (!redraws_ && share < next_share_)) return false;
+  next_share_ = share + kPlainShare;
   next_ = now + (redraws_ ? Clock::duration(kRedraw) : Clock::duration(kPlain));
   return true;
 }
@@ -66,15 +68,15 @@ void Progress::show(std::string line, double share) {
 }
 
 void Progress::update(double share) {
-  if (!due()) return;
+  if (!due(share)) return;
   std::optional<double> left;
   if (share > 0.0) left = seconds() * (1.0 - share) / share;
   show(cat(label_, " ", static_cast<std::int64_t>(share * 100.0), "%, ", left_text(left)), share);
 }
 
 void Progress::update(std::int64_t done, std::int64_t total, std::string_view more) {
-  if (!due()) return;
   const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0.0;
+  if (!due(share)) return;
   const double rate = static_cast<double>(done) / seconds();
   std::string line = cat(label_, " ", static_cast<std::int64_t>(share * 100.0), "%, ",
                          left_text(estimate_->left(done, total, seconds())), ", ", count_text(done), "/",

@@ -24,13 +24,14 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // At most ten times per second on a terminal and every three seconds elsewhere; other calls cost nothing.
+  // At most ten times per second on a terminal; elsewhere every three seconds, and every twentieth of the whole. Other
+  // calls cost nothing.
   void update(std::int64_t done, std::int64_t total, std::string_view more = {});
   void update(double share);
 
  private:
   using Clock = std::chrono::steady_clock;
-  bool due();
+  bool due(double share);
   // The bar fills what the line leaves free; a file gets none.
   void show(std::string line, double share);
   double seconds() const;
@@ -39,6 +40,7 @@ class Progress {
   std::optional<ReadingEstimate> estimate_;
   bool redraws_;
   bool drawn_ = false;
+  double next_share_ = 0.0;
   Clock::time_point start_, next_;
 };
 

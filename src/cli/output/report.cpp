@@ -101,8 +101,8 @@ void read_session(RunReport& report, const Session& session) {
 void print_report(const RunReport& report, const Session& session, const ReportWords& words) {
   const TurnFigures& f = report.figures;
   const auto line = [](std::string_view what, std::int64_t tokens, double seconds, double rate) {
-    return cat(what, " ", count_text(tokens), tokens == 1 ? " token" : " tokens", " in ", time_text(seconds),
-               ", ", number_text(rate, 1), " tok/s");
+    const std::string text = cat(what, " ", count_text(tokens), tokens == 1 ? " token" : " tokens");
+    return tokens == 0 ? text : cat(text, " in ", time_text(seconds), ", ", number_text(rate, 1), " tok/s");
   };
   say(line("read", f.prefill_tokens, f.prefill_seconds, f.prefill_rate()));
   say(line("wrote", f.decode_tokens, f.decode_seconds, f.decode_rate()) + "; " +

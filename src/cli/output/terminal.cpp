@@ -10,7 +10,6 @@
 #include <cstring>
 
 #include "base/text.h"
-#include "kvtide/error.h"
 
 namespace kvtide {
 namespace {
@@ -32,8 +31,9 @@ int write_all(int fd, std::string_view text) {
 }  // namespace
 
 void write_result(std::string_view text) {
-  if (const int failure = write_all(STDOUT_FILENO, text))
-    throw Error(ErrorCode::io, cat("stdout: write failed: ", std::strerror(failure)));
+  const int failure = write_all(STDOUT_FILENO, text);
+  if (failure == EPIPE) throw ReaderGone();
+  if (failure != 0) throw Error(ErrorCode::io, cat("stdout: write failed: ", std::strerror(failure)));
 }
 
 // Nobody could be told that stderr fails.

@@ -7,10 +7,16 @@
 #include <string>
 #include <string_view>
 
+#include "kvtide/error.h"
+
 namespace kvtide {
 
-// Writes all of `text` to stdout, at once. Throws Error(io) when it cannot (a full disk, a reader that went
-// away).
+// Nobody reads stdout any more (`| head`). Ends the program without a word, as SIGPIPE ends others.
+struct ReaderGone : Error {
+  ReaderGone() : Error(ErrorCode::io, "stdout: nobody reads it any more") {}
+};
+
+// Writes all of `text` to stdout, at once. Throws ReaderGone, or Error(io) when it cannot for another reason (a full disk).
 void write_result(std::string_view text);
 
 // One line on stderr.
