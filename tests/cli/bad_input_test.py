@@ -77,6 +77,25 @@ class ModelFiles(ProgramTest):
         self.assert_refused(kvtide("run", "-m", path, "-p", "a", "--no-mmap"), BAD_FORMAT, str(path))
 
 
+class Words(ProgramTest):
+    def test_a_word_without_its_flag_is_told_where_it_belongs(self):
+        self.assert_refused(kvtide("run", "smollm2"), USAGE, "'smollm2'", "if it is the model: kvtide run -m smollm2")
+        self.assert_refused(kvtide("chat", "smollm2"), USAGE, "kvtide chat -m smollm2")
+        self.assert_refused(kvtide("run", "-m", LLAMA, "the tide"), USAGE, "a prompt stands behind -p, in quotes")
+
+    def test_what_is_given_twice_is_refused_instead_of_lost(self):
+        for words, flag in ((("-p", "a", "-p", "b"), "-p"), (("-p", "a", "--prompt", "b"), "--prompt"), (("-f", "a", "-f", "b"), "-f"),
+                            (("--chat", "-p", "a", "--system", "a", "--system", "b"), "--system"), (("-m", "b", "-p", "a"), "-m")):  # fmt: skip
+            self.assert_refused(kvtide("run", "-m", LLAMA, *words), USAGE, f"{flag}: is given twice", "'b'")
+
+    def test_counts_may_end_in_a_unit(self):
+        plain = kvtide("run", "-m", LLAMA, "-p", "a", "-n", 2, "-c", 2048).text
+        self.assertEqual(self.assert_fine(kvtide("run", "-m", LLAMA, "-p", "a", "-n", 2, "-c", "2K")).text, plain)
+        self.assertIn("context 65,536", self.assert_fine(kvtide("run", "-m", LLAMA, "-p", "a", "-n", 0, "-c", "64k")).err)
+        for count in ("K", "2KB", "-1K", "9999999M", "1.5K"):
+            self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", "-c", count), USAGE, "-c", "whole number", count)
+
+
 class Texts(ProgramTest):
     def test_a_prompt_that_is_not_utf8_gives_the_offset(self):
         outcome = kvtide("run", "-m", LLAMA, "-p", b"the \xff tide".decode("utf-8", "surrogateescape"))

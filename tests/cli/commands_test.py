@@ -123,6 +123,17 @@ class Run(ProgramTest):
             outcome = self.assert_fine(kvtide("run", "-m", LLAMA, "-n", 4, *words, stdin=TEXT.read_bytes()))
             self.assertEqual(outcome.text, expected["text"])
 
+    def test_a_prompt_from_stdin_loses_the_line_feed_that_echo_adds(self):
+        def ids(*words, stdin=b""):
+            return self.assert_fine(kvtide("tokenize", "-m", LLAMA, "--json", *words, stdin=stdin)).json["ids"]
+
+        plain = ids("-p", "the tide")
+        for ending in (b"", b"\n", b"\r\n"):
+            self.assertEqual(ids(stdin=b"the tide" + ending), plain)
+        self.assertNotEqual(ids(stdin=b"the tide\n\n"), plain)
+        self.assertNotEqual(ids("-f", "-", stdin=b"the tide\n"), plain)
+        self.assert_refused(kvtide("run", "-m", LLAMA, stdin=b"\n"), 4, "stdin", "empty")
+
     def test_a_document_and_a_question_are_read_as_one_text(self):
         _, both = self.report("-n", 4, prompt=("-f", TEXT, "-p", "who came?"))
         whole = self.file("whole.txt", TEXT.read_bytes().rstrip(b"\n") + b"\n\nwho came?")
@@ -305,7 +316,11 @@ class Inspect(ProgramTest):
         self.assertEqual(len(answer["tensors"]), 21)
         plain = self.assert_fine(kvtide("inspect", path)).text
         self.assertIn("KV memory: cannot be computed", plain)
-        self.assertIn("blk.1.ffn_down.weight", plain)
+        self.assertRegex(plain, r"blk\.\*\.ffn_down\.weight +2 x ")
+        self.assertNotIn("blk.1.", plain)
+        whole = self.assert_fine(kvtide("inspect", path, "-v")).text
+        for tensor in answer["tensors"]:
+            self.assertIn(f"  {tensor['name']} ", whole)
 
     def test_what_a_hostile_file_says_is_printed_escaped(self):
         path = self.file("escape.gguf", LLAMA.read_bytes().replace(b"llama-mha-untied", b"\x1b[2Jllama\n\x07untie"))

@@ -29,6 +29,24 @@ class Help(ProgramTest):
             self.assertRegex(text, rf"(?m)^  {command}  +[a-z]")
             self.assertRegex(self.assert_fine(kvtide(command, "--help")).text, rf"(?m)^  Example: kvtide {command} ")
 
+    def test_help_begins_with_the_basics_and_ends_with_what_changes_no_result(self):
+        text = self.assert_fine(kvtide("run", "--help")).text
+        titles = re.findall(r"(?m)^([A-Z].*):$", text)
+        self.assertEqual(titles[:2], ["Basics", "Keeping what was read"])
+        self.assertRegex(titles[-2], "^Speed and scratch memory only")
+        sections = dict(zip(titles, re.split(r"(?m)^[A-Z].*:$", text)[1:]))
+        flags = {title: re.findall(r"(?m)^  (?:-\S+, |    )(--\S+)", body) for title, body in sections.items()}
+        self.assertEqual(flags["Basics"][:2], ["--model", "--prompt"])
+        self.assertIn("--kv-budget", flags["Basics"])
+        self.assertLess(len(flags["Basics"]), 12)
+        self.assertEqual(set(flags[titles[-2]]), {"--threads", "--prefill-chunk", "--kernels", "--no-mmap", "--no-cache"})
+        self.assertEqual(len(sum(flags.values(), [])), len(set(sum(flags.values(), []))))
+
+    def test_help_and_version_may_be_words(self):
+        self.assertEqual(kvtide("help", "run").text, kvtide("run", "--help").text)
+        self.assertEqual(kvtide("version").text, kvtide("--version").text)
+        self.assert_refused(kvtide("help", "rum"), 2, "'rum'", "did you mean run?")
+
     def test_help_of_a_command_lists_its_flags(self):
         for command, flag in [("run", "--repeat-penalty"), ("chat", "--system"), ("ppl", "--chunks"), ("bench", "--n-depth"),
                               ("inspect", "--json"), ("tokenize", "--no-special"), ("logits", "--all")]:  # fmt: skip

@@ -16,9 +16,13 @@ std::uint64_t seed_of(const Given& given) {
   return seed >= 0 ? static_cast<std::uint64_t>(seed) : std::random_device()();
 }
 
-constexpr Flag kAnswers[] = {
+void set_system(Arguments& a, const Given& g) { set_once(a.system, g); }
+
+constexpr Flag kLength[] = {
     {"-n", "--predict", "N", "tokens to write at most [run 256, chat -1]; -1: until the end of the text",
      [](A& a, const G& g) { a.max_tokens = whole(g, "the number of tokens to write", -1, kLargestCount); }},
+};
+constexpr Flag kAnswers[] = {
     {"", "--chat-template", "NAME", "chatml, llama-3, gemma or mistral-instruct [as the model says]",
      [](A& a, const G& g) { a.chat_template = g.value; }},
     {"", "--stop", "TEXT", "end the answer before this text; may be repeated",
@@ -39,28 +43,38 @@ constexpr Flag kAnswers[] = {
      }},
     {"-s", "--seed", "N", "of the random choices [0]; -1: another one each time",
      [](A& a, const G& g) { a.sampler.seed = seed_of(g); }},
+};
+constexpr Flag kReport[] = {
     {"-v", "--verbose", "", "all figures at the end, and what a budget picked",
      [](A& a, const G&) { a.verbose = true; }},
     {"", "--report", "FILE", "write the figures of the run as JSON",
      [](A& a, const G& g) { a.report = g.value; }},
 };
 constexpr Flag kRun[] = {
-    {"", "--system", "TEXT", "the system message, with --chat", [](A& a, const G& g) { a.system = g.value; }},
     {"", "--chat", "", "put the prompt into the model's chat template, as one user turn",
      [](A& a, const G&) { a.chat = true; }},
+    {"", "--system", "TEXT", "the system message, with --chat", set_system},
+};
+constexpr Flag kHash[] = {
     {"", "--logits-hash", "", "print a hash of all logits used, to compare runs bit for bit",
      [](A& a, const G&) { a.logits_hash = true; }},
+};
+constexpr Flag kStrategy[] = {
     {"", "--strategy", "STEPS", "resize on the way: prefill=512,compact=256,attend=128,expand=512",
      [](A& a, const G& g) { a.memory.strategy = parse_strategy(g); }},
 };
 constexpr Flag kChat[] = {
-    {"-p", "--system", "TEXT", "the system message", [](A& a, const G& g) { a.system = g.value; }},
+    {"-p", "--system", "TEXT", "the system message", set_system},
 };
 
 }  // namespace
 
-FlagGroup answer_flags() { return kAnswers; }
-FlagGroup run_flags() { return kRun; }
-FlagGroup chat_flags() { return kChat; }
+FlagGroup length_flags() { return {Section::basics, kLength}; }
+FlagGroup answer_flags() { return {Section::words, kAnswers}; }
+FlagGroup report_flags() { return {Section::output, kReport}; }
+FlagGroup run_flags() { return {Section::basics, kRun}; }
+FlagGroup hash_flags() { return {Section::output, kHash}; }
+FlagGroup strategy_flags() { return {Section::memory, kStrategy}; }
+FlagGroup chat_flags() { return {Section::basics, kChat}; }
 
 }  // namespace kvtide

@@ -21,7 +21,9 @@ constexpr Flag kMapping[] = {
 };
 constexpr Flag kPrompt[] = {
     {"-p", "--prompt", "TEXT", "the prompt; with -f the question about that document",
-     [](A& a, const G& g) { a.prompt = g.value; }},
+     [](A& a, const G& g) { set_once(a.prompt, g); }},
+};
+constexpr Flag kText[] = {
     {"", "--no-bos", "", "do not begin with the vocabulary's start token",
      [](A& a, const G&) { a.no_bos = true; }},
     {"", "--no-special", "", "markers such as <|im_end|> in the text are plain text",
@@ -29,7 +31,7 @@ constexpr Flag kPrompt[] = {
 };
 constexpr Flag kFile[] = {
     {"-f", "--file", "FILE", "read the text from a file; - is stdin, also used without -p and -f",
-     [](A& a, const G& g) { a.file = g.value; }},
+     [](A& a, const G& g) { set_once(a.file, g); }},
     {"", "--text-newlines", "", "read lines that end in CR LF as LF, and no byte order mark",
      [](A& a, const G&) { a.text_newlines = true; }},
 };
@@ -72,18 +74,19 @@ constexpr Flag kHelp[] = {
 
 }  // namespace
 
-FlagGroup model_flags() { return kModel; }
-FlagGroup mapping_flags() { return kMapping; }
-FlagGroup prompt_flags() { return kPrompt; }
-FlagGroup file_flags() { return kFile; }
-FlagGroup context_flags() { return kContext; }
-FlagGroup exact_flags() { return kExact; }
-FlagGroup thread_flags() { return kThreads; }
-FlagGroup chunk_flags() { return kChunk; }
-FlagGroup kernel_flags() { return kKernels; }
-FlagGroup out_flags() { return kOut; }
-FlagGroup json_flags() { return kJson; }
-FlagGroup help_flags() { return kHelp; }
-FlagGroup models_folder_flags() { return kModelsFolder; }
+FlagGroup model_flags() { return {Section::basics, kModel}; }
+FlagGroup mapping_flags() { return {Section::speed, kMapping}; }
+FlagGroup prompt_flags() { return {Section::basics, kPrompt}; }
+FlagGroup text_flags() { return {Section::words, kText}; }
+FlagGroup file_flags() { return {Section::basics, kFile}; }
+FlagGroup context_flags() { return {Section::basics, kContext}; }
+FlagGroup exact_flags() { return {Section::memory, kExact}; }
+FlagGroup thread_flags() { return {Section::speed, kThreads}; }
+FlagGroup chunk_flags() { return {Section::speed, kChunk}; }
+FlagGroup kernel_flags() { return {Section::speed, kKernels}; }
+FlagGroup out_flags() { return {Section::basics, kOut}; }
+FlagGroup json_flags() { return {Section::output, kJson}; }
+FlagGroup help_flags() { return {Section::output, kHelp}; }
+FlagGroup models_folder_flags() { return {Section::basics, kModelsFolder}; }
 
 }  // namespace kvtide

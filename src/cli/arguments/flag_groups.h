@@ -10,6 +10,7 @@ namespace kvtide {
 FlagGroup model_flags();
 FlagGroup mapping_flags();
 FlagGroup prompt_flags();
+FlagGroup text_flags();
 FlagGroup file_flags();
 FlagGroup context_flags();
 FlagGroup exact_flags();
@@ -22,13 +23,18 @@ FlagGroup help_flags();
 FlagGroup models_folder_flags();
 
 // answer_flags.cpp
+FlagGroup length_flags();
 FlagGroup answer_flags();
+FlagGroup report_flags();
 FlagGroup run_flags();
+FlagGroup hash_flags();
+FlagGroup strategy_flags();
 FlagGroup chat_flags();
 
 // measure_flags.cpp
 FlagGroup ppl_flags();
 FlagGroup bench_flags();
+FlagGroup inspect_flags();
 FlagGroup logits_flags();
 
 // judge_flags.cpp
@@ -46,12 +52,16 @@ FlagGroup validate_flags();
 // memory_flags.cpp
 FlagGroup cache_type_flags();
 FlagGroup attention_flags();
+FlagGroup refill_flags();
 FlagGroup snapshot_flags();
+FlagGroup hash_cache_flags();
 
 // state_flags.cpp
 FlagGroup state_flags();
 
 // procedural_flags.cpp
+FlagGroup budget_flags();
+FlagGroup preset_flags();
 FlagGroup procedural_flags();
 FlagGroup head_table_flags();
 FlagGroup shadow_flags();

@@ -19,6 +19,18 @@ bool read_number(std::string_view text, T low, T high, T& value) {
   return failure == std::errc() && stopped == end && value >= low && value <= high;
 }
 
+// The same for a count, which may end in K or M: 64K is 65536.
+bool read_count(std::string_view text, std::int64_t low, std::int64_t high, std::int64_t& value) {
+  std::int64_t unit = 1;
+  if (text.ends_with('K') || text.ends_with('k')) unit = 1 << 10;
+  if (text.ends_with('M') || text.ends_with('m')) unit = 1 << 20;
+  if (unit == 1) return read_number(text, low, high, value);
+  text.remove_suffix(1);
+  if (!read_number(text, std::int64_t{0}, high / unit, value)) return false;
+  value *= unit;
+  return value >= low;
+}
+
 [[noreturn]] void refuse_value(const Given& given, std::string_view what, std::string_view wanted) {
   throw Error(ErrorCode::invalid_argument,
               cat(given.flag, ": ", what, " must be ", wanted, ", not ", quoted(given.value)));
@@ -57,7 +69,7 @@ std::string short_bytes(std::int64_t count) {
 std::int64_t whole(const Given& given, std::string_view what, std::int64_t low, std::int64_t high,
                    std::string_view others) {
   std::int64_t value = 0;
-  if (!read_number(given.value, low, high, value))
+  if (!read_count(given.value, low, high, value))
     refuse_value(given, what, cat("a whole number from ", low, " to ", high, others));
   return value;
 }
@@ -76,7 +88,7 @@ std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, 
   for (;;) {
     const std::size_t comma = rest.find(',');
     std::int64_t value = 0;
-    if (!read_number(rest.substr(0, comma), low, high, value))
+    if (!read_count(rest.substr(0, comma), low, high, value))
       refuse_value(given, what, cat("whole numbers from ", low, " to ", high, " with commas between them"));
     values.push_back(value);
     if (comma == rest.npos) return values;
@@ -104,6 +116,13 @@ std::string one_of(const Given& given, std::string_view what, std::span<const st
 
 ElementType element_type(const Given& given) {
   return *row_type_from_name(one_of(given, "the type of the KV memory", {"f32", "f16", "q8_0"}));
+}
+
+void set_once(std::optional<std::string>& target, const Given& given) {
+  if (target)
+    throw Error(ErrorCode::invalid_argument, cat(given.flag, ": is given twice, ", quoted(*target), " and ",
+                                                 quoted(given.value), "; one of them would be lost"));
+  target = given.value;
 }
 
 std::string path_of(const Given& given) {

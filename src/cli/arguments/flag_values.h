@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@ struct Given {
   const std::string& value;
 };
 
+// Counts may end in K (1,024) or M.
 // Throw Error(invalid_argument): "-t: the number of threads must be a whole number from 1 to 256, not '0'".
 // others: what would be right beside a number, as it is to stand behind the range.
 std::int64_t whole(const Given& given, std::string_view what, std::int64_t low, std::int64_t high,
@@ -48,5 +50,9 @@ T one_of(const Given& given, std::string_view what,
   return words.begin()->second;  // never reached: one_of returns one of the words
 }
 std::string path_of(const Given& given);  // not empty
+
+// A value that may be given once: a second one would take the first one's place without a word. Throws
+// Error(invalid_argument) that names both.
+void set_once(std::optional<std::string>& target, const Given& given);
 
 }  // namespace kvtide

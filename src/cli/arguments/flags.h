@@ -19,10 +19,20 @@ struct Flag {
   void (*set)(Arguments& arguments, const Given& given);  // throws Error(invalid_argument)
 };
 
-// Flags that the same commands take.
-using FlagGroup = std::span<const Flag>;
+// Where a flag stands in the help of a command: what everybody needs first.
+enum class Section { basics, snapshots, words, memory, compression, speed, output };
 
-// The flags that a command takes, in the order of its help.
+std::string_view title_of(Section section);
+
+// Flags that the same commands take.
+struct FlagGroup {
+  Section section;
+  std::span<const Flag> flags;
+};
+
+// The groups that a command takes, by section.
+std::vector<FlagGroup> groups_of(Command command);
+// Their flags.
 std::vector<Flag> flags_of(Command command);
 
 }  // namespace kvtide

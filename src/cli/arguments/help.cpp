@@ -1,12 +1,24 @@
 #include "cli/arguments/help.h"
 
-#include <vector>
+#include <cstddef>
+#include <string_view>
 
 #include "base/text.h"
 #include "cli/arguments/flags.h"
 #include "kernels/kernels.h"
 
 namespace kvtide {
+namespace {
+
+std::string flag_line(const Flag& flag) {
+  constexpr std::size_t kColumn = 28;
+  std::string spelling = cat(flag.short_name, flag.short_name.empty() ? "    " : ", ", flag.name);
+  if (!flag.value.empty()) spelling += cat(" ", flag.value);
+  if (spelling.size() < kColumn) spelling.resize(kColumn, ' ');
+  return cat("  ", spelling, "  ", flag.help, "\n");
+}
+
+}  // namespace
 
 std::string program_help() {
   std::string text =
@@ -30,12 +42,14 @@ std::string program_help() {
 std::string command_help(Command command) {
   const CommandInfo& info = command_info(command);
   std::string text = cat("kvtide ", info.name, ": ", info.what, "\n\n  kvtide ", info.name, " ", info.usage,
-                         "\n  Example: kvtide ", info.name, " ", info.example, "\n\n");
-  for (const Flag& flag : flags_of(command)) {
-    std::string spelling = cat(flag.short_name, flag.short_name.empty() ? "    " : ", ", flag.name);
-    if (!flag.value.empty()) spelling += cat(" ", flag.value);
-    if (spelling.size() < 28) spelling.resize(28, ' ');
-    text += cat("  ", spelling, "  ", flag.help, "\n");
+                         "\n  Example: kvtide ", info.name, " ", info.example, "\n");
+  std::string_view title;
+  for (const FlagGroup& group : groups_of(command)) {
+    if (title != title_of(group.section)) {
+      title = title_of(group.section);
+      text += cat("\n", title, ":\n");
+    }
+    for (const Flag& flag : group.flags) text += flag_line(flag);
   }
   return text;
 }

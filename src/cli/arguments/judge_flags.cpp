@@ -61,9 +61,9 @@ constexpr Flag kTable[] = {
 
 }  // namespace
 
-FlagGroup copytest_flags() { return kCopytest; }
-FlagGroup lengths_flags() { return kLengths; }
-FlagGroup recall_flags() { return kRecall; }
-FlagGroup table_flags() { return kTable; }
+FlagGroup copytest_flags() { return {Section::basics, kCopytest}; }
+FlagGroup lengths_flags() { return {Section::basics, kLengths}; }
+FlagGroup recall_flags() { return {Section::basics, kRecall}; }
+FlagGroup table_flags() { return {Section::basics, kTable}; }
 
 }  // namespace kvtide

@@ -42,14 +42,18 @@ constexpr Flag kBench[] = {
        a.repetitions = static_cast<int>(whole(g, "the number of repetitions", 1, 1000));
      }},
 };
+constexpr Flag kInspect[] = {
+    {"-v", "--verbose", "", "a line for every tensor", [](A& a, const G&) { a.verbose = true; }},
+};
 constexpr Flag kLogits[] = {
     {"", "--all", "", "logits of every position [last only]", [](A& a, const G&) { a.all_positions = true; }},
 };
 
 }  // namespace
 
-FlagGroup ppl_flags() { return kPpl; }
-FlagGroup bench_flags() { return kBench; }
-FlagGroup logits_flags() { return kLogits; }
+FlagGroup ppl_flags() { return {Section::basics, kPpl}; }
+FlagGroup bench_flags() { return {Section::basics, kBench}; }
+FlagGroup inspect_flags() { return {Section::output, kInspect}; }
+FlagGroup logits_flags() { return {Section::basics, kLogits}; }
 
 }  // namespace kvtide

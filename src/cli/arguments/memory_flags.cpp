@@ -65,23 +65,29 @@ constexpr Flag kAttention[] = {
     {"", "--overflow", "POLICY", "a full context: stop, rolling or refill [stop]",
      [](A& a, const G& g) { a.memory.overflow = overflow_of(g); }},
 };
-constexpr Flag kSnapshots[] = {
+constexpr Flag kRefill[] = {
     {"", "--keep-prompt", "", "refill: the prompt stays, and of the rest the newest part",
      [](A& a, const G&) { a.memory.keep_prompt = true; }},
+};
+constexpr Flag kSnapshots[] = {
     {"", "--load-state", "FILE", "go on from a snapshot; a prompt is read behind it",
      [](A& a, const G& g) { a.memory.load_state = path_of(g); }},
     {"", "--save-state", "FILE", "write a snapshot at the end, also after Ctrl-C",
      [](A& a, const G& g) { a.memory.save_state = path_of(g); }},
     {"", "--save-every", "N", "write it every N tokens, too (at the ends of chunks)",
      [](A& a, const G& g) { a.memory.save_every = whole(g, "the distance of snapshots", 1, kLargestCount); }},
+};
+constexpr Flag kHashCache[] = {
     {"", "--no-cache", "", "do not remember hashes of model files between runs",
      [](A& a, const G&) { a.memory.no_cache = true; }},
 };
 
 }  // namespace
 
-FlagGroup cache_type_flags() { return kCacheTypes; }
-FlagGroup attention_flags() { return kAttention; }
-FlagGroup snapshot_flags() { return kSnapshots; }
+FlagGroup cache_type_flags() { return {Section::memory, kCacheTypes}; }
+FlagGroup attention_flags() { return {Section::memory, kAttention}; }
+FlagGroup refill_flags() { return {Section::memory, kRefill}; }
+FlagGroup snapshot_flags() { return {Section::snapshots, kSnapshots}; }
+FlagGroup hash_cache_flags() { return {Section::speed, kHashCache}; }
 
 }  // namespace kvtide

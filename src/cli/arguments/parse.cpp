@@ -74,8 +74,16 @@ class Parser {
       out_.shard.action = word;
       return;
     }
-    refuse(cat("what should ", quoted(word), " be? kvtide ", command_info(out_.command).name, " takes ",
-               command_info(out_.command).usage));
+    const CommandInfo& info = command_info(out_.command);
+    refuse(cat("what should ", quoted(word), " be? kvtide ", info.name, " takes ", info.usage, advice(word)));
+  }
+
+  // What a word without a flag was most likely meant as.
+  std::string advice(const std::string& word) const {
+    if (find("--model") == nullptr) return "";
+    if (out_.model.empty())
+      return cat("; if it is the model: kvtide ", command_info(out_.command).name, " -m ", word);
+    return find("--prompt") == nullptr ? "" : "; a prompt stands behind -p, in quotes: -p \"The sea is\"";
   }
 
   void flag(const std::string& word) {
@@ -205,6 +213,9 @@ void check(const Arguments& a) {
   if (!a.rows.empty() && a.plot.empty())
     refuse("--rows: is drawn by --plot FILE; without it nothing happens");
   if (a.command == Command::bench && !a.rows.empty() && a.model.empty()) return;
+  if (a.models.size() > 1 && a.command != Command::table)
+    refuse(cat("-m: is given twice, ", quoted(a.models[0]), " and ", quoted(a.models[1]),
+               "; only kvtide table takes several models"));
   need(!a.model.empty(), a.command == Command::inspect    ? "FILE"
                          : a.command == Command::validate ? "MODEL"
                                                           : "-m MODEL");
@@ -235,9 +246,11 @@ Arguments parse_arguments(const std::vector<std::string>& words) {
   Arguments arguments;
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     arguments.help = true;
+    arguments.has_command = words.size() > 1;
+    if (arguments.has_command) arguments.command = find_command(words[1]).command;
     return arguments;
   }
-  if (words[0] == "--version") {
+  if (words[0] == "--version" || words[0] == "version") {
     arguments.version = true;
     return arguments;
   }

@@ -50,6 +50,6 @@ constexpr Flag kPlan[] = {
 
 }  // namespace
 
-FlagGroup plan_flags() { return kPlan; }
+FlagGroup plan_flags() { return {Section::basics, kPlan}; }
 
 }  // namespace kvtide

@@ -69,7 +69,11 @@ std::pair<std::int64_t, std::int64_t> range(const G& g, std::string_view what, s
 
 using O = ProceduralOptions;
 
-constexpr Flag kProcedural[] = {
+constexpr Flag kBudget[] = {
+    {"", "--kv-budget", "BYTES", "64M: the KV memory never holds more; picks window, rows and levels",
+     [](A& a, const G& g) { given(a).chosen.budget = bytes(g, "the budget", 1 << 20); }},
+};
+constexpr Flag kPreset[] = {
     {"", "--kv-sinks", "N", "rolling, procedural: first tokens that always stay [4]",
      [](A& a, const G& g) { a.memory.sinks = whole(g, "the number of sinks", 0, kLargestCount); }},
     {"", "--kv-window", "N", "rolling, procedural: newest tokens that stay [1024; 512]",
@@ -80,14 +84,14 @@ constexpr Flag kProcedural[] = {
          refuse(cat(g.flag, ": it must be one of on, off, not ", quoted(g.value)));
        given(a).on = g.value == "on";
      }},
-    {"", "--kv-budget", "BYTES", "64M: the KV memory never holds more; picks window, rows and levels",
-     [](A& a, const G& g) { given(a).chosen.budget = bytes(g, "the budget", 1 << 20); }},
     {"", "--kv-preset", "NAME", "minimal, balanced or faithful [balanced]",
      [](A& a, const G& g) {
        for (const auto& preset : kProceduralPresets)
          if (g.value == preset.name) return static_cast<void>(given(a).preset = g.value);
        refuse(cat(g.flag, ": there are minimal, balanced and faithful, not ", quoted(g.value)));
      }},
+};
+constexpr Flag kProcedural[] = {
     {"", "--kv-block", "N", "procedural: tokens that are compressed at once [256]", field<&O::block>},
     {"", "--kv-r", "N", "procedural: summary rows per block and head [4]", field<&O::summaries>},
     {"--kv-salient", "--kv-outliers", "N", "procedural: exact rows per block, on average over all heads [60]",
@@ -164,9 +168,11 @@ constexpr Flag kSealLog[] = {
 
 }  // namespace
 
-FlagGroup procedural_flags() { return kProcedural; }
-FlagGroup head_table_flags() { return kHeadTable; }
-FlagGroup shadow_flags() { return kShadow; }
-FlagGroup seal_log_flags() { return kSealLog; }
+FlagGroup budget_flags() { return {Section::basics, kBudget}; }
+FlagGroup preset_flags() { return {Section::memory, kPreset}; }
+FlagGroup procedural_flags() { return {Section::compression, kProcedural}; }
+FlagGroup head_table_flags() { return {Section::compression, kHeadTable}; }
+FlagGroup shadow_flags() { return {Section::compression, kShadow}; }
+FlagGroup seal_log_flags() { return {Section::output, kSealLog}; }
 
 }  // namespace kvtide

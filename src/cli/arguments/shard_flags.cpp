@@ -72,7 +72,7 @@ constexpr Flag kShard[] = {
 
 }  // namespace
 
-FlagGroup shard_flags() { return kShard; }
+FlagGroup shard_flags() { return {Section::basics, kShard}; }
 
 void check_shard_request(const Arguments& a) {
   constexpr std::string_view kUsage =

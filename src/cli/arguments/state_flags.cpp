@@ -31,6 +31,6 @@ constexpr Flag kState[] = {
 
 }  // namespace
 
-FlagGroup state_flags() { return kState; }
+FlagGroup state_flags() { return {Section::basics, kState}; }
 
 }  // namespace kvtide

@@ -31,6 +31,6 @@ constexpr Flag kValidate[] = {
 
 }  // namespace
 
-FlagGroup validate_flags() { return kValidate; }
+FlagGroup validate_flags() { return {Section::basics, kValidate}; }
 
 }  // namespace kvtide

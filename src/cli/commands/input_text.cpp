@@ -94,7 +94,13 @@ InputText prompt_text(const std::string& text) {
 
 InputText given_text(const Arguments& arguments) {
   if (arguments.prompt) return prompt_text(*arguments.prompt);
-  return read_document(arguments.file.value_or("-"), arguments);
+  InputText input = read_document(arguments.file.value_or("-"), arguments);
+  if (arguments.file || !input.text.ends_with('\n')) return input;
+  // A prompt that was piped in: `echo` ends it with a line feed that nobody meant.
+  input.text.pop_back();
+  if (input.text.ends_with('\r')) input.text.pop_back();
+  if (input.text.empty()) throw Error(ErrorCode::bad_format, "stdin: the text is empty");
+  return input;
 }
 
 std::vector<TokenId> encode_text(const Tokenizer& tokenizer, const InputText& input,

@@ -12,7 +12,7 @@ namespace kvtide {
 
 struct InputText {
   std::string name;  // for messages: the path, "stdin" or "the prompt (-p)"
-  std::string text;  // valid UTF-8, as it was given: no line feed is added or removed
+  std::string text;  // valid UTF-8, as it was given
 };
 
 // A whole file; "-" is stdin. Throws Error: not_found, bad_format (a directory, empty), bad_text with the
@@ -23,7 +23,7 @@ InputText read_text_file(const std::string& path);
 // CR LF), and takes it out with --text-newlines.
 InputText read_document(const std::string& path, const Arguments& arguments);
 
-// The text of -p or -f, or stdin without either.
+// The text of -p or -f, or stdin without either: a prompt then, which loses its last line feed.
 InputText given_text(const Arguments& arguments);
 
 // What the user gave on the command line; throws Error(bad_text).

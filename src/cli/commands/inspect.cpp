@@ -10,6 +10,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/inspect_folder.h"
+#include "cli/commands/tensor_list.h"
 #include "cli/output/kv_cost.h"
 #include "cli/output/terminal.h"
 #include "formats/gguf.h"
@@ -141,19 +142,19 @@ Json file_json(const GgufFile& file, const std::optional<ModelConfig>& config, c
 }
 
 std::string file_text(const GgufFile& file, const std::optional<ModelConfig>& config,
-                      const std::string& why_not) {
+                      const std::string& why_not, bool all) {
   std::string text = cat("GGUF version ", file.version(), ", ",
                          bytes_text(static_cast<std::int64_t>(file.file_bytes())), "\n\nMetadata\n");
   for (const auto& entry : file.metadata())
     text += cat("  ", shown(entry.key), " = ", value_text(entry.value), "\n");
   text += "\nTensors\n";
-  for (const GgufTensor& tensor : file.tensors()) {
-    std::string shape;
-    for (const std::int64_t extent : tensor.shape) shape += cat(shape.empty() ? "" : " x ", extent);
-    text +=
-        cat("  ", column(shown(tensor.name), 36), " ", column(std::string(dtype_info(tensor.dtype).name), 7),
-            column(shape, 20), " ", bytes_text(static_cast<std::int64_t>(tensor.data.size())), "\n");
-  }
+  std::vector<ListedTensor> tensors;
+  for (const GgufTensor& tensor : file.tensors())
+    tensors.push_back({std::string(tensor.name),
+                       std::string(dtype_info(tensor.dtype).name),
+                       {tensor.shape.begin(), tensor.shape.end()},
+                       static_cast<std::int64_t>(tensor.data.size())});
+  text += tensor_lines(tensors, all);
   const Totals totals = totals_of(file);
   text += cat("\nParameters: ", count_text(totals.parameters), " in ", file.tensors().size(), " tensors\n");
   for (const auto& [type, bytes] : totals.bytes_by_type)
@@ -175,7 +176,7 @@ int inspect_command(const Arguments& arguments) {
     why_not = error.message();
   }
   write_result(arguments.json ? file_json(file, config, why_not).text() + "\n"
-                              : file_text(file, config, why_not));
+                              : file_text(file, config, why_not, arguments.verbose));
   return kExitFine;
 }
 

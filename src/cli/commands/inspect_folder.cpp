@@ -5,6 +5,7 @@
 #include "base/json/json_value.h"
 #include "base/text.h"
 #include "cli/commands/exit_status.h"
+#include "cli/commands/tensor_list.h"
 #include "cli/output/kv_cost.h"
 #include "cli/output/terminal.h"
 #include "formats/safetensors_files.h"
@@ -109,7 +110,7 @@ Json folder_json(const Found& found) {
   return result;
 }
 
-std::string folder_text(const Found& found) {
+std::string folder_text(const Found& found, bool all) {
   std::string text =
       cat("Folder, ", found.weights.paths().size(), " file(s) of weights, ",
           bytes_text(static_cast<std::int64_t>(found.weights.file_bytes())), "\n\nconfig.json\n");
@@ -117,12 +118,13 @@ std::string folder_text(const Found& found) {
     for (const auto& [name, value] : *settings)
       text += cat("  ", shown(name), " = ", value_text(value), "\n");
   text += "\nTensors\n";
-  for (const auto& tensor : found.weights.tensors()) {
-    std::string shape;
-    for (const std::int64_t extent : tensor.value.shape) shape += cat(shape.empty() ? "" : " x ", extent);
-    text += cat("  ", column(shown(tensor.name), 48), " ", column(tensor.value.dtype, 7), column(shape, 20),
-                " ", bytes_text(static_cast<std::int64_t>(tensor.value.bytes.size())), "\n");
-  }
+  std::vector<ListedTensor> tensors;
+  for (const auto& tensor : found.weights.tensors())
+    tensors.push_back({std::string(tensor.name),
+                       std::string(tensor.value.dtype),
+                       {tensor.value.shape.begin(), tensor.value.shape.end()},
+                       static_cast<std::int64_t>(tensor.value.bytes.size())});
+  text += tensor_lines(tensors, all);
   text += cat("\nParameters: ", count_text(found.parameters), " in ", found.weights.tensors().size(),
               " tensors\n");
   for (const auto& [type, bytes] : found.bytes_by_type)
@@ -161,7 +163,7 @@ std::string memory_text(const std::optional<ModelConfig>& config, const std::str
 int inspect_folder(const Arguments& arguments) {
   const Found found(arguments.model,
                     arguments.loading.map_file ? MappedFile::Mode::map : MappedFile::Mode::copy);
-  write_result(arguments.json ? folder_json(found).text() + "\n" : folder_text(found));
+  write_result(arguments.json ? folder_json(found).text() + "\n" : folder_text(found, arguments.verbose));
   return kExitFine;
 }
 

@@ -1,8 +1,10 @@
 #include "cli/commands/interrupt.h"
 
+#include <poll.h>
 #include <signal.h>
 
 #include <atomic>
+#include <cerrno>
 
 #include "kvtide/error.h"
 
@@ -37,6 +39,15 @@ bool interrupted() noexcept { return asked_to_stop.load(std::memory_order_relaxe
 void forget_interrupt() noexcept {
   asked_to_stop.store(false, std::memory_order_relaxed);
   listen();
+}
+
+void wait_for_input(int descriptor) noexcept {
+  constexpr int kLookAgain = 100;  // milliseconds
+  pollfd input{descriptor, POLLIN, 0};
+  while (!interrupted()) {
+    const int ready = ::poll(&input, 1, kLookAgain);
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return;
+  }
 }
 
 void stop_if_interrupted(const char* what) {

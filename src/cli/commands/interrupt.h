@@ -14,6 +14,10 @@ bool interrupted() noexcept;
 // Takes the request back, and makes Ctrl-C ask again: a chat goes on after an answer that was cut short.
 void forget_interrupt() noexcept;
 
+// Waits until there is something to read (or the end of it) or Ctrl-C was pressed, also by a hair's breadth before: a
+// read alone would then wait for the next key.
+void wait_for_input(int descriptor) noexcept;
+
 // Throws Error(cancelled) with `what` when Ctrl-C was pressed.
 void stop_if_interrupted(const char* what);
 

@@ -40,6 +40,7 @@ void take_utf8_locale() {
 // 1, 0 at the end, -1 after a failure: what libedit expects.
 int read_byte(unsigned char& byte) {
   for (;;) {
+    wait_for_input(STDIN_FILENO);
     if (interrupted()) return -1;
     const ssize_t got = ::read(STDIN_FILENO, &byte, 1);
     if (got >= 0) return static_cast<int>(got);

@@ -99,17 +99,17 @@ Subject subject_of(const Arguments& arguments, std::int64_t tokens) {
   return subject;
 }
 
-// A memory for a subject, and what it could do on this machine.
-struct Planned {
-  const Subject& subject;
-  std::int64_t tokens;
-  const MemoryPlan& plan;
-  const MachineLimits& limits;
-  const PredictedRates& rates;
+// What a plan says, measured and predicted.
+struct Predicted {
+  Subject subject;
+  std::int64_t tokens = 0;
+  MemoryPlan plan;
+  MachineLimits limits;
+  PredictedRates rates;
 };
 
-Json plan_json(const Planned& planned) {
-  const auto& [subject, tokens, plan, limits, rates] = planned;
+std::string plan_json(const Predicted& all) {
+  const auto& [subject, tokens, plan, limits, rates] = all;
   const ProceduralOptions& p = *plan.options.procedural;
   const ProceduralBytes& b = plan.bytes;
   Json tiers = Json::object(), picked = Json::object(), machine = Json::object(), json = Json::object();
@@ -144,55 +144,58 @@ Json plan_json(const Planned& planned) {
       .set("read_tok_s", rates.read_tok_s)
       .set("write_tok_s", rates.write_tok_s)
       .set("full_cache_write_tok_s", rates.full_write_tok_s);
-  return json;
+  return json.text() + "\n";
 }
 
-// bits: of a weight, where the model is none that is there; 0: it is.
-std::string plan_text(const Planned& planned, double bits) {
-  const auto& [subject, tokens, plan, limits, rates] = planned;
-  const ProceduralOptions& p = *plan.options.procedural;
-  const ProceduralBytes& b = plan.bytes;
-  const auto share = [total = plan.bytes.total()](std::int64_t bytes) {
-    return cat(number_text(100.0 * static_cast<double>(bytes) / static_cast<double>(total), 1), "%");
+std::string bytes_table(const Predicted& all) {
+  const ProceduralBytes& b = all.plan.bytes;
+  const std::int64_t budget = all.plan.options.procedural->budget;
+  const auto share = [&](std::int64_t bytes) {
+    return cat(number_text(100.0 * static_cast<double>(bytes) / static_cast<double>(b.total()), 1), "%");
   };
-  std::vector<std::vector<std::string>> table = {
-      {cat("KV at ", count_text(tokens), " tokens"), "at most", "share"},
-      {"window and sinks, exact", bytes_text(b.window), share(b.window)},
-      {"layers with a window of their own", bytes_text(b.rings), share(b.rings)},
-      {"queries kept as references", bytes_text(b.references), share(b.references)},
-      {"summaries and outliers", bytes_text(b.compact), share(b.compact)},
-      {"heads that keep every row", bytes_text(b.full), share(b.full)},
-      {"in all", bytes_text(b.total()), p.budget > 0 ? cat("of ", bytes_text(p.budget)) : ""},
-      {"full f16 cache", bytes_text(plan.full_cache),
-       cat(number_text(static_cast<double>(plan.full_cache) / static_cast<double>(b.total()), 1), "x")}};
-  return cat(
-      columns_text(table), "picked: ", p.sinks, " sinks, window ", count_text(p.window), ", blocks of ",
-      p.block, " keep ", p.rows, " rows (", p.summaries, " summaries), ", p.levels, " levels; ",
-      plan.full_heads, " of ", plan.full_heads + plan.plain_heads, " heads keep ",
-      p.full_rows == 0 ? "all" : count_text(p.full_rows), " rows in ", name_of(p.full_type), " (",
-      subject.heads_words, ")\n", "weights: ", bytes_text(static_cast<std::int64_t>(subject.weights_bytes)),
-      bits > 0.0 ? cat(" (", number_text(bits, 2), " bits each)") : "", "\n", "at most, at the end: write ",
-      number_text(rates.write_tok_s, 1), " tok/s (full cache ", number_text(rates.full_write_tok_s, 1),
-      "), read ", number_text(rates.read_tok_s, 1), " tok/s\n",
-      "  write = ", number_text(limits.read_gb_s, 1),
-      " GB/s / (weights + KV); read = 1 / (2 x matrix elements / ", number_text(limits.int8_gop_s, 0),
-      " GOP/s + 4 x head size x query heads x rows / ", number_text(limits.f32_gflop_s, 0), " GFLOP/s)\n");
+  const double gain = static_cast<double>(all.plan.full_cache) / static_cast<double>(b.total());
+  return columns_text({{cat("KV at ", count_text(all.tokens), " tokens"), "at most", "share"},
+                       {"window and sinks, exact", bytes_text(b.window), share(b.window)},
+                       {"layers with a window of their own", bytes_text(b.rings), share(b.rings)},
+                       {"queries kept as references", bytes_text(b.references), share(b.references)},
+                       {"summaries and outliers", bytes_text(b.compact), share(b.compact)},
+                       {"heads that keep every row", bytes_text(b.full), share(b.full)},
+                       {"in all", bytes_text(b.total()), budget > 0 ? cat("of ", bytes_text(budget)) : ""},
+                       {"full f16 cache", bytes_text(all.plan.full_cache), cat(number_text(gain, 1), "x")}});
+}
+
+std::string plan_text(const Predicted& all, const Arguments& arguments) {
+  const auto& [subject, tokens, plan, limits, rates] = all;
+  const ProceduralOptions& p = *plan.options.procedural;
+  return cat(bytes_table(all), "picked: ", p.sinks, " sinks, window ", count_text(p.window), ", blocks of ",
+             p.block, " keep ", p.rows, " rows (", p.summaries, " summaries), ", p.levels, " levels; ",
+             plan.full_heads, " of ", plan.full_heads + plan.plain_heads, " heads keep ",
+             p.full_rows == 0 ? "all" : count_text(p.full_rows), " rows in ", name_of(p.full_type), " (",
+             subject.heads_words, ")\n",
+             "weights: ", bytes_text(static_cast<std::int64_t>(subject.weights_bytes)),
+             arguments.model.empty() ? cat(" (", number_text(arguments.plan.bits, 2), " bits each)") : "",
+             "\n", "at most, at the end: write ", number_text(rates.write_tok_s, 1), " tok/s (full cache ",
+             number_text(rates.full_write_tok_s, 1), "), read ", number_text(rates.read_tok_s, 1), " tok/s\n",
+             "  measured here: memory gives ", number_text(limits.read_gb_s, 1),
+             " GB/s, and a token that is written reads all weights and the KV memory;\n  a token that is "
+             "read computes, at ",
+             number_text(limits.int8_gop_s, 0), " thousand million operations per second on 8-bit weights, ",
+             number_text(limits.f32_gflop_s, 0), " in attention\n");
 }
 
 }  // namespace
 
 int plan_command(const Arguments& arguments) {
   const std::int64_t tokens = arguments.lengths.front();
-  const Subject subject = subject_of(arguments, tokens);
+  Subject subject = subject_of(arguments, tokens);
   SessionOptions options = arguments.session;
   options.procedural = procedural_options(arguments);
   options.procedural->heads = subject.heads;
-  const MemoryPlan plan = plan_memory(subject.config, options, tokens);
+  MemoryPlan plan = plan_memory(subject.config, options, tokens);
   const MachineLimits limits = measure_limits(plan.options);
   const PredictedRates rates = predict(subject.config, plan, limits, subject.weights_bytes);
-  const Planned planned{subject, tokens, plan, limits, rates};
-  write_result(arguments.json ? plan_json(planned).text() + "\n"
-                              : plan_text(planned, arguments.model.empty() ? arguments.plan.bits : 0.0));
+  const Predicted all{std::move(subject), tokens, std::move(plan), limits, rates};
+  write_result(arguments.json ? plan_json(all) : plan_text(all, arguments));
   return kExitFine;
 }
 

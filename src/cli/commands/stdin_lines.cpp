@@ -21,6 +21,7 @@ std::optional<std::string> StdinLines::next() {
       return line;
     }
     if (at_end_) return std::nullopt;
+    wait_for_input(STDIN_FILENO);
     stop_if_interrupted("stopped; the conversation ends here");
     char piece[4096];
     const ssize_t got = ::read(STDIN_FILENO, piece, sizeof piece);

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/commands/input_text.h"
 #include "cli/output/columns.h"
+#include "cli/output/model_title.h"
 #include "cli/output/output_file.h"
 #include "cli/output/terminal.h"
 #include "kvtide/error.h"
@@ -112,7 +113,7 @@ std::vector<std::vector<std::string>> table_rows(const std::vector<TableCell>& c
   for (const TableCell& cell : cells) {
     if (control == nullptr || control->model != cell.model || control->context != cell.context)
       control = &cell;
-    std::vector<std::string> row = {cell.model, count_text(cell.context), cell.policy};
+    std::vector<std::string> row = {model_title(cell.model), count_text(cell.context), cell.policy};
     if (!cell.note.empty()) {
       row.push_back(cell.note);
       row.resize(rows.front().size(), "");
