@@ -17,9 +17,30 @@ namespace kvtide {
 
 struct LoadedModel;  // internals, for the engine
 
+// Weights are packed for the kernels when a model is loaded. Kept in a file, they are mapped by every later load:
+// it takes a moment, and the processes that use a model share the file's pages. Speed and memory only: all bits
+// are the same.
+struct PackedOptions {
+  std::string folder;  // a cache; empty: none. One that cannot be written, or is full, is no error
+  std::int64_t limit = std::int64_t{32} << 30;     // bytes in it: what was used longest ago goes first
+  std::int64_t smallest = std::int64_t{16} << 20;  // a model with fewer bytes of weights is packed each time
+  std::string file;     // made by pack_model(); looked for before PATH.packed beside the model and the cache
+  bool verify = false;  // compare all sums, not only once after every start of the machine
+};
+
 struct ModelOptions {    // change only speed or memory
   int threads = 0;       // for loading; 0: as many as the machine has
-  bool map_file = true;  // false: copy the file into memory, immune to other programs that shorten it
+  bool map_file = true;  // false: copy the file into memory, immune to other programs that shorten it;
+                         // packed weights are then not mapped, either
+  PackedOptions packed = {};
+};
+
+// Where the packed weights of a model are.
+struct PackedUse {
+  std::string file;                // mapped from; empty: in memory of this process
+  bool made = false;               // by this load
+  std::int64_t bytes = 0;          // in that file
+  std::vector<std::string> notes;  // which file was of no use, and why; sentences
 };
 
 class Model {
@@ -43,7 +64,8 @@ class Model {
   const Tokenizer& tokenizer() const;
   const std::string& chat_template() const;  // the file's Jinja text; empty: none
 
-  std::int64_t weights_bytes() const;     // weights in memory, packed or mapped
+  std::int64_t weights_bytes() const;  // weights in memory, packed or mapped
+  const PackedUse& packed() const;
   std::int64_t vocabulary_bytes() const;  // tables of the tokenizer, estimated from its texts
 
   // What a state of this model says it belongs to: hashes of the weights and the vocabulary. cache: folder
@@ -60,6 +82,10 @@ class Model {
 // else is the name of a model in a folder, or its beginning; capitals, dashes and dots do not count. Empty: no folder.
 // Throws Error: not_found, invalid_argument (several begin so); the message begins with the name.
 std::string model_path(const std::string& path_or_name, const std::string& folder);
+
+// Packs the weights of the model at `path` into the file `out`, for PackedOptions::file or to lie beside the model.
+// Returns its bytes. Throws as Model does; an old file is then untouched.
+std::int64_t pack_model(const std::string& path, const std::string& out, const ModelOptions& options = {});
 
 // Seconds that forward passes spent, by what on.
 struct PassTimes {

@@ -57,15 +57,16 @@ class Temporary {
     }
   }
 
-  void put_in_place() {
+  void put_in_place(Flush flush) {
     const std::string parent = folder_of(target_);  // behind the rename nothing may need memory
     // A failed flush is final: the system may have dropped the pages that it could not write.
-    if (files_.sync(fd_) != 0) fail("flush to the disk");
+    if (flush == Flush::now && files_.sync(fd_) != 0) fail("flush to the disk");
     const int closed = files_.close(fd_);
     fd_ = -1;
     if (closed != 0) fail("close");
     if (files_.rename(path_.c_str(), target_.c_str()) != 0) fail("rename the temporary file");
     path_.clear();
+    if (flush == Flush::later) return;
     // The rename is durable only with its folder.
     const int folder = files_.open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (folder < 0) fail("open its folder");
@@ -151,11 +152,11 @@ std::int64_t PosixFiles::size(int fd) {
 }
 
 void save_file_in_parts(FileSystem& files, const std::string& path,
-                        FunctionRef<void(const FileSink&)> contents) {
+                        FunctionRef<void(const FileSink&)> contents, Flush flush) {
   files.remove_leftovers(path);
   Temporary temporary(files, path);
   contents([&](std::span<const std::byte> bytes) { temporary.write(bytes); });
-  temporary.put_in_place();
+  temporary.put_in_place(flush);
 }
 
 void save_file(FileSystem& files, const std::string& path,

@@ -53,10 +53,13 @@ void save_file(FileSystem& files, const std::string& path,
                std::span<const std::span<const std::byte>> pieces);
 
 // The same for contents that are made while they are written: `contents` hands them to the sink part by part.
-// What it throws leaves the old file untouched.
+// What it throws leaves the old file untouched. `later`: nobody waits for the disk, and a loss of power may leave
+// a file of the right name and length that holds zeros: for a cache whose sums are compared after every start
+// of the machine.
+enum class Flush { now, later };
 using FileSink = FunctionRef<void(std::span<const std::byte>)>;
 void save_file_in_parts(FileSystem& files, const std::string& path,
-                        FunctionRef<void(const FileSink&)> contents);
+                        FunctionRef<void(const FileSink&)> contents, Flush flush = Flush::now);
 
 // A file opened for reading, closed with the object. Reads continue where the last one stopped.
 class FileReader {

@@ -106,6 +106,12 @@ void GgufFile::index_tensors() {
 
 const std::string& GgufFile::path() const { return path_; }
 std::uint32_t GgufFile::version() const { return version_; }
+std::vector<std::string> GgufFile::paths() const {
+  std::vector<std::string> paths;
+  for (const MappedFile& part : parts_) paths.push_back(part.path());
+  return paths;
+}
+
 std::uint64_t GgufFile::file_bytes() const { return file_bytes_; }
 std::span<const GgufEntry> GgufFile::metadata() const { return metadata_; }
 std::span<const GgufTensor> GgufFile::tensors() const { return tensors_; }

@@ -41,9 +41,10 @@ class GgufFile {
   // for messages. Parts of a split model are refused.
   static GgufFile from_bytes(std::span<const std::byte> bytes, std::string name = "(memory)");
 
-  const std::string& path() const;   // as given to the constructor
-  std::uint32_t version() const;     // 2 or 3
-  std::uint64_t file_bytes() const;  // of all parts
+  const std::string& path() const;         // as given to the constructor
+  std::vector<std::string> paths() const;  // of all parts
+  std::uint32_t version() const;           // 2 or 3
+  std::uint64_t file_bytes() const;        // of all parts
 
   std::span<const GgufEntry> metadata() const;                 // of the first part, in the order of the file
   std::span<const GgufTensor> tensors() const;                 // of all parts, in the order of the files

@@ -49,6 +49,8 @@ class Checkpoint {
   const std::vector<std::string>& notes() const { return notes_; }
   std::int64_t parameters() const { return parameters_; }           // elements of all tensors
   const std::vector<std::string>& files() const { return files_; }  // that say what the model is
+  // All that hold tensors; of a split GGUF file its parts.
+  const std::vector<std::string>& weight_files() const { return weight_files_; }
 
   // Throws Error: bad_format, unsupported.
   virtual VocabSpec vocabulary() const = 0;
@@ -69,7 +71,7 @@ class Checkpoint {
 
   std::string path_, name_, chat_template_;
   ModelConfig config_;
-  std::vector<std::string> notes_, files_;
+  std::vector<std::string> notes_, files_, weight_files_;
   std::int64_t parameters_ = 0;
   bool fastest_first_ = false;
   std::span<const TensorRule> rules_;

@@ -60,7 +60,7 @@ class FolderCheckpoint final : public Checkpoint {
     vocab_->fill_up(config_.vocab);
     notes_ = vocab_->notes();
     chat_template_ = vocab_->chat_template();
-    files_ = files_of_weights_.paths();
+    files_ = weight_files_ = files_of_weights_.paths();
     files_.push_back(config_path);
     files_.push_back(folder_ + "/tokenizer.json");
     for (const auto& tensor : files_of_weights_.tensors()) {

@@ -17,6 +17,7 @@ class GgufCheckpoint final : public Checkpoint {
     name_ = file_.get_string("general.name").value_or(std::string_view(path).substr(path.rfind('/') + 1));
     chat_template_ = file_.get_string("tokenizer.chat_template").value_or("");
     files_ = {path};
+    weight_files_ = file_.paths();
     for (const GgufTensor& tensor : file_.tensors()) {
       std::int64_t elements = 1;
       for (const std::int64_t extent : tensor.shape) elements *= extent;

@@ -49,6 +49,7 @@ struct LoadedModel {
   std::unique_ptr<Checkpoint> checkpoint;  // kept only while weights are used where they lie in it
   std::optional<Tokenizer> tokenizer;
   std::optional<Weights> weights;
+  PackedUse packed;
 
   mutable ModelHashes hashes;
 };

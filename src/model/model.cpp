@@ -2,15 +2,17 @@
 
 #include <utility>
 
+#include "base/boot_id.h"
+#include "base/file.h"
 #include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "model/identity.h"
 #include "model/loaded_model.h"
+#include "model/packed_binding.h"
+#include "model/packed_cache.h"
 
 namespace kvtide {
-namespace {}  // namespace
-
 Model::Model(const std::string& path, const ModelOptions& options) try
     : loaded_(std::make_unique<LoadedModel>()) {
   LoadedModel& m = *loaded_;
@@ -31,7 +33,10 @@ Model::Model(const std::string& path, const ModelOptions& options) try
   for (const auto token : vocab.tokens) m.vocabulary_bytes += static_cast<std::int64_t>(token.size()) + 24;
 
   ThreadPool pool(ThreadPool::count(options.threads));
-  m.weights.emplace(*m.checkpoint, pool);
+  PosixFiles files;
+  if (options.map_file)
+    m.weights = load_packed(*m.checkpoint, pool, options.packed, {files, boot_id()}, m.packed);
+  if (!m.weights) m.weights.emplace(*m.checkpoint, pool);
   if (m.weights->mapped_bytes() == 0) m.checkpoint.reset();
 } catch (const std::bad_alloc&) {
   throw_out_of_memory();
@@ -57,8 +62,20 @@ int Model::layers() const { return static_cast<int>(loaded_->config.layers.size(
 const Tokenizer& Model::tokenizer() const { return *loaded_->tokenizer; }
 const std::string& Model::chat_template() const { return loaded_->chat_template; }
 std::int64_t Model::weights_bytes() const {
-  return loaded_->weights->packed_bytes() + loaded_->weights->mapped_bytes();
+  const Weights& w = *loaded_->weights;
+  return w.packed_bytes() + w.shared_bytes() + w.mapped_bytes();
 }
+const PackedUse& Model::packed() const { return loaded_->packed; }
 std::int64_t Model::vocabulary_bytes() const { return loaded_->vocabulary_bytes; }
+
+std::int64_t pack_model(const std::string& path, const std::string& out, const ModelOptions& options) try {
+  const auto checkpoint =
+      open_checkpoint(path, options.map_file ? MappedFile::Mode::map : MappedFile::Mode::copy);
+  ThreadPool pool(ThreadPool::count(options.threads));
+  PosixFiles files;
+  return save_packed(*checkpoint, pool, files, out, packed_binding(*checkpoint), Flush::now);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
+}
 
 }  // namespace kvtide

@@ -1,12 +1,11 @@
 #include "model/named_models.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cctype>
-#include <memory>
 
+#include "base/folder_names.h"
 #include "base/nearest.h"
 #include "base/text.h"
 #include "formats/text_file.h"
@@ -17,10 +16,6 @@ namespace kvtide {
 namespace {
 
 constexpr std::string_view kModelEnding = ".gguf";
-
-struct CloseFolder {
-  void operator()(DIR* folder) const { ::closedir(folder); }
-};
 
 // "SmolLM2-135M" and "smollm2_135m" are the same name.
 std::string plain_name(std::string_view name) {
@@ -71,10 +66,8 @@ std::string advice(const std::string& wanted, const std::vector<NamedModel>& the
 
 std::vector<NamedModel> models_in(const std::string& folder) {
   std::vector<NamedModel> models;
-  const std::unique_ptr<DIR, CloseFolder> entries(::opendir(folder.c_str()));
-  if (!entries) return models;
-  while (const dirent* entry = ::readdir(entries.get())) {
-    const std::string file = entry->d_name, path = cat(folder, "/", file);
+  for (const std::string& file : names_in(folder)) {
+    const std::string path = cat(folder, "/", file);
     if (file.starts_with(".")) continue;
     if (file.ends_with(kModelEnding) && file_exists(path) && !is_later_part(file))
       models.push_back({file.substr(0, file.size() - kModelEnding.size()), path});

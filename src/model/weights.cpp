@@ -1,21 +1,18 @@
 #include "model/weights.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <optional>
 #include <string>
 
 #include "base/text.h"
 #include "kernels/codec.h"
-#include "kernels/pack.h"
 #include "kvtide/error.h"
+#include "model/pack_matrix.h"
 #include "model/stored_rows.h"
 
 namespace kvtide {
 namespace {
-
-constexpr std::int64_t kSliceBytes = std::int64_t{8} << 20;  // of the file, packed between two releases
 
 std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text = "[";
@@ -27,8 +24,12 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 
 class WeightLoader final : private WeightSource {
  public:
-  WeightLoader(const Checkpoint& checkpoint, ThreadPool& pool, Weights& weights)
-      : checkpoint_(checkpoint), config_(checkpoint.config()), pool_(pool), weights_(weights) {}
+  // place: of what has to be packed.
+  WeightLoader(const Checkpoint& checkpoint, ThreadPool& pool, Weights& weights, PanelPlace& place)
+      : checkpoint_(checkpoint),
+        config_(checkpoint.config()),
+        weights_(weights),
+        packer_(checkpoint, pool, place) {}
 
   void load() {
     const std::int64_t width = config_.width;
@@ -47,6 +48,9 @@ class WeightLoader final : private WeightSource {
       layer_ = static_cast<int>(i);
       weights_.layers_.push_back(layer());
     }
+    if (weights_.packed_ && next_packed_ != weights_.packed_->matrices().size())
+      throw Error(ErrorCode::bad_format, cat("the packed matrices are others than the model's: it has ",
+                                             next_packed_, ", not ", weights_.packed_->matrices().size()));
   }
 
  private:
@@ -182,16 +186,11 @@ class WeightLoader final : private WeightSource {
     return tensor;
   }
 
-  [[noreturn]] void refuse_numbers(const std::string& name) const {
-    refuse(ErrorCode::numeric,
-           cat("tensor '", name, "' holds NaN or infinity; weights must be finite numbers"));
-  }
-
   std::vector<float> decoded(const StoredTensor& tensor, std::int64_t n) const {
     if (!tensor.scales.empty())
       refuse(ErrorCode::unsupported,
              cat("tensor '", tensor.name, "' holds 8-bit integers; only matrices may"));
-    if (!scales_finite(tensor.dtype, tensor.bytes.data(), n)) refuse_numbers(tensor.name);
+    if (!scales_finite(tensor.dtype, tensor.bytes.data(), n)) packer_.refuse_numbers(tensor);
     std::vector<float> values(static_cast<std::size_t>(n));
     decode_row(tensor.dtype, tensor.bytes.data(), n, values.data());
     return values;
@@ -247,35 +246,10 @@ class WeightLoader final : private WeightSource {
     if (!packs && !source.in_place())
       refuse(ErrorCode::unsupported, cat("tensor '", tensor.name, "' of type ", dtype_info(w.dtype).name,
                                          " cannot be read in the order in which this file holds it"));
-    const std::int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
-    const std::int64_t panel_size = packs ? panel_bytes(w.dtype, columns) : 0;
-    std::byte* target =
-        packs ? weights_.panels_.take(static_cast<std::size_t>(panels * panel_size)) : nullptr;
-    std::atomic<bool> finite{true};
-    const auto pack_one = [&](std::int64_t panel) {
-      const std::byte* pointers[kPanelRows] = {};
-      std::vector<std::byte> scratch;
-      source.gather(panel * kPanelRows, std::min<std::int64_t>(kPanelRows, rows - panel * kPanelRows),
-                    pointers, scratch);
-      for (const std::byte* row : pointers)
-        if (row != nullptr && !scales_finite(w.dtype, row, columns))
-          finite.store(false, std::memory_order_relaxed);
-      if (packs) pack_panel(w.dtype, pointers, columns, target + panel * panel_size);
-    };
-    // Slice by slice, letting go of the file's pages behind: the peak is one copy of the weights and one
-    // slice.
-    const std::int64_t row_bytes = source.row_bytes();
-    const std::int64_t slice = std::max<std::int64_t>(1, kSliceBytes / (row_bytes * kPanelRows));
-    for (std::int64_t begin = 0; begin < panels; begin += slice) {
-      const std::int64_t count = std::min(slice, panels - begin);
-      pool_.run(count, [&](std::int64_t i) { pack_one(begin + i); });
-      if (!tensor.rule.transposed)
-        checkpoint_.release(
-            tensor, static_cast<std::size_t>((first + begin * kPanelRows) * row_bytes),
-            static_cast<std::size_t>(std::min(count * kPanelRows, rows - begin * kPanelRows) * row_bytes));
-    }
-    if (tensor.rule.transposed) checkpoint_.release(tensor, 0, tensor.bytes.size());
-    if (!finite.load()) refuse_numbers(tensor.name);
+    const std::int64_t bytes = packed_bytes(w.dtype, rows, columns);
+    const PackedMatrix wanted{
+        tensor.name, w.dtype, first, rows, columns, order != nullptr, static_cast<std::uint64_t>(bytes)};
+    w.panels = weights_.packed_ ? packed_before(wanted) : packer_.pack(tensor, source, wanted);
     if (!tensor.scales.empty()) {
       std::vector<float> scales(static_cast<std::size_t>(rows), tensor.scales[0]);
       if (tensor.scales.size() > 1) std::copy_n(tensor.scales.begin() + first, rows, scales.begin());
@@ -283,25 +257,50 @@ class WeightLoader final : private WeightSource {
       w.row_scales = weights_.scales_.back().data();
     }
     if (packs) {
-      w.panels = target;
-      weights_.packed_bytes_ += panels * panel_size;
+      (weights_.packed_ ? weights_.shared_bytes_ : weights_.packed_bytes_) += bytes;
     } else {
-      w.blocks = tensor.bytes.data() + first * row_bytes;
+      w.blocks = tensor.bytes.data() + first * source.row_bytes();
       w.row_order = order != nullptr ? order->data() : nullptr;
-      weights_.mapped_bytes_ += rows * row_bytes;
+      weights_.mapped_bytes_ += rows * source.row_bytes();
     }
     return w;
   }
 
+  // What was packed was looked at then: of a tensor without panels nothing is touched, either.
+  const std::byte* packed_before(const PackedMatrix& wanted) {
+    const auto matrices = weights_.packed_->matrices();
+    if (next_packed_ == matrices.size() || matrices[next_packed_] != wanted)
+      throw Error(ErrorCode::bad_format, cat("the packed matrices are others than the model's: number ",
+                                             next_packed_, " is not '", wanted.name, "'"));
+    const auto bytes = weights_.packed_->bytes(next_packed_++);
+    return bytes.empty() ? nullptr : bytes.data();
+  }
+
   const Checkpoint& checkpoint_;
   const ModelConfig& config_;
-  ThreadPool& pool_;
   Weights& weights_;
+  MatrixPacker packer_;
+  std::size_t next_packed_ = 0;
   int layer_ = 0;
 };
 
 Weights::Weights(const Checkpoint& checkpoint, ThreadPool& pool) {
-  WeightLoader(checkpoint, pool, *this).load();
+  MemoryPlace place(panels_);
+  WeightLoader(checkpoint, pool, *this, place).load();
+}
+
+Weights::Weights(const Checkpoint& checkpoint, ThreadPool& pool, PackedFile packed)
+    : packed_(std::move(packed)) {
+  MemoryPlace nowhere(panels_);
+  WeightLoader(checkpoint, pool, *this, nowhere).load();
+}
+
+void Weights::pack(const Checkpoint& checkpoint, ThreadPool& pool, PackedWriter& writer) {
+  Weights vectors;
+  WriterPlace place(writer);
+  WeightLoader(checkpoint, pool, vectors, place).load();
+  place.finish();
+  writer.finish();
 }
 
 }  // namespace kvtide

@@ -1,8 +1,8 @@
 // weights.h: the tensors of a model, checked and laid out for the kernels.
 //
 // Matrices that have a panel form are repacked (threads share the work, the file's pages are let go one
-// matrix after another, so that the peak stays near one copy). Other matrices are used where they lie in the
-// file.
+// matrix after another, so that the peak stays near one copy), or were packed before and are mapped from a file
+// (formats/packed_file.h). Other matrices are used where they lie in the checkpoint's own file.
 // Ownership: Weights owns the panels and refers to the Checkpoint it was loaded from, which must outlive it
 // while mapped_bytes() is not 0.
 #pragma once
@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/thread_pool.h"
+#include "formats/packed_file.h"
 #include "kernels/matmul.h"
 #include "model/cca_weights.h"
 #include "model/checkpoint.h"
@@ -40,6 +41,11 @@ class Weights {
   // Throws Error: bad_format (a tensor that is missing or has another shape), numeric (NaN or infinity in a
   // tensor).
   Weights(const Checkpoint& checkpoint, ThreadPool& pool);
+  // Of matrices that were packed before. Whether they are this checkpoint's is the caller's to know; also throws
+  // Error(bad_format) when they are others than it would pack.
+  Weights(const Checkpoint& checkpoint, ThreadPool& pool, PackedFile packed);
+  // Packs every matrix into a file, and keeps none.
+  static void pack(const Checkpoint& checkpoint, ThreadPool& pool, PackedWriter& writer);
 
   const WeightMatrix& embedding() const { return embedding_; }
   const WeightMatrix& positions() const { return positions_; }  // [context][width], where they are learned
@@ -54,17 +60,20 @@ class Weights {
   const LayerWeights& layer(int i) const { return layers_[static_cast<std::size_t>(i)]; }
 
   std::int64_t packed_bytes() const { return packed_bytes_; }  // in memory of our own
-  std::int64_t mapped_bytes() const { return mapped_bytes_; }  // used where they lie in the file
+  std::int64_t shared_bytes() const { return shared_bytes_; }  // packed, in the pages of a file
+  std::int64_t mapped_bytes() const { return mapped_bytes_; }  // used where they lie in the checkpoint
 
  private:
   friend class WeightLoader;
+  Weights() = default;
   WeightMatrix embedding_, positions_, head_;
   std::vector<float> output_norm_, output_norm_bias_, input_scale_, input_bias_;
   std::vector<LayerWeights> layers_;
   Arena panels_;
+  std::optional<PackedFile> packed_;
   std::vector<std::vector<std::int32_t>> orders_;
   std::vector<std::vector<float>> scales_;
-  std::int64_t packed_bytes_ = 0, mapped_bytes_ = 0;
+  std::int64_t packed_bytes_ = 0, shared_bytes_ = 0, mapped_bytes_ = 0;
 };
 
 }  // namespace kvtide

@@ -17,6 +17,8 @@ class KillingFiles final : public FileSystem {
   // `at` counts from 1. Writes stop half way, so that there is a torn file between two calls of each.
   KillingFiles(std::int64_t at, bool after) : at_(at), after_(after) {}
 
+  std::int64_t calls() const { return calls_; }
+
   int open(const char* path, int flags, unsigned mode) override {
     return call([&] { return real_.open(path, flags, mode); });
   }

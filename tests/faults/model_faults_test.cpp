@@ -1,12 +1,14 @@
 // Loading, when memory ends: models of every format, and their tokenizers.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <optional>
 
 #include "kvtide/chat.h"
 #include "kvtide/model.h"
 #include "kvtide/session.h"
 #include "tests/faults/every_allocation.h"
+#include "tests/formats/temporary_folder.h"
 
 namespace kvtide {
 namespace {
@@ -45,6 +47,29 @@ TEST(AllocationFaults, AFolderIsLoadedOrMemoryEnded) {
   for (const char* name :
        {"llama-f32", "gemma3-f32", "gpt2-f32", "mistral-f16-shards", "qwen3-i8", "zaya-f16"})
     load_under_faults(kGoldens + "/folders/" + name, {.threads = 2});
+}
+
+// Made anew each time, and mapped: a file that memory did not suffice for is not there, or is done without.
+TEST(AllocationFaults, PackedWeightsAreMadeAndMappedOrMemoryEnded) {
+  const testing::TemporaryFolder folder;
+  ModelOptions options{.threads = 2};
+  options.packed.folder = folder.path("cache");
+  options.packed.smallest = 0;
+  for (const char* name : {"models/llama-mha-untied.gguf", "folders/qwen3-i8"})
+    for (const bool anew : {true, false}) {
+      const std::string path = kGoldens + "/" + name;
+      std::optional<Model> model;
+      Trial trial;
+      trial.name = std::string(anew ? "pack and load " : "map ") + name;
+      trial.run = [&] { model.emplace(path, options); };
+      trial.look = [&] { return std::string(model ? "loaded" : "not loaded"); };
+      trial.end = [&] { return answer(*model); };
+      trial.destroy = [&] {
+        model.reset();
+        if (anew) std::filesystem::remove_all(options.packed.folder);
+      };
+      fail_every_allocation(trial);
+    }
 }
 
 TEST(AllocationFaults, TextBecomesTokensAndTextAgainOrMemoryEnded) {
