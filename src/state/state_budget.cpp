@@ -31,10 +31,11 @@ void KvState::check_budget(std::int64_t tokens) const {
   if (p.budget_for == 0 || end <= p.budget_for || !grows(p)) return;
   const std::int64_t needed = most_bytes(spec_, end).total();
   if (needed > p.budget)
-    throw Error(ErrorCode::context_full,
-                cat("the KV budget of ", p.budget, " bytes was planned for ", p.budget_for,
-                    " tokens: position ", position(), " and ", tokens, " more would need ", needed,
-                    "; expect more tokens (-c) or bound what grows (--kv-full-rows, --kv-levels)"));
+    throw Error(
+        ErrorCode::context_full,
+        cat("the KV budget of ", given_bytes(p.budget), " was planned for ", p.budget_for,
+            " tokens: position ", position(), " and ", tokens, " more would need ", enough_for(needed),
+            "; expect more tokens (-c) or bound what grows (--kv-full-rows, --kv-levels)"));
 }
 
 void KvState::pin(const PosRange& range) {
@@ -47,9 +48,9 @@ void KvState::pin(const PosRange& range) {
     spec.procedural->pins = pins;
     const std::int64_t needed = planned_bytes(spec, position()).total();
     if (needed > budget)
-      throw Error(ErrorCode::invalid_argument,
-                  cat("cannot pin positions ", range.first, " to ", range.last,
-                      ": the memory would hold up to ", needed, " bytes, more than its budget of ", budget));
+      throw Error(ErrorCode::invalid_argument, cat("cannot pin positions ", range.first, " to ", range.last,
+                                                   ": the memory would hold up to ", enough_for(needed),
+                                                   ", more than its budget of ", given_bytes(budget)));
   }
   past_->pin(range);
   spec_.procedural->pins = std::move(pins);

@@ -116,7 +116,7 @@ TEST_F(ProceduralSessionTest, Pin_RefusesWhatTheBudgetCannotHold_WithBothNumbers
   o.budget = 1 << 20;
   Session session(model_, with(o));
   session.pin({100, 110});
-  expect_refused(ErrorCode::invalid_argument, "more than its budget of 1048576", [&] {
+  expect_refused(ErrorCode::invalid_argument, "more than its budget of 1M", [&] {
     session.pin({0, 1000000});
   });
   EXPECT_EQ(session.options().procedural->pins, (std::vector<PosRange>{{100, 110}}));
@@ -239,7 +239,7 @@ TEST_F(ProceduralSessionTest, ABudget_RefusesPinsInASessionThatLoadsTheMemory) {
   Session session(model_, {.threads = 1});
   session.load(folder.path("a"));
   session.pin({100, 110});
-  expect_refused(ErrorCode::invalid_argument, "more than its budget of 1048576", [&] {
+  expect_refused(ErrorCode::invalid_argument, "more than its budget of 1M", [&] {
     session.pin({60, 1000000});
   });
   EXPECT_EQ(session.options().procedural->pins, (std::vector<PosRange>{{100, 110}}));

@@ -11,6 +11,7 @@
 namespace kvtide {
 namespace {
 
+constexpr std::int64_t kMiB = 1 << 20;
 // Of a head whose share of the rows changes: two more pages begun, and two steps of notes.
 constexpr std::int64_t kAdaptSlack = 2 * kPage + 2 * 256 * 16;
 constexpr Pos kWithoutEnd = Pos{1} << 30;
@@ -101,6 +102,15 @@ ProceduralBytes planned_bytes(const KvSpec& spec, Pos position) {
   return most_bytes(spec, grows(p) && p.budget_for > 0 ? std::max(p.budget_for, position) : 0);
 }
 
+std::string given_bytes(std::int64_t bytes) {
+  return bytes % kMiB == 0 ? cat(bytes / kMiB, "M") : cat(bytes, " bytes");
+}
+
+std::string enough_for(std::int64_t bytes) {
+  const std::int64_t unit = bytes < kMiB ? 1024 : kMiB;
+  return cat((bytes + unit - 1) / unit, unit == kMiB ? "M" : "K");
+}
+
 std::string why_not_within_budget(const KvSpec& spec, Pos position) {
   const std::int64_t budget = spec.procedural->budget;
   if (budget == 0) return "";
@@ -110,7 +120,8 @@ std::string why_not_within_budget(const KvSpec& spec, Pos position) {
   const std::int64_t most =
       heads > kMostHeads ? std::numeric_limits<std::int64_t>::max() : planned_bytes(spec, position).total();
   if (most <= budget) return "";
-  return cat("its procedural memory may take ", most, " bytes, more than the KV budget of ", budget);
+  return cat("its procedural memory may take ", heads > kMostHeads ? "any number of bytes" : enough_for(most),
+             ", more than the KV budget of ", given_bytes(budget));
 }
 
 }  // namespace kvtide

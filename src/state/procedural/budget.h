@@ -31,6 +31,11 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens);
 // that is more: nothing keeps a text from being longer, so only a memory that grows is planned for that many.
 ProceduralBytes planned_bytes(const KvSpec& spec, Pos position = 0);
 
+// In messages. A budget as it was given: "64M", or in bytes.
+std::string given_bytes(std::int64_t bytes);
+// A budget to ask for that holds so many bytes: "11M", and "353K" below one MiB.
+std::string enough_for(std::int64_t bytes);
+
 // Why the spec's budget does not hold a memory that has read `position` tokens; "" when it does, or when there
 // is none.
 std::string why_not_within_budget(const KvSpec& spec, Pos position = 0);

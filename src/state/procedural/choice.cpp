@@ -158,19 +158,6 @@ class Fitting {
   std::optional<ProceduralBytes> smallest_;
 };
 
-constexpr std::int64_t kMiB = 1 << 20;
-
-// As it was given: "64M", or in bytes.
-std::string given_bytes(std::int64_t bytes) {
-  return bytes % kMiB == 0 ? cat(bytes / kMiB, "M") : cat(bytes, " bytes");
-}
-
-// A budget to ask for that holds so many bytes: "11M", and "353K" below one MiB.
-std::string enough_for(std::int64_t bytes) {
-  const std::int64_t unit = bytes < kMiB ? 1024 : kMiB;
-  return cat((bytes + unit - 1) / unit, unit == kMiB ? "M" : "K");
-}
-
 }  // namespace
 
 ProceduralOptions filled_in(const KvSpec& shape, const AttentionShape& attention,
