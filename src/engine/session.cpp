@@ -47,7 +47,6 @@ DecoderContext Session::Impl::context() {
           pool,
           {},
           options.exact,
-          shadow.get(),
           options.profile ? &times : nullptr};
 }
 
@@ -66,7 +65,7 @@ void Session::Impl::read_chunk(std::span<const TokenId> tokens, Pos from, bool k
   if (read_tokens.size() + tokens.size() > read_tokens.capacity())
     read_tokens.reserve(std::max(read_tokens.size() + tokens.size(), 2 * read_tokens.size()));
   if (shadow) shadow->begin_step();
-  const std::span<const float> hidden = forward(c, workspace, state, tokens, wanted);
+  const std::span<const float> hidden = forward(c, workspace, {state, tokens, wanted, shadow.get()});
   read_tokens.insert(read_tokens.end(), tokens.begin(), tokens.end());
   logits.clear();
   if (shadow) shadow->end_step();

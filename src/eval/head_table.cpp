@@ -35,7 +35,7 @@ class Reading {
     Workspace workspace(config_, kBlock);
     for (std::size_t done = 0; done < tokens.size();) {
       const std::size_t count = std::min<std::size_t>(kBlock, tokens.size() - done);
-      forward(context, workspace, state_, tokens.subspan(done, count), 0);
+      forward(context, workspace, {state_, tokens.subspan(done, count)});
       done += count;
     }
   }

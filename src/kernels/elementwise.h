@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "kernels/quant_rows.h"
+
 namespace kvtide {
 
 struct ElementwiseRow {
@@ -32,11 +34,10 @@ struct ElementwiseRow {
   void (*scale)(float* x, float factor, std::int64_t n) noexcept;
   // f16 bits of x[n], rounded to nearest even; beyond 65504 infinity
   void (*to_f16)(const float* x, std::int64_t n, std::uint16_t* y) noexcept;
-  // 8-bit activations in blocks of 32 (n a multiple of 32): q = round(x / d), d = max|x| / 127 of the block,
-  // sum16 = sums of 16 q, d_sum = d * (sum of the block's 32 q). A block with NaN or infinity gets d = NaN,
-  // so that it cannot vanish in the rounding; a block of numbers up to 2^-120 gets q = 0.
-  void (*quantize)(const float* x, std::int64_t n, std::int8_t* q, float* d, float* d_sum,
-                   std::int32_t* sum16) noexcept;
+  // One row of n elements (a multiple of 32) in 8 bits: q = round(x / d), d = max|x| / 127 of its block, with the sums
+  // that quant_rows.h lists. A block with NaN or infinity gets d = NaN, so that it cannot vanish in the rounding; a block
+  // of numbers up to 2^-120 gets q = 0.
+  void (*quantize)(const float* x, std::int64_t n, const QuantRow& out) noexcept;
 };
 
 extern const ElementwiseRow kElementwiseScalar;

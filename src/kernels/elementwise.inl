@@ -38,7 +38,9 @@ void rms_norm(const float* x, const float* weight, std::int64_t n, float epsilon
 
 void layer_norm(const float* x, const float* weight, const float* bias, std::int64_t n, float epsilon,
                 float* y) noexcept {
-  const auto at = [n](const float* p, std::int64_t i) { return i + kLanes <= n ? load(p + i) : load_tail(p + i, n - i); };
+  const auto at = [n](const float* p, std::int64_t i) {
+    return i + kLanes <= n ? load(p + i) : load_tail(p + i, n - i);
+  };
   Lanes sum = set1(0.0f);
   for (std::int64_t i = 0; i < n; i += kLanes) sum = add(sum, at(x, i));
   const Lanes mean = set1(reduce_add(sum) / static_cast<float>(n));
@@ -125,8 +127,18 @@ void to_f16(const float* x, std::int64_t n, std::uint16_t* y) noexcept {
   for (std::int64_t j = 0; i + j < n; ++j) y[i + j] = tail[j];
 }
 
-void quantize(const float* x, std::int64_t n, std::int8_t* q, float* d, float* d_sum,
-              std::int32_t* sum16) noexcept {
+// Sixteen elements as four entries of q; their sum.
+inline std::int32_t quantize16(Lanes x, Lanes inverse, std::int8_t* q, std::int64_t stride) {
+  // min also turns the NaN that 0 * infinity gives into a number: the step carries the fault.
+  const Lanes whole = round(max(min(mul(x, inverse), set1(127.0f)), set1(-127.0f)));
+  std::int8_t bytes[kLanes];
+  store_i8(bytes, whole);
+  for (std::int64_t entry = 0; entry < 4; ++entry)
+    __builtin_memcpy(q + entry * stride * 4, bytes + entry * 4, 4);
+  return static_cast<std::int32_t>(reduce_add(whole));  // at most 2032: exact in f32
+}
+
+void quantize(const float* x, std::int64_t n, const QuantRow& out) noexcept {
   for (std::int64_t block = 0; block * 32 < n; ++block) {
     const Lanes a = load(x + block * 32), b = load(x + block * 32 + 16);
     const float highest = reduce_max(max(abs(a), abs(b)));
@@ -136,18 +148,13 @@ void quantize(const float* x, std::int64_t n, std::int8_t* q, float* d, float* d
     // Below 2^-120 the inverse of the step would leave f32 and turn the block's zeros into 127: such numbers
     // become 0.
     const Lanes inverse = set1(highest > 0x1p-120f && fault == 0.0f ? 127.0f / highest : 0.0f);
-    Lanes part[2] = {mul(a, inverse), mul(b, inverse)};
-    std::int32_t total = 0;
-    for (int half = 0; half < 2; ++half) {
-      // min also turns the NaN that 0 * infinity gives into a number: the step carries the fault.
-      const Lanes whole = round(max(min(part[half], set1(127.0f)), set1(-127.0f)));
-      store_i8(q + block * 32 + half * 16, whole);
-      const auto sum = static_cast<std::int32_t>(reduce_add(whole));  // at most 2032: exact in f32
-      sum16[block * 2 + half] = sum;
-      total += sum;
-    }
-    d[block] = step;
-    d_sum[block] = step * static_cast<float>(total);
+    std::int8_t* q = out.q + block * 8 * out.stride * 4;
+    const std::int32_t first = quantize16(a, inverse, q, out.stride),
+                       second = quantize16(b, inverse, q + 4 * out.stride * 4, out.stride);
+    out.d[block * out.stride] = step;
+    out.d_sum[block * out.stride] = step * static_cast<float>(first + second);
+    out.minus_sums[2 * block * out.stride] = -first;
+    out.minus_sums[(2 * block + 1) * out.stride] = -second;
   }
 }
 

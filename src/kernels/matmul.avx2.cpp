@@ -6,10 +6,11 @@
 #include <immintrin.h>
 
 #include "kernels/matmul_kernel.h"
-#include "kernels/matmul_view.inl"
 
 namespace kvtide {
 namespace {
+
+constexpr int kByteOffset = 0;  // bytes_of: q as they are
 
 // Sixteen lanes of 32-bit integers or floats; rows 0..7 and 8..15.
 struct Int16 {
@@ -47,16 +48,22 @@ inline Float16 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 inline Float16 fma(Float16 a, Float16 b, Float16 c) {
   return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
-inline Int16 set1_int(int x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
-inline Int16 mullo(Int16 a, Int16 b) {
-  return {_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)};
+inline Float16 fnma(Float16 a, Float16 b, Float16 c) {
+  return {_mm256_fnmadd_ps(a.lo, b.lo, c.lo), _mm256_fnmadd_ps(a.hi, b.hi, c.hi)};
 }
-inline Int16 add(Int16 a, Int16 b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
 
-inline __m256i broadcast4(const std::int8_t* x) {
-  std::int32_t four = 0;
-  __builtin_memcpy(&four, x, 4);
-  return _mm256_set1_epi32(four);
+inline Int16 zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+inline Int16 every(std::int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+template <int kBits>
+inline Int16 shifted_left(Int16 a) {
+  return {_mm256_slli_epi32(a.lo, kBits), _mm256_slli_epi32(a.hi, kBits)};
+}
+inline Int16 plus(Int16 a, Int16 b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
+
+inline __m256i four_bytes(const std::int8_t* p) {
+  std::int32_t bytes = 0;
+  __builtin_memcpy(&bytes, p, 4);
+  return _mm256_set1_epi32(bytes);
 }
 // sum + the four-byte products of unsigned w (at most 127) and signed x.
 inline __m256i dot(__m256i sum, __m256i w, __m256i x) {
@@ -64,6 +71,14 @@ inline __m256i dot(__m256i sum, __m256i w, __m256i x) {
 }
 inline __m256i dot_signed(__m256i sum, __m256i w, __m256i x) {
   return dot(sum, _mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+}
+inline Int16 dot(Int16 sum, Int16 w, const std::int8_t* x) {
+  const __m256i four = four_bytes(x);
+  return {dot(sum.lo, w.lo, four), dot(sum.hi, w.hi, four)};
+}
+inline Int16 dot_bytes(Int16 sum, Int16 w, const std::int8_t* x) {
+  const __m256i four = four_bytes(x);
+  return {dot_signed(sum.lo, w.lo, four), dot_signed(sum.hi, w.hi, four)};
 }
 inline __m256i low(__m256i raw) { return _mm256_and_si256(raw, _mm256_set1_epi8(15)); }
 inline __m256i high(__m256i raw) { return _mm256_and_si256(_mm256_srli_epi16(raw, 4), _mm256_set1_epi8(15)); }
@@ -85,9 +100,9 @@ inline Int16 nibble_group(const std::uint8_t (*q)[64], int g) {
   const Int16 raw = bytes64(q[g % 4]);
   return g < 4 ? Int16{low(raw.lo), low(raw.hi)} : Int16{high(raw.lo), high(raw.hi)};
 }
-inline Int16 five_bit_group(const PanelQ5_0& p, int g) {
-  const Int16 w = nibble_group(p.q, g);
-  return {_mm256_or_si256(w.lo, bit_to_16(p.high[g])), _mm256_or_si256(w.hi, bit_to_16(p.high[g] + 4))};
+inline Int16 five_bit_group(const std::uint8_t (*q)[64], const std::uint8_t (*high)[8], int g) {
+  const Int16 w = nibble_group(q, g);
+  return {_mm256_or_si256(w.lo, bit_to_16(high[g])), _mm256_or_si256(w.hi, bit_to_16(high[g] + 4))};
 }
 inline __m256i two_bits(__m256i raw, int i) {  // bits 2 i .. 2 i + 1 of every byte, at bits 4 .. 5
   const __m256i moved = i < 2 ? _mm256_sll_epi16(raw, _mm_cvtsi32_si128(4 - 2 * i))
@@ -98,7 +113,8 @@ inline Int16 six_bit_group(const PanelQ6K::Sub& sub, int g) {
   const Int16 w = nibble_group(sub.q, g), raw = bytes64(sub.high[g / 4]);
   return {_mm256_or_si256(w.lo, two_bits(raw.lo, g % 4)), _mm256_or_si256(w.hi, two_bits(raw.hi, g % 4))};
 }
-inline Int16 byte_group(const std::int8_t* q) {
+inline Int16 bytes_of(const std::int8_t* q) { return {load32(q), load32(q + 32)}; }
+inline Int16 byte_group(const std::int8_t* q) {  // q + 128
   const __m256i sign = _mm256_set1_epi8(static_cast<char>(0x80));
   return {_mm256_xor_si256(load32(q), sign), _mm256_xor_si256(load32(q + 32), sign)};
 }
@@ -116,123 +132,6 @@ inline Int16 bytes_to_int(const std::int8_t* p) {
   return {_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))),
           _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8)))};
 }
-inline Float16 negated(Float16 a) {
-  const __m256 sign = _mm256_set1_ps(-0.0f);
-  return {_mm256_xor_ps(a.lo, sign), _mm256_xor_ps(a.hi, sign)};
-}
-
-template <int M>
-inline void fold(const Int16 sum[M], Float16 d, const XView& x, std::int64_t b, Float16 acc[M]) {
-  for (int m = 0; m < M; ++m) acc[m] = fma(to_float(sum[m]), mul(d, set1(x.step(m, b))), acc[m]);
-}
-template <int M>
-inline void fold_mass(Float16 offset, const XView& x, std::int64_t b, Float16 acc[M]) {
-  for (int m = 0; m < M; ++m) acc[m] = fma(offset, set1(x.mass(m, b)), acc[m]);
-}
-
-template <int M, class Group>
-inline void dot_groups(int first, int last, const XView& x, std::int64_t b, Int16 sum[M], Group group) {
-  for (int g = first; g < last; ++g) {
-    const Int16 w = group(g);
-    for (int m = 0; m < M; ++m) {
-      const __m256i four = broadcast4(x.quants(m, b) + 4 * g);
-      sum[m] = {dot(sum[m].lo, w.lo, four), dot(sum[m].hi, w.hi, four)};
-    }
-  }
-}
-
-struct Q4_0 {
-  using Panel = PanelQ4_0;
-  static constexpr int kSubs = 1;
-  template <int M>
-  static void step(const Panel& p, int, const XView& x, std::int64_t b, Float16 acc[M]) {
-    Int16 sum[M];
-    for (int m = 0; m < M; ++m) sum[m] = set1_int(-8 * x.sum(m, b));
-    dot_groups<M>(0, 8, x, b, sum, [&](int g) { return nibble_group(p.q, g); });
-    fold<M>(sum, half16(p.d), x, b, acc);
-  }
-};
-
-struct Q4_1 {
-  using Panel = PanelQ4_1;
-  static constexpr int kSubs = 1;
-  template <int M>
-  static void step(const Panel& p, int, const XView& x, std::int64_t b, Float16 acc[M]) {
-    Int16 sum[M];
-    for (int m = 0; m < M; ++m) sum[m] = set1_int(0);
-    dot_groups<M>(0, 8, x, b, sum, [&](int g) { return nibble_group(p.q, g); });
-    fold<M>(sum, half16(p.d), x, b, acc);
-    fold_mass<M>(half16(p.m), x, b, acc);
-  }
-};
-
-struct Q5_0 {
-  using Panel = PanelQ5_0;
-  static constexpr int kSubs = 1;
-  template <int M>
-  static void step(const Panel& p, int, const XView& x, std::int64_t b, Float16 acc[M]) {
-    Int16 sum[M];
-    for (int m = 0; m < M; ++m) sum[m] = set1_int(-16 * x.sum(m, b));
-    dot_groups<M>(0, 8, x, b, sum, [&](int g) { return five_bit_group(p, g); });
-    fold<M>(sum, half16(p.d), x, b, acc);
-  }
-};
-
-struct Q8_0 {
-  using Panel = PanelQ8_0;
-  static constexpr int kSubs = 1;
-  template <int M>
-  static void step(const Panel& p, int, const XView& x, std::int64_t b, Float16 acc[M]) {
-    Int16 sum[M];
-    for (int m = 0; m < M; ++m) sum[m] = set1_int(0);
-    for (int g = 0; g < 8; ++g) {
-      const __m256i lo = load32(p.q[g]), hi = load32(p.q[g] + 32);
-      for (int m = 0; m < M; ++m) {
-        const __m256i four = broadcast4(x.quants(m, b) + 4 * g);
-        sum[m] = {dot_signed(sum[m].lo, lo, four), dot_signed(sum[m].hi, hi, four)};
-      }
-    }
-    fold<M>(sum, half16(p.d), x, b, acc);
-  }
-};
-
-struct Q4K {
-  using Panel = PanelQ4K;
-  static constexpr int kSubs = 8;
-  template <int M>
-  static void step(const Panel& p, int s, const XView& x, std::int64_t b, Float16 acc[M]) {
-    const auto& sub = p.sub[s];
-    Int16 sum[M];
-    for (int m = 0; m < M; ++m) sum[m] = set1_int(0);
-    dot_groups<M>(0, 8, x, b, sum, [&](int g) { return nibble_group(sub.q, g); });
-    const Int16 scale = bytes_to_int(sub.scale);
-    for (int m = 0; m < M; ++m) sum[m] = mullo(sum[m], scale);
-    fold<M>(sum, half16(p.d), x, b, acc);
-    fold_mass<M>(negated(mul(half16(p.dmin), to_float(bytes_to_int(sub.min)))), x, b, acc);
-  }
-};
-
-struct Q6K {
-  using Panel = PanelQ6K;
-  static constexpr int kSubs = 8;
-  template <int M>
-  static void step(const Panel& p, int s, const XView& x, std::int64_t b, Float16 acc[M]) {
-    const auto& sub = p.sub[s];
-    Int16 total[M];
-    for (int h = 0; h < 2; ++h) {
-      Int16 sum[M];
-      for (int m = 0; m < M; ++m) sum[m] = set1_int(-32 * x.sum(m, b, h));
-      dot_groups<M>(4 * h, 4 * h + 4, x, b, sum, [&](int g) { return six_bit_group(sub, g); });
-      const Int16 scale = bytes_to_int(sub.scale[h]);
-      for (int m = 0; m < M; ++m) {
-        const Int16 scaled = mullo(sum[m], scale);
-        total[m] = h == 0 ? scaled : add(total[m], scaled);
-      }
-    }
-    fold<M>(total, half16(p.d), x, b, acc);
-  }
-};
-
 inline void store_columns(float* y, Float16 a, int columns) {
   if (columns == kPanelRows) return store(y, a);
   float all[kPanelRows];
@@ -240,22 +139,15 @@ inline void store_columns(float* y, Float16 a, int columns) {
   for (int i = 0; i < columns; ++i) y[i] = all[i];
 }
 
-template <class Type, int M>
-inline void tile(const typename Type::Panel* panel, const XView& x, const PanelOut& out, std::int64_t row) {
-  Float16 acc[M];
-  for (int m = 0; m < M; ++m) acc[m] = set1(0.0f);
-  for (std::int64_t b = 0; b < x.blocks; b += Type::kSubs)
-    for (int s = 0; s < Type::kSubs; ++s) Type::template step<M>(panel[b / Type::kSubs], s, x, b + s, acc);
-  for (int m = 0; m < M; ++m) store_columns(out.y + (row + m) * out.stride, acc[m], out.columns);
-}
-
+template <int... kRows>
+struct RowCounts {};
 using DotRows = RowCounts<2, 1>;
 using GemmRows = RowCounts<5, 1>;
 
 }  // namespace
 }  // namespace kvtide
 
-// Behind the block steps, on which it is written.
+// Behind the operations on which it is written.
 #include "kernels/matmul_tuned.inl"
 
 namespace kvtide {

@@ -24,6 +24,8 @@ DotFn dot_of(const MatmulRow& kernels, DType dtype) {
       return kernels.q8_0;
     case DType::q4_k:
       return kernels.q4_k;
+    case DType::q5_k:
+      return kernels.q5_k;
     case DType::q6_k:
       return kernels.q6_k;
     default:
@@ -47,6 +49,8 @@ DecodeFn decode_of(const MatmulRow& kernels, DType dtype) {
       return kernels.decode_q8_0;
     case DType::q4_k:
       return kernels.decode_q4_k;
+    case DType::q5_k:
+      return kernels.decode_q5_k;
     case DType::q6_k:
       return kernels.decode_q6_k;
     default:
@@ -103,25 +107,15 @@ void gemm_panel(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t pa
                 static_cast<std::size_t>(out.columns) * sizeof(float));
 }
 
-// The rows [first, first + count) of x.
-QuantRows quant_block(const QuantRows& x, std::int64_t first, std::int64_t count) {
-  return {count,
-          x.k,
-          x.q + first * x.k,
-          x.d + first * (x.k / 32),
-          x.d_sum + first * (x.k / 32),
-          x.sum16 + first * (x.k / 16)};
-}
-
 void run_panel(const MatmulRow& kernels, const Activations& x, const MatmulJob& job, std::int64_t panel,
                std::int64_t first, std::int64_t count) {
   const WeightMatrix& w = *job.weights;
   const std::int64_t left = w.rows - panel * kPanelRows;
   const PanelOut out{job.y + first * job.stride + panel * kPanelRows, job.stride,
                      static_cast<int>(std::min<std::int64_t>(left, kPanelRows))};
-  const DotFn dot = w.panels != nullptr && x.quant.q != nullptr ? dot_of(kernels, w.dtype) : nullptr;
-  if (dot != nullptr)
-    dot(w.panels + panel * panel_bytes(w.dtype, w.columns), quant_block(x.quant, first, count), out);
+  if (takes_quants(w) && !x.quants.empty())
+    dot_of(kernels, w.dtype)(w.panels + panel * panel_bytes(w.dtype, w.columns), x.quants.part(first, count),
+                             out);
   else
     gemm_panel(kernels, w, panel, x.f32 + first * x.k, count, out);
   if (w.row_scales == nullptr) return;

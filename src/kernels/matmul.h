@@ -26,11 +26,14 @@ struct WeightMatrix {
   const float* row_scales = nullptr;        // [rows]: row i stands for so many times itself; nullptr: once
 };
 
+// Whether these weights are multiplied with 8-bit activations.
+inline bool takes_quants(const WeightMatrix& w) { return w.panels != nullptr && has_integer_panel(w.dtype); }
+
 struct Activations {
   std::int64_t rows = 0;  // m
   std::int64_t k = 0;
   const float* f32 = nullptr;  // [rows][k]
-  QuantRows quant;             // quant.q == nullptr: exact mode, f32 activations throughout
+  QuantRows quants = {};       // empty: exact, f32 throughout
 };
 
 struct MatmulJob {

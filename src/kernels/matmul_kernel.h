@@ -2,35 +2,24 @@
 // set.
 //
 // Two families:
-//   dot     weights in panels (tensor/panel.h), activations in 8 bits per block of 32: exact integer dot
-//           products
+//   dot     weights in panels (tensor/panel.h), activations in 8 bits (quant_rows.h): exact integer dot products
 //   decode  panels to f32, then gemm with f32 activations: the exact mode, and types without a panel form
 // Order of the arithmetic, the same for every instruction set and any number of rows m (idea 4): one f32
 // accumulator per output, block after block (dot) or element after element (gemm) in k, each step one fused
 // multiply-add:
 //   q4_0 q5_0 q8_0  acc = fma(float(sum q_w q_x), d_w * d_x, acc), q_w with its offset taken off
 //   q4_1            ... then acc = fma(m_w, d_sum_x, acc)
-//   q4_k            acc = fma(float(scale * sum), d_w * d_x, acc); acc = fma(-(dmin * min), d_sum_x, acc)
-//   q6_k            acc = fma(float(scale0 * sum0 + scale1 * sum1), d_w * d_x, acc)
+//   q4_k q5_k       acc = fma(float(sum) * (d_w * scale), d_x, acc); acc = fma(-(dmin * min), d_sum_x, acc)
+//   q6_k            acc = fma(fma(float(sum1), d_w * scale1, float(sum0) * (d_w * scale0)), d_x, acc)
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/quant_rows.h"
 #include "tensor/panel.h"
 
 namespace kvtide {
-
-// Quantised activations: `rows` rows of k elements (ElementwiseRow::quantize). Arrays are row after row, no
-// gaps.
-struct QuantRows {
-  std::int64_t rows = 0;
-  std::int64_t k = 0;
-  const std::int8_t* q = nullptr;       // [rows][k]
-  const float* d = nullptr;             // [rows][k / 32]
-  const float* d_sum = nullptr;         // [rows][k / 32]
-  const std::int32_t* sum16 = nullptr;  // [rows][k / 16]
-};
 
 // Where a panel's results go: y[row * stride + 0 .. columns), columns <= 16.
 struct PanelOut {
@@ -45,9 +34,9 @@ using DecodeFn = void (*)(const std::byte* panel, std::int64_t k0, std::int64_t 
 
 struct MatmulRow {
   const char* isa;
-  DotFn q4_0, q4_1, q5_0, q8_0, q4_k, q6_k;
+  DotFn q4_0, q4_1, q5_0, q8_0, q4_k, q5_k, q6_k;
   DecodeFn decode_f16, decode_bf16;  // a panel of f32 is multiplied as it lies
-  DecodeFn decode_q4_0, decode_q4_1, decode_q5_0, decode_q8_0, decode_q4_k, decode_q6_k;
+  DecodeFn decode_q4_0, decode_q4_1, decode_q5_0, decode_q8_0, decode_q4_k, decode_q5_k, decode_q6_k;
   // acc[rows][16] += x[rows][0 .. k) * w[k][16]; x rows are x_stride floats apart, acc rows acc_stride.
   void (*gemm)(const float* w, std::int64_t k, const float* x, std::int64_t x_stride, std::int64_t rows,
                float* acc, std::int64_t acc_stride) noexcept;

@@ -1,22 +1,198 @@
-// matmul_tuned.inl: what the tuned matrix products share: the walk over rows, panels to f32, and the product of
-// f32 panels. Included by matmul.avx2.cpp and matmul.avx512.cpp behind what it is written on:
+// matmul_tuned.inl: what the tuned matrix products share: the steps along k, the walk over rows, panels to f32, and the
+// product of f32 panels. Included by matmul.avx2.cpp and matmul.avx512.cpp behind what it is written on:
 //   Float16, Int16  sixteen floats or 32-bit integers; lane r belongs to row r of the panel
-//   load, store, half16, bf16_16, set1, mul, add, subtract, fma, to_float, bytes_to_int
-//   nibble_group, five_bit_group, six_bit_group, byte_group  quants of four elements, a byte each, with their
-//                   offset
+//   load, store, store_columns, half16, bf16_16, set1, mul, add, subtract, fma, fnma, to_float
+//   zero, every (an integer in each lane), shifted_left<bits>, plus, bytes_to_int
+//   dot(sum, w, x)        sum + the products of four unsigned bytes (at most 63) and four signed ones
+//   dot_bytes(sum, w, x)  the same for a group of q8_0 as bytes_of gives it, which is kByteOffset too large
+//   nibble_group, five_bit_group, six_bit_group, bytes_of, byte_group  quants of four elements, a byte each
 //   byte_of         byte c of every lane less the offset, as float
-//   Q4_0 ... Q6K    block steps, and tile<Type, rows>()
-//   DotRows, GemmRows  how many rows are multiplied at once, the largest number first
+//   RowCounts, DotRows, GemmRows  how many rows are multiplied at once, the largest number first
+// Loops over the M rows of a step are unrolled: their sums stay in registers.
 #include <cstddef>
 #include <cstdint>
 
 namespace kvtide {
 namespace {
 
+// M rows of a group of activations, at one block.
+template <int M>
+struct XView {
+  QuantRow at;
+  std::int64_t stride() const { return M == kGroupRows ? kGroupRows : at.stride; }
+
+  const std::int8_t* q(int entry, int m) const { return at.q + (entry * stride() + m) * 4; }
+  Float16 d(int m) const { return set1(at.d[m]); }
+  Float16 d_sum(int m) const { return set1(at.d_sum[m]); }
+  Int16 minus_sum16(int half, int m) const { return every(at.minus_sums[half * stride() + m]); }
+  Int16 minus_sum(int m) const { return plus(minus_sum16(0, m), minus_sum16(1, m)); }
+
+  void next() {
+    at.q += 32 * stride();
+    at.d += stride();
+    at.d_sum += stride();
+    at.minus_sums += 2 * stride();
+  }
+};
+
+// sum[m] += the products of groups [first, last) of the block.
+template <int M, class Group>
+inline void dot_groups(const XView<M>& x, int first, int last, Int16 sum[M],
+                       Group group) {
+#pragma GCC unroll 8
+  for (int g = first; g < last; ++g) {
+    const Int16 w = group(g);
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) sum[m] = dot(sum[m], w, x.q(g, m));
+  }
+}
+
+// acc[m] += sum[m] * d * the rows' own steps.
+template <int M>
+inline void fold(const Int16 sum[M], Float16 d, const XView<M>& x, Float16 acc[M]) {
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) acc[m] = fma(to_float(sum[m]), mul(d, x.d(m)), acc[m]);
+}
+
+// A block of 32 elements whose quants are 1 << kOffsetBits too large.
+template <int kOffsetBits, int M, class Group>
+inline void fold_block(const XView<M>& x, Float16 d, Float16 acc[M], Group group) {
+  Int16 sum[M];
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) sum[m] = shifted_left<kOffsetBits>(x.minus_sum(m));
+  dot_groups<M>(x, 0, 8, sum, group);
+  fold<M>(sum, d, x, acc);
+}
+
+struct Q4_0 {
+  using Panel = PanelQ4_0;
+  static constexpr int kBlock = 32;
+  template <int M>
+  static void step(const Panel& p, int, const XView<M>& x, Float16 acc[M]) {
+    fold_block<3, M>(x, half16(p.d), acc, [&](int g) { return nibble_group(p.q, g); });
+  }
+};
+
+struct Q4_1 {
+  using Panel = PanelQ4_1;
+  static constexpr int kBlock = 32;
+  template <int M>
+  static void step(const Panel& p, int, const XView<M>& x, Float16 acc[M]) {
+    Int16 sum[M];
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) sum[m] = zero();
+    dot_groups<M>(x, 0, 8, sum, [&](int g) { return nibble_group(p.q, g); });
+    fold<M>(sum, half16(p.d), x, acc);
+    const Float16 offset = half16(p.m);
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) acc[m] = fma(offset, x.d_sum(m), acc[m]);
+  }
+};
+
+struct Q5_0 {
+  using Panel = PanelQ5_0;
+  static constexpr int kBlock = 32;
+  template <int M>
+  static void step(const Panel& p, int, const XView<M>& x, Float16 acc[M]) {
+    fold_block<4, M>(x, half16(p.d), acc, [&](int g) { return five_bit_group(p.q, p.high, g); });
+  }
+};
+
+struct Q8_0 {
+  using Panel = PanelQ8_0;
+  static constexpr int kBlock = 32;
+  template <int M>
+  static void step(const Panel& p, int, const XView<M>& x, Float16 acc[M]) {
+    Int16 sum[M];
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) sum[m] = kByteOffset == 128 ? shifted_left<7>(x.minus_sum(m)) : zero();
+#pragma GCC unroll 8
+    for (int g = 0; g < 8; ++g) {
+      const Int16 w = bytes_of(p.q[g]);
+#pragma GCC unroll 8
+      for (int m = 0; m < M; ++m) sum[m] = dot_bytes(sum[m], w, x.q(g, m));
+    }
+    fold<M>(sum, half16(p.d), x, acc);
+  }
+};
+
+// A sub-block of q4_k or q5_k: a scale and a min of its own.
+template <int M, class Panel, class Group>
+inline void fold_with_min(const Panel& p, const typename Panel::Sub& sub, const XView<M>& x, Float16 acc[M],
+                          Group group) {
+  Int16 sum[M];
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) sum[m] = zero();
+  dot_groups<M>(x, 0, 8, sum, group);
+  const Float16 scale = mul(half16(p.d), to_float(bytes_to_int(sub.scale))),
+                min = mul(half16(p.dmin), to_float(bytes_to_int(sub.min)));
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) acc[m] = fma(mul(to_float(sum[m]), scale), x.d(m), acc[m]);
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) acc[m] = fnma(min, x.d_sum(m), acc[m]);
+}
+
+struct Q4K {
+  using Panel = PanelQ4K;
+  static constexpr int kBlock = 256;
+  template <int M>
+  static void step(const Panel& p, int s, const XView<M>& x, Float16 acc[M]) {
+    fold_with_min<M>(p, p.sub[s], x, acc, [&](int g) { return nibble_group(p.sub[s].q, g); });
+  }
+};
+
+struct Q5K {
+  using Panel = PanelQ5K;
+  static constexpr int kBlock = 256;
+  template <int M>
+  static void step(const Panel& p, int s, const XView<M>& x, Float16 acc[M]) {
+    fold_with_min<M>(p, p.sub[s], x, acc,
+                     [&](int g) { return five_bit_group(p.sub[s].q, p.sub[s].high, g); });
+  }
+};
+
+struct Q6K {
+  using Panel = PanelQ6K;
+  static constexpr int kBlock = 256;
+  template <int M>
+  static void step(const Panel& p, int s, const XView<M>& x, Float16 acc[M]) {
+    const auto& sub = p.sub[s];
+    const Float16 d = half16(p.d);
+    Float16 total[M];
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      Int16 sum[M];
+#pragma GCC unroll 8
+      for (int m = 0; m < M; ++m) sum[m] = shifted_left<5>(x.minus_sum16(h, m));
+      dot_groups<M>(x, 4 * h, 4 * h + 4, sum, [&](int g) { return six_bit_group(sub, g); });
+      const Float16 scale = mul(d, to_float(bytes_to_int(sub.scale[h])));
+#pragma GCC unroll 8
+      for (int m = 0; m < M; ++m)
+        total[m] = h == 0 ? mul(to_float(sum[m]), scale) : fma(to_float(sum[m]), scale, total[m]);
+    }
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) acc[m] = fma(total[m], x.d(m), acc[m]);
+  }
+};
+
+template <class Type, int M>
+inline void tile(const typename Type::Panel* panel, const QuantRows& rows, const PanelOut& out,
+                 std::int64_t row) {
+  Float16 acc[M];
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) acc[m] = set1(0.0f);
+  XView<M> x{rows.row(row)};
+  for (std::int64_t b = 0; b < rows.k / Type::kBlock; ++b)
+#pragma GCC unroll 1
+    for (int s = 0; s < Type::kBlock / 32; ++s, x.next()) Type::template step<M>(panel[b], s, x, acc);
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) store_columns(out.y + (row + m) * out.stride, acc[m], out.columns);
+}
+
 template <class Type, int kFirst, int... kRest>
 inline void dot_rows(const typename Type::Panel* panel, const QuantRows& rows, const PanelOut& out,
                      std::int64_t row, RowCounts<kFirst, kRest...>) {
-  for (; row + kFirst <= rows.rows; row += kFirst) tile<Type, kFirst>(panel, XView(rows, row), out, row);
+  for (; row + kFirst <= rows.rows; row += kFirst) tile<Type, kFirst>(panel, rows, out, row);
   if constexpr (sizeof...(kRest) > 0) dot_rows<Type>(panel, rows, out, row, RowCounts<kRest...>());
 }
 
@@ -35,8 +211,8 @@ inline void spread(Int16 group, int offset, float* out, Value value) {
 template <class Type, class Block>
 inline void decode(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out, Block block) {
   for (std::int64_t b = k0 / 32; b < k1 / 32; ++b, out += 32 * kPanelRows)
-    block(reinterpret_cast<const typename Type::Panel*>(panel)[b / Type::kSubs],
-          static_cast<int>(b % Type::kSubs), out);
+    block(reinterpret_cast<const typename Type::Panel*>(panel)[b * 32 / Type::kBlock],
+          static_cast<int>(b % (Type::kBlock / 32)), out);
 }
 
 void decode_f16(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
@@ -65,7 +241,7 @@ void decode_q5_0(const std::byte* panel, std::int64_t k0, std::int64_t k1, float
   decode<Q5_0>(panel, k0, k1, out, [](const PanelQ5_0& p, int, float* to) {
     const Float16 d = half16(p.d);
     for (int g = 0; g < 8; ++g)
-      spread(five_bit_group(p, g), 16, to + 64 * g, [&](Float16 q) { return mul(d, q); });
+      spread(five_bit_group(p.q, p.high, g), 16, to + 64 * g, [&](Float16 q) { return mul(d, q); });
   });
 }
 void decode_q8_0(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
@@ -82,6 +258,16 @@ void decode_q4_k(const std::byte* panel, std::int64_t k0, std::int64_t k1, float
     const Float16 offset = mul(half16(p.dmin), to_float(bytes_to_int(sub.min)));
     for (int g = 0; g < 8; ++g)
       spread(nibble_group(sub.q, g), 0, to + 64 * g,
+             [&](Float16 q) { return subtract(mul(step, q), offset); });
+  });
+}
+void decode_q5_k(const std::byte* panel, std::int64_t k0, std::int64_t k1, float* out) noexcept {
+  decode<Q5K>(panel, k0, k1, out, [](const PanelQ5K& p, int s, float* to) {
+    const auto& sub = p.sub[s];
+    const Float16 step = mul(half16(p.d), to_float(bytes_to_int(sub.scale)));
+    const Float16 offset = mul(half16(p.dmin), to_float(bytes_to_int(sub.min)));
+    for (int g = 0; g < 8; ++g)
+      spread(five_bit_group(sub.q, sub.high, g), 0, to + 64 * g,
              [&](Float16 q) { return subtract(mul(step, q), offset); });
   });
 }
@@ -130,6 +316,7 @@ constexpr MatmulRow tuned_row(const char* isa) {
           .q5_0 = &dot_panel<Q5_0>,
           .q8_0 = &dot_panel<Q8_0>,
           .q4_k = &dot_panel<Q4K>,
+          .q5_k = &dot_panel<Q5K>,
           .q6_k = &dot_panel<Q6K>,
           .decode_f16 = &decode_f16,
           .decode_bf16 = &decode_bf16,
@@ -138,6 +325,7 @@ constexpr MatmulRow tuned_row(const char* isa) {
           .decode_q5_0 = &decode_q5_0,
           .decode_q8_0 = &decode_q8_0,
           .decode_q4_k = &decode_q4_k,
+          .decode_q5_k = &decode_q5_k,
           .decode_q6_k = &decode_q6_k,
           .gemm = &gemm};
 }

@@ -26,16 +26,19 @@ void pack(PanelQ4_1& out, int row, const BlockQ4_1& in) {
   place_nibbles(out.q, row, in.qs);
 }
 
+// Fifth bits: bit e belongs to element e; group j of the panel holds the four bits of its elements at bits 4 row .. + 3.
+inline void place_fifth_bits(std::uint8_t (*high)[8], int row, std::uint32_t bits) {
+  for (int group = 0; group < 8; ++group)
+    high[group][row / 2] =
+        static_cast<std::uint8_t>(high[group][row / 2] | ((bits >> (4 * group)) & 15) << (4 * (row % 2)));
+}
+
 void pack(PanelQ5_0& out, int row, const BlockQ5_0& in) {
   out.d[row] = in.d;
   place_nibbles(out.q, row, in.qs);
-  // Bit e of qh belongs to element e; group j of the panel holds the four bits of its elements at bits 4 row
-  // .. + 3.
-  for (int group = 0; group < 8; ++group) {
-    const int bits = (in.qh[group / 2] >> (4 * (group % 2))) & 15;
-    out.high[group][row / 2] =
-        static_cast<std::uint8_t>(out.high[group][row / 2] | (bits << (4 * (row % 2))));
-  }
+  std::uint32_t bits = 0;
+  for (int i = 0; i < 4; ++i) bits |= std::uint32_t{in.qh[i]} << (8 * i);
+  place_fifth_bits(out.high, row, bits);
 }
 
 void pack(PanelQ8_0& out, int row, const BlockQ8_0& in) {
@@ -54,20 +57,36 @@ inline void unpack_scales(const std::uint8_t* s, int j, std::uint8_t* scale, std
   }
 }
 
+// Nibbles of sub-block s: sub-blocks 2 i and 2 i + 1 share 32 bytes, one in the low nibbles, one in the high ones.
+inline void place_sub_block(std::uint8_t (*q)[64], int row, int s, const std::uint8_t* quants) {
+  const std::uint8_t* bytes = quants + 32 * (s / 2);
+  std::uint8_t paired[16];
+  for (int e = 0; e < 16; ++e) {
+    const int low = s % 2 == 0 ? bytes[e] & 15 : bytes[e] >> 4;
+    const int high = s % 2 == 0 ? bytes[e + 16] & 15 : bytes[e + 16] >> 4;
+    paired[e] = static_cast<std::uint8_t>(low | (high << 4));
+  }
+  place_nibbles(q, row, paired);
+}
+
 void pack(PanelQ4K& out, int row, const BlockQ4K& in) {
   out.d[row] = in.d;
   out.dmin[row] = in.dmin;
   for (int s = 0; s < 8; ++s) {
     unpack_scales(in.scales, s, &out.sub[s].scale[row], &out.sub[s].min[row]);
-    // Sub-blocks 2 i and 2 i + 1 share 32 bytes: low nibbles, then high nibbles.
-    const std::uint8_t* bytes = in.qs + 32 * (s / 2);
-    std::uint8_t paired[16];
-    for (int e = 0; e < 16; ++e) {
-      const int low = s % 2 == 0 ? bytes[e] & 15 : bytes[e] >> 4;
-      const int high = s % 2 == 0 ? bytes[e + 16] & 15 : bytes[e + 16] >> 4;
-      paired[e] = static_cast<std::uint8_t>(low | (high << 4));
-    }
-    place_nibbles(out.sub[s].q, row, paired);
+    place_sub_block(out.sub[s].q, row, s, in.qs);
+  }
+}
+
+void pack(PanelQ5K& out, int row, const BlockQ5K& in) {
+  out.d[row] = in.d;
+  out.dmin[row] = in.dmin;
+  for (int s = 0; s < 8; ++s) {
+    unpack_scales(in.scales, s, &out.sub[s].scale[row], &out.sub[s].min[row]);
+    place_sub_block(out.sub[s].q, row, s, in.qs);
+    std::uint32_t bits = 0;  // bit s of byte e belongs to element e of sub-block s
+    for (int e = 0; e < 32; ++e) bits |= static_cast<std::uint32_t>((in.qh[e] >> s) & 1) << e;
+    place_fifth_bits(out.sub[s].high, row, bits);
   }
 }
 
@@ -142,6 +161,8 @@ void pack_panel(DType dtype, const std::byte* const rows[16], std::int64_t k, st
       return pack_rows<PanelQ8_0, BlockQ8_0>(rows, blocks, panel);
     case DType::q4_k:
       return pack_rows<PanelQ4K, BlockQ4K>(rows, blocks, panel);
+    case DType::q5_k:
+      return pack_rows<PanelQ5K, BlockQ5K>(rows, blocks, panel);
     case DType::q6_k:
       return pack_rows<PanelQ6K, BlockQ6K>(rows, blocks, panel);
     default:

@@ -16,12 +16,8 @@
 namespace kvtide {
 namespace {
 
-void require_finite(std::span<const float> values, Pos first) {
-  for (const float value : values)
-    if (!(value - value == 0.0f))
-      throw Error(ErrorCode::numeric,
-                  cat("the activations at position ", first,
-                      " or after are not finite: the model or its KV type cannot run this text"));
+bool finite(const float* values, std::int64_t n) {
+  return std::all_of(values, values + n, [](float value) { return value - value == 0.0f; });
 }
 
 }  // namespace
@@ -36,91 +32,128 @@ class ForwardPass {
         steps_(context, workspace) {}
 
   // The rest of a pass is what no part of it took.
-  std::span<const float> run(KvState& state, std::span<const TokenId> tokens, std::int64_t wanted) {
-    if (context_.times == nullptr) return pass(state, tokens, wanted);
+  std::vector<PassRows> run(std::span<const PassPart> parts) {
+    if (context_.times == nullptr) return pass(parts);
     const Stopwatch watch;
     const double before = context_.times->total();
-    const std::span<const float> hidden = pass(state, tokens, wanted);
+    std::vector<PassRows> rows = pass(parts);
     context_.times->rest += watch.seconds() - (context_.times->total() - before);
-    return hidden;
-  }
-
-  std::span<const float> pass(KvState& state, std::span<const TokenId> tokens, std::int64_t wanted) {
-    const auto count = static_cast<std::int64_t>(tokens.size());
-    KvState::Step step = state.begin(count);
-    samples_ = FarShareSamples(step.sampled());
-    ws_.most_tokens_ = std::max(ws_.most_tokens_, count);
-    steps_.embed(tokens, step.first());
-    for (std::size_t r = 0; r < ws_.ropes_.size(); ++r)
-      ws_.ropes_[r].fill(step.first(), count, ws_.cosine_[r], ws_.sine_[r]);
-
-    for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
-      show_layer(layer, count);
-      // After the last layer's keys and values are stored, only the wanted rows matter.
-      const bool last = layer + 1 == static_cast<int>(config_.layers.size());
-      const std::int64_t skip = last ? count - wanted : 0;
-      attention(step, layer, skip, count);
-      if (context_.on_residual)
-        context_.on_residual(layer, {ws_.x_, static_cast<std::size_t>(count * config_.width)});
-      if (count > skip) steps_.feed_forward(layer, skip, count);
-    }
-    show_layer(static_cast<int>(config_.layers.size()), count);
-    steps_.norm(ws_.x_, weights_.output_norm(), weights_.output_norm_bias(), count - wanted, count,
-                ws_.normed_);
-    const std::span<const float> hidden(ws_.normed_ + (count - wanted) * config_.width,
-                                        static_cast<std::size_t>(wanted * config_.width));
-    // Rows that nobody wants count, too: what they wrote into the memory would reach later tokens.
-    require_finite({ws_.x_, static_cast<std::size_t>(count * config_.width)}, step.first());
-    require_finite(hidden, step.first());
-    if (!samples_.empty()) step.measured(samples_.shares());
-    step.commit();
-    return hidden;
+    return rows;
   }
 
  private:
-  void show_layer(int layer, std::int64_t count) {
-    if (context_.on_layer)
-      context_.on_layer(layer, {ws_.x_, static_cast<std::size_t>(count * config_.width)});
+  // One text of the pass; its rows lie in [begin, begin + count) of every array.
+  struct Part {
+    const PassPart& asked;
+    KvState::Step step;
+    std::int64_t begin, count;
+    StepAngles angles;
+    FarShareSamples samples;
+    std::string not_finite;
+  };
+
+  std::vector<PassRows> pass(std::span<const PassPart> asked) {
+    begin(asked);
+    for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
+      show_layer(layer);
+      // After the last layer's keys and values are stored, only the wanted rows matter. Those of the first part that
+      // nobody wants are left out; the others rarely have any.
+      const bool last = layer + 1 == static_cast<int>(config_.layers.size());
+      const std::int64_t skip = last ? parts_[0].count - parts_[0].asked.wanted : 0;
+      attention(layer, skip);
+      if (context_.on_residual)
+        context_.on_residual(layer, {ws_.x_, static_cast<std::size_t>(count_ * config_.width)});
+      if (count_ > skip) steps_.feed_forward(layer, skip, count_);
+    }
+    show_layer(static_cast<int>(config_.layers.size()));
+    std::vector<PassRows> rows(parts_.size());
+    for (std::size_t i = 0; i < parts_.size(); ++i) finish(parts_[i], rows[i]);
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      if (rows[i].not_finite.empty()) parts_[i].step.commit();
+    return rows;
   }
 
-  void attention(KvState::Step& step, int layer, std::int64_t skip, std::int64_t count) {
-    const LayerWeights& w = weights_.layer(layer);
-    const std::int64_t q_width = config_.heads * config_.head_dim;
+  void begin(std::span<const PassPart> asked) {
+    parts_.reserve(asked.size());
+    for (const PassPart& part : asked) {
+      const auto count = static_cast<std::int64_t>(part.tokens.size());
+      KvState::Step step = part.state.begin(count);
+      FarShareSamples samples(step.sampled());
+      parts_.push_back({part, std::move(step), count_, count, {}, std::move(samples), {}});
+      count_ += count;
+    }
+    ws_.most_tokens_ = std::max(ws_.most_tokens_, count_);
+    for (const Part& part : parts_) {
+      steps_.embed(part.asked.tokens, part.step.first(), part.begin);
+      for (std::size_t r = 0; r < ws_.ropes_.size(); ++r) {
+        const std::int64_t at = part.begin * ws_.ropes_[r].pairs();
+        ws_.ropes_[r].fill(part.step.first(), part.count, ws_.cosine_[r] + at, ws_.sine_[r] + at);
+      }
+    }
+  }
 
+  // The wanted rows, normed. Rows that nobody wants count, too, when numbers are not finite: what they wrote into the
+  // memory would reach later tokens.
+  void finish(Part& part, PassRows& rows) {
+    const std::int64_t wanted = part.asked.wanted, end = part.begin + part.count, width = config_.width;
+    steps_.norm(ws_.x_, weights_.output_norm(), weights_.output_norm_bias(), end - wanted, end, ws_.normed_);
+    rows.hidden = {ws_.normed_ + (end - wanted) * width, static_cast<std::size_t>(wanted * width)};
+    if (part.not_finite.empty() && !(finite(ws_.x_ + part.begin * width, part.count * width) &&
+                                     finite(rows.hidden.data(), wanted * width)))
+      part.not_finite = cat("the activations at position ", part.step.first(),
+                            " or after are not finite: the model or its KV type cannot run this text");
+    rows.not_finite = std::move(part.not_finite);
+    if (!part.samples.empty()) part.step.measured(part.samples.shares());
+  }
+
+  void show_layer(int layer) {
+    if (context_.on_layer)
+      context_.on_layer(layer, {ws_.x_, static_cast<std::size_t>(count_ * config_.width)});
+  }
+
+  void attention(int layer, std::int64_t skip) {
+    const LayerWeights& w = weights_.layer(layer);
+    project_heads(layer, w);
+    for (Part& part : parts_) attend_part(part, layer, w, std::max<std::int64_t>(0, skip - part.begin));
+    if (skip == count_) return;
+    steps_.project(w.output, ws_.mixed_, config_.heads * config_.head_dim, skip, count_);
+    steps_.add_residual(w.output_bias, w.attention_post_norm, w.attention_scale, skip, count_);
+  }
+
+  // mixed = attention of the part's rows; the first `skip` may be left out.
+  void attend_part(Part& part, int layer, const LayerWeights& w, std::int64_t skip) {
+    KvState::Step& step = part.step;
+    const std::int64_t q_width = config_.heads * config_.head_dim, count = part.count;
     // References, and tokens that a shadow looks at, may be among rows that nobody else wants.
-    const bool shadowed = context_.shadow != nullptr && context_.shadow->looks_at(layer, step.first(), count);
+    Shadow* const shadow = part.asked.shadow;
+    const bool shadowed = shadow != nullptr && shadow->looks_at(layer, step.first(), count);
     const bool observed = step.observes(layer) || shadowed;
-    const std::int64_t attended = observed ? 0 : skip;
-    project_heads(step, layer, w, count);
+    const std::int64_t attended = observed ? 0 : std::min(skip, count);
     const auto spans = step.spans(layer);
     const std::size_t rope = rope_of(layer);
-    QueryViews queries(angles_, {rope, ws_.ropes_[rope], step.first(), step.tokens()}, spans,
-                       {ws_.q_, config_.heads, config_.head_dim});
-    write_heads(step, layer, w, queries);
+    QueryViews queries(part.angles, {rope, ws_.ropes_[rope], step.first(), step.tokens()}, spans,
+                       {ws_.q_ + part.begin * q_width, config_.heads, config_.head_dim});
+    write_heads(part, layer, w, queries);
 
     AttendInput input{shape_of(step, layer), queries.views(), queries.rows(), spans};
-    if (!samples_.empty() && step.is_measured(layer))
-      samples_.add(context_.pool, context_.kernels.attend, input, step.near());
+    if (!part.samples.empty() && step.is_measured(layer))
+      part.samples.add(context_.pool, context_.kernels.attend, input, step.near());
     if (attended == count) return;
 
     queries.skip(attended);
     input.shape.first += attended;
     input.shape.tokens -= attended;
+    float* const mixed = ws_.mixed_ + part.begin * q_width;
     std::vector<float> log_mass(observed ? static_cast<std::size_t>(count * config_.heads) : 0);
     {
       const PassTimer timer(context_.times, &PassTimes::attention);
-      attend(context_.pool, context_.kernels.attend, input, ws_.mixed_ + attended * q_width,
+      attend(context_.pool, context_.kernels.attend, input, mixed + attended * q_width,
              observed ? log_mass.data() : nullptr);
     }
     for (std::int64_t t = 0; t < count; ++t)
       if (step.observes(layer, t)) step.observe_log_mass(layer, t, log_mass.data() + t * config_.heads);
     if (shadowed)
-      context_.shadow->compare(context_.pool, context_.kernels, step.state(), layer, input, ws_.mixed_,
-                               log_mass.data());
-    if (skip == count) return;
-
-    steps_.project(w.output, ws_.mixed_, q_width, skip, count);
-    steps_.add_residual(w.output_bias, w.attention_post_norm, w.attention_scale, skip, count);
+      shadow->compare(context_.pool, context_.kernels, step.state(), layer, input, mixed, log_mass.data());
   }
 
   AttendShape shape_of(const KvState::Step& step, int layer) const {
@@ -135,20 +168,25 @@ class ForwardPass {
   }
 
   // q, k, v = the norm of x times their weights.
-  void project_heads(KvState::Step& step, int layer, const LayerWeights& w, std::int64_t count) {
+  void project_heads(int layer, const LayerWeights& w) {
     const std::int64_t q_width = config_.heads * config_.head_dim,
                        kv_width = config_.kv_heads * config_.head_dim;
-    steps_.norm(ws_.x_, w.attention_norm, w.attention_norm_bias, 0, count, ws_.normed_);
-    const Activations x = steps_.activations(ws_.normed_, count, config_.width);
+    steps_.norm(ws_.x_, w.attention_norm, w.attention_norm_bias, 0, count_, ws_.normed_);
     const MatmulJob jobs[] = {{&w.query, ws_.q_, q_width},
                               {&w.key, ws_.k_, kv_width},
                               {&w.value, ws_.v_, kv_width},
                               {w.cca ? &w.cca->value_delayed : nullptr, ws_.v_ + kv_width / 2, kv_width}};
-    steps_.multiply(x, std::span(jobs, w.cca ? 4 : 3));
+    steps_.multiply({count_, config_.width, ws_.normed_}, std::span(jobs, w.cca ? 4 : 3));
     if (!w.cca) return;
     const PassTimer timer(context_.times, &PassTimes::rows);
-    mix_cca(config_, *w.cca, context_.kernels, context_.pool, step, layer, ws_.cca_,
-            {ws_.q_, ws_.k_, ws_.v_});
+    for (Part& part : parts_) try {
+        mix_cca(
+            config_, *w.cca, context_.kernels, context_.pool, part.step, layer, ws_.cca_,
+            {ws_.q_ + part.begin * q_width, ws_.k_ + part.begin * kv_width, ws_.v_ + part.begin * kv_width});
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::numeric) throw;
+        part.not_finite = error.what();
+      }
   }
 
   std::size_t rope_of(int layer) const {
@@ -156,16 +194,18 @@ class ForwardPass {
   }
 
   // Biases, norms and rotation; keys and values go into the state.
-  void write_heads(KvState::Step& step, int layer, const LayerWeights& w, QueryViews& queries) {
+  void write_heads(Part& part, int layer, const LayerWeights& w, QueryViews& queries) {
+    KvState::Step& step = part.step;
     const PassTimer timer(context_.times, &PassTimes::rows);
     const ElementwiseRow& rows = context_.kernels.elementwise;
     const std::int64_t head_dim = config_.head_dim;
     const std::int64_t q_width = config_.heads * head_dim, kv_width = config_.kv_heads * head_dim;
     const std::size_t rope = rope_of(layer);
     for_rows(context_.pool, 0, step.tokens(), [&](std::int64_t t) {
-      float* q = ws_.q_ + t * q_width;
-      float* k = ws_.k_ + t * kv_width;
-      float* v = ws_.v_ + t * kv_width;
+      const std::int64_t row = part.begin + t;
+      float* q = ws_.q_ + row * q_width;
+      float* k = ws_.k_ + row * kv_width;
+      float* v = ws_.v_ + row * kv_width;
       if (!w.query_bias.empty()) rows.add(q, w.query_bias.data(), q_width);
       if (!w.key_bias.empty()) rows.add(k, w.key_bias.data(), kv_width);
       if (!w.value_bias.empty()) rows.add(v, w.value_bias.data(), kv_width);
@@ -175,11 +215,11 @@ class ForwardPass {
         steps_.norm_head(head, w.query_norm);
         if (observed) step.observe_query(layer, t, h, head);
         queries.copy(rows, t, h);
-        steps_.rotate(head, rope, t);
+        steps_.rotate(head, rope, row);
       }
       for (int h = 0; h < config_.kv_heads; ++h) {
         steps_.norm_head(k + h * head_dim, w.key_norm);
-        steps_.rotate(k + h * head_dim, rope, t);
+        steps_.rotate(k + h * head_dim, rope, row);
         step.write(rows, layer, h, t, k + h * head_dim, v + h * head_dim);
       }
     });
@@ -190,21 +230,25 @@ class ForwardPass {
   const DecoderContext& context_;
   Workspace& ws_;
   RowSteps steps_;
-  StepAngles angles_;
-  FarShareSamples samples_;
+  std::vector<Part> parts_;
+  std::int64_t count_ = 0;  // rows of all parts
 };
 
-std::span<const float> forward(const DecoderContext& context, Workspace& workspace, KvState& state,
-                               std::span<const TokenId> tokens, std::int64_t wanted) {
-  return ForwardPass(context, workspace).run(state, tokens, wanted);
+std::vector<PassRows> forward(const DecoderContext& context, Workspace& workspace,
+                              std::span<const PassPart> parts) {
+  return ForwardPass(context, workspace).run(parts);
+}
+
+std::span<const float> forward(const DecoderContext& context, Workspace& workspace, const PassPart& part) {
+  const PassRows rows = std::move(forward(context, workspace, {&part, 1})[0]);
+  if (!rows.not_finite.empty()) throw Error(ErrorCode::numeric, rows.not_finite);
+  return rows.hidden;
 }
 
 void logits(const DecoderContext& context, Workspace& workspace, const float* hidden, std::int64_t rows,
             float* out) {
-  const Activations x = RowSteps(context, workspace).activations(hidden, rows, context.config.width);
-  const PassTimer timer(context.times, &PassTimes::head);
   const MatmulJob job{&context.weights.head(), out, context.config.vocab};
-  matmul(context.pool, context.kernels.matmul, x, {&job, 1});
+  RowSteps(context, workspace).multiply({rows, context.config.width, hidden}, {&job, 1}, &PassTimes::head);
 }
 
 }  // namespace kvtide

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "model/decoder_context.h"
 #include "model/workspace.h"
@@ -14,12 +16,28 @@
 
 namespace kvtide {
 
-// Appends `tokens` (at most the workspace's max_step) to the state and commits the step. The last `wanted`
-// hidden rows come back, after the final norm: [wanted][width] inside the workspace, valid until its next
-// use. Throws Error: context_full, invalid_argument (a token id outside the vocabulary), numeric (the
-// activations are no longer finite). After an error the state is as it was.
-std::span<const float> forward(const DecoderContext& context, Workspace& workspace, KvState& state,
-                               std::span<const TokenId> tokens, std::int64_t wanted);
+// What a pass reads for one text.
+struct PassPart {
+  KvState& state;
+  std::span<const TokenId> tokens;  // at least one
+  std::int64_t wanted = 0;          // hidden rows that come back: those of the last so many tokens
+  Shadow* shadow = nullptr;  // compares attention with what it would be over everything; changes no result
+};
+
+// What became of it.
+struct PassRows {
+  std::span<const float> hidden;  // [wanted][width] inside the workspace, valid until its next use
+  std::string not_finite;  // why the state is as it was: its activations are no longer finite; else empty
+};
+
+// One pass over the weights for all parts (together at most the workspace's max_step): appends the tokens of each to
+// its state. A part's rows are the same bits as those of a pass of its own. Throws Error: context_full,
+// invalid_argument (a token id outside the vocabulary); then every state is as it was.
+std::vector<PassRows> forward(const DecoderContext& context, Workspace& workspace,
+                              std::span<const PassPart> parts);
+
+// The same for one text. Throws Error(numeric) as well.
+std::span<const float> forward(const DecoderContext& context, Workspace& workspace, const PassPart& part);
 
 // logits[rows][vocab] of `rows` normed hidden rows.
 void logits(const DecoderContext& context, Workspace& workspace, const float* hidden, std::int64_t rows,

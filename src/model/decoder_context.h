@@ -24,7 +24,6 @@ struct DecoderContext {
   // Told the residual stream [rows][width] of the step behind the attention of every layer; may be empty.
   std::function<void(int layer, std::span<const float>)> on_residual = {};
   bool exact = false;          // f32 activations instead of 8-bit ones: changes results
-  Shadow* shadow = nullptr;    // compares attention with what it would be over everything; changes no result
   PassTimes* times = nullptr;  // takes the times of passes; nullptr: nobody asks
   // Shown the residual stream [rows][width] before every layer and, as one layer more than there are, behind
   // the last; it may put another in its place, so that layers can be judged one by one. May be empty.

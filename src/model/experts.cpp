@@ -113,9 +113,8 @@ class Routing {
     if (rows_of(e) == 0) return;
     const Expert& expert = w_.experts[as_size(e)];
     const std::int64_t n = config_.hidden, from = begin(e);
-    const Activations x = context_.activations(s_.sorted + from * config_.width, rows_of(e), config_.width);
     const MatmulJob jobs[] = {{&expert.gate, s_.gate + from * n, n}, {&expert.up, s_.up + from * n, n}};
-    context_.multiply(x, jobs);
+    context_.multiply({rows_of(e), config_.width, s_.sorted + from * config_.width}, jobs);
   }
 
   void down(int e) {
@@ -123,9 +122,8 @@ class Routing {
     const std::int64_t n = config_.hidden, from = begin(e), rows = rows_of(e);
     for_rows(context_.pool, from, from + rows,
              [&](std::int64_t i) { context_.rows.silu_mul(s_.gate + i * n, s_.up + i * n, n); });
-    const Activations x = context_.activations(s_.gate + from * n, rows, n);
     const MatmulJob job{&w_.experts[as_size(e)].down, s_.outputs + from * config_.width, config_.width};
-    context_.multiply(x, {&job, 1});
+    context_.multiply({rows, n, s_.gate + from * n}, {&job, 1});
   }
 
   void put_back() {

@@ -52,14 +52,12 @@ struct ExpertsScratch {
   static ExpertsScratch in(float* memory, const ModelConfig& config, std::int64_t n);
 };
 
-// What the forward pass lends: activations as its matrix products want them, valid until the next call, and
-// the products.
+// What the forward pass lends: its matrix products.
 struct ExpertsContext {
   const ModelConfig& config;
   const ExpertsWeights& weights;
   const ElementwiseRow& rows;
   ThreadPool& pool;
-  FunctionRef<Activations(const float* x, std::int64_t rows, std::int64_t k)> activations;
   FunctionRef<void(const Activations& x, std::span<const MatmulJob> jobs)> multiply;
 };
 

@@ -1,15 +1,16 @@
 #include "model/row_steps.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "model/experts.h"
 #include "model/for_rows.h"
-#include "model/pass_timer.h"
 #include "model/residual.h"
 
 namespace kvtide {
 
-void RowSteps::embed(std::span<const TokenId> tokens, Pos first) {
+void RowSteps::embed(std::span<const TokenId> tokens, Pos first, std::int64_t begin) {
   for (const TokenId token : tokens)
     if (token < 0 || token >= config_.vocab)
       throw Error(ErrorCode::invalid_argument,
@@ -20,12 +21,12 @@ void RowSteps::embed(std::span<const TokenId> tokens, Pos first) {
                 cat("position ", end - 1, " is beyond the ", config_.context_length,
                     " positions that this model has learned; it has nothing to say of later ones"));
   for_rows(context_.pool, 0, static_cast<std::int64_t>(tokens.size()), [&](std::int64_t t) {
-    float* x = ws_.x_ + t * config_.width;
+    float* x = ws_.x_ + (begin + t) * config_.width;
     decode_weight_row(context_.kernels.matmul, weights_.embedding(), tokens[static_cast<std::size_t>(t)], x);
     if (config_.embedding_scale != 1.0f) rows_.scale(x, config_.embedding_scale, config_.width);
     if (config_.learned_positions) {
       // The normed rows are free until the first layer.
-      float* position = ws_.normed_ + t * config_.width;
+      float* position = ws_.normed_ + (begin + t) * config_.width;
       decode_weight_row(context_.kernels.matmul, weights_.positions(), first + t, position);
       rows_.add(x, position, config_.width);
     }
@@ -36,13 +37,19 @@ void RowSteps::embed(std::span<const TokenId> tokens, Pos first) {
 
 void RowSteps::project(const WeightMatrix& w, const float* input, std::int64_t k, std::int64_t skip,
                        std::int64_t count) {
-  const Activations x = activations(input + skip * k, count - skip, k);
   const MatmulJob job{&w, ws_.normed_ + skip * config_.width, config_.width};
-  multiply(x, {&job, 1});
+  multiply({count - skip, k, input + skip * k}, {&job, 1});
 }
 
-void RowSteps::multiply(const Activations& x, std::span<const MatmulJob> jobs) {
-  const PassTimer timer(context_.times, &PassTimes::matmul);
+void RowSteps::multiply(Activations x, std::span<const MatmulJob> jobs, double PassTimes::*part) {
+  const auto takes = [](const MatmulJob& job) { return takes_quants(*job.weights); };
+  if (!context_.exact && std::any_of(jobs.begin(), jobs.end(), takes)) {
+    const PassTimer timer(context_.times, &PassTimes::quantise);
+    x.quants = {x.rows, x.k, ws_.quants_};
+    for_rows(context_.pool, 0, x.rows,
+             [&](std::int64_t row) { rows_.quantize(x.f32 + row * x.k, x.k, x.quants.row(row)); });
+  }
+  const PassTimer timer(context_.times, part);
   matmul(context_.pool, context_.kernels.matmul, x, jobs);
 }
 
@@ -72,18 +79,6 @@ void RowSteps::norm(const float* x, const std::vector<float>& weight, const std:
   });
 }
 
-Activations RowSteps::activations(const float* x, std::int64_t rows, std::int64_t k) {
-  Activations a{rows, k, x, {}};
-  if (context_.exact || k % 32 != 0) return a;
-  const PassTimer timer(context_.times, &PassTimes::quantise);
-  for_rows(context_.pool, 0, rows, [&](std::int64_t row) {
-    rows_.quantize(x + row * k, k, ws_.quants_ + row * k, ws_.steps_ + row * (k / 32),
-                   ws_.step_sums_ + row * (k / 32), ws_.sums16_ + row * (k / 16));
-  });
-  a.quant = {rows, k, ws_.quants_, ws_.steps_, ws_.step_sums_, ws_.sums16_};
-  return a;
-}
-
 void RowSteps::feed_forward(int layer, std::int64_t skip, std::int64_t count) {
   const LayerWeights& w = weights_.layer(layer);
   const std::int64_t hidden = config_.hidden;
@@ -93,23 +88,20 @@ void RowSteps::feed_forward(int layer, std::int64_t skip, std::int64_t count) {
     add_residual({}, {}, w.feed_forward_scale, skip, count);
     return;
   }
-  const Activations x = activations(ws_.normed_ + skip * config_.width, count - skip, config_.width);
   const MatmulJob jobs[] = {{&w.up, ws_.up_ + skip * hidden, hidden},
                             {&w.gate, ws_.gate_ + skip * hidden, hidden}};
-  multiply(x, std::span(jobs, config_.gated ? 2 : 1));
+  multiply({count - skip, config_.width, ws_.normed_ + skip * config_.width},
+           std::span(jobs, config_.gated ? 2 : 1));
   activate(w, skip, count);
   project(w.down, config_.gated ? ws_.gate_ : ws_.up_, hidden, skip, count);
   add_residual(w.down_bias, w.feed_forward_post_norm, w.feed_forward_scale, skip, count);
 }
 
 void RowSteps::run_experts(const LayerWeights& w, std::int64_t skip, std::int64_t count) {
-  const auto make = [this](const float* rows, std::int64_t n, std::int64_t k) {
-    return activations(rows, n, k);
-  };
   const auto products = [this](const Activations& rows, std::span<const MatmulJob> jobs) {
     multiply(rows, jobs);
   };
-  kvtide::run_experts({config_, *w.experts, context_.kernels.elementwise, context_.pool, make, products},
+  kvtide::run_experts({config_, *w.experts, context_.kernels.elementwise, context_.pool, products},
                       ws_.experts_, skip, count, ws_.normed_ + skip * config_.width);
 }
 

@@ -14,6 +14,7 @@
 #include "kernels/matmul.h"
 #include "kvtide/types.h"
 #include "model/decoder_context.h"
+#include "model/pass_timer.h"
 #include "model/workspace.h"
 
 namespace kvtide {
@@ -27,14 +28,14 @@ class RowSteps {
         context_(context),
         ws_(workspace) {}
 
-  // x = embedding of the tokens. Throws Error: invalid_argument (a token outside the vocabulary), context_full.
-  void embed(std::span<const TokenId> tokens, Pos first);
+  // x = embedding of the tokens, from row `begin` on. Throws Error: invalid_argument (a token outside the vocabulary),
+  // context_full.
+  void embed(std::span<const TokenId> tokens, Pos first, std::int64_t begin);
   // y = norm of x.
   void norm(const float* x, const std::vector<float>& weight, const std::vector<float>& bias,
             std::int64_t first, std::int64_t last, float* y);
-  // Rows of k elements as matrix products take them: in 8 bits beside f32, or in f32 alone. Valid until the next call.
-  Activations activations(const float* x, std::int64_t rows, std::int64_t k);
-  void multiply(const Activations& x, std::span<const MatmulJob> jobs);
+  // x, rows in f32, times the weights of every job; in 8 bits where weights take them so, unless the pass is exact.
+  void multiply(Activations x, std::span<const MatmulJob> jobs, double PassTimes::*part = &PassTimes::matmul);
   // normed = input [count][k] times the weight matrix.
   void project(const WeightMatrix& w, const float* input, std::int64_t k, std::int64_t skip,
                std::int64_t count);

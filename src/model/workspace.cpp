@@ -53,10 +53,10 @@ Workspace::Workspace(const ModelConfig& c, std::int64_t max_step) : max_step_(ma
       experts_.gate = gate_;
       experts_.up = up_;
     }
-    quants_ = reinterpret_cast<std::int8_t*>(take(widest));
-    steps_ = floats(widest / 32);
-    step_sums_ = floats(widest / 32);
-    sums16_ = reinterpret_cast<std::int32_t*>(take(widest / 16 * 4));
+    quants_.q = reinterpret_cast<std::int8_t*>(take(widest));
+    quants_.d = floats(widest / 32);
+    quants_.d_sum = floats(widest / 32);
+    quants_.minus_sums = reinterpret_cast<std::int32_t*>(take(widest / 16 * 4));
     if (pass == 0) memory_ = Buffer(static_cast<std::size_t>(used));
   }
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "kernels/quant_rows.h"
 #include "model/cca.h"
 #include "model/config/config.h"
 #include "model/experts.h"
@@ -33,9 +34,7 @@ class Workspace {
   std::vector<RopeTable> ropes_;
   CcaScratch cca_{};          // of models that convolve queries and keys
   ExpertsScratch experts_{};  // of models with experts
-  std::int8_t* quants_;
-  float *steps_, *step_sums_;
-  std::int32_t* sums16_;
+  QuantRow quants_;           // of the first row
 };
 
 }  // namespace kvtide

@@ -55,7 +55,7 @@ class Rows {
       const WeightMatrix& w = file_.matrix(product.name);
       jobs.push_back({&w, product.y, product.stride > 0 ? product.stride : w.rows});
     }
-    const Activations activations{count_, jobs.front().weights->columns, x.data(), {}};
+    const Activations activations{count_, jobs.front().weights->columns, x.data()};
     matmul(machine_.pool, machine_.kernels.matmul, activations, jobs);
     for (std::size_t i = 0; i < products.size(); ++i) add_bias(products[i].name, jobs[i]);
   }
@@ -262,15 +262,12 @@ void run_moe(const ShardMachine& machine, const ShardFile& file, std::int64_t co
   scratch.states = router;
   scratch.gate = gate.data();
   scratch.up = up.data();
-  const auto activations = [](const float* x, std::int64_t n, std::int64_t k) {
-    return Activations{n, k, x, {}};
-  };
   const auto multiply = [&](const Activations& x, std::span<const MatmulJob> jobs) {
     matmul(machine.pool, machine.kernels.matmul, x, jobs);
   };
   Floats change = work.norm(rows);
-  run_experts({c, file.experts(), machine.kernels.elementwise, machine.pool, activations, multiply}, scratch,
-              0, count, change.data());
+  run_experts({c, file.experts(), machine.kernels.elementwise, machine.pool, multiply}, scratch, 0, count,
+              change.data());
   work.add_residual(change, rows);
 }
 

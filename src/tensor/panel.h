@@ -42,6 +42,14 @@ struct PanelQ4K {  // 256 k
     std::uint8_t q[4][64];
   } sub[8];
 };
+struct PanelQ5K {  // 256 k
+  Half d[16], dmin[16];
+  struct Sub {  // 32 k: value = (d * scale) * q - dmin * min
+    std::uint8_t scale[16], min[16];
+    std::uint8_t high[8][8];  // as in PanelQ5_0
+    std::uint8_t q[4][64];
+  } sub[8];
+};
 struct PanelQ6K {  // 256 k
   Half d[16];
   struct Sub {  // 32 k: value = (d * scale[k / 16]) * (q - 32)
@@ -76,6 +84,8 @@ inline std::optional<PanelShape> panel_shape(DType dtype) {
       return PanelShape{32, sizeof(PanelQ8_0)};
     case DType::q4_k:
       return PanelShape{256, sizeof(PanelQ4K)};
+    case DType::q5_k:
+      return PanelShape{256, sizeof(PanelQ5K)};
     case DType::q6_k:
       return PanelShape{256, sizeof(PanelQ6K)};
     default:

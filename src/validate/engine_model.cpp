@@ -69,7 +69,7 @@ Reading EngineModel::read(TestedState& state, std::span<const TokenId> tokens,
     const auto given = inputs.subspan(static_cast<std::size_t>(layer) * layer_size, layer_size);
     std::copy(given.begin(), given.end(), stream.begin());
   };
-  const auto hidden = forward(context, workspace_, memory_of(state), tokens, count);
+  const auto hidden = forward(context, workspace_, {memory_of(state), tokens, count});
   reading.logits.resize(static_cast<std::size_t>(count * config_.vocab));
   logits(context, workspace_, hidden.data(), count, reading.logits.data());
   return reading;

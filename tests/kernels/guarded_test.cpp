@@ -1,6 +1,7 @@
 // Every kernel on memory that ends at a page that is not there, in every size of its tail: nothing is read or
 // written past the end, and what comes out is what comes out elsewhere.
 #include "tests/kernels/guarded.h"
+#include "tests/kernels/quant_memory.h"
 
 #include <gtest/gtest.h>
 
@@ -129,18 +130,10 @@ TEST(Guarded, MatrixProducts_OfEveryTypeAndTail) {
         std::vector<std::vector<float>> results;
         for (const Kernels* kernels : available_kernels())
           for (const bool quantised : {false, true}) {
-            const auto size = static_cast<std::size_t>(m * k);
-            Guarded<std::int8_t> q(size);
-            Guarded<float> d(size / 32), d_sum(size / 32), y(static_cast<std::size_t>(m * n));
-            Guarded<std::int32_t> sum16(size / 16);
-            Activations input{m, k, x.data(), {}};
-            if (quantised) {
-              for (std::int64_t row = 0; row < m; ++row)
-                kernels->elementwise.quantize(x.data() + row * k, k, q.data() + row * k,
-                                              d.data() + row * k / 32, d_sum.data() + row * k / 32,
-                                              sum16.data() + row * k / 16);
-              input.quant = {m, k, q.data(), d.data(), d_sum.data(), sum16.data()};
-            }
+            Guarded<float> y(static_cast<std::size_t>(m * n));
+            const testing::QuantMemory<Guarded> quants(kernels->elementwise, x.data(), m, k);
+            Activations input{m, k, x.data()};
+            if (quantised) input.quants = quants.rows;
             const MatmulJob job{&weights, y.data(), n};
             matmul(pool, kernels->matmul, input, {&job, 1});
             results.emplace_back(y.view().begin(), y.view().end());

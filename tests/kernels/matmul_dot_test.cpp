@@ -10,6 +10,7 @@
 #include "kernels/codec.h"
 #include "kernels/kernels.h"
 #include "kernels/pack.h"
+#include "tests/kernels/quant_memory.h"
 #include "tests/kernels/same_bits.h"
 #include "tests/kernels/samples.h"
 
@@ -20,8 +21,8 @@ using testing::random_blocks;
 using testing::Rng;
 using testing::same_bits;
 
-constexpr DType kPanelTypes[] = {DType::q4_0, DType::q4_1, DType::q5_0,
-                                 DType::q8_0, DType::q4_k, DType::q6_k};
+constexpr DType kPanelTypes[] = {DType::q4_0, DType::q4_1, DType::q5_0, DType::q8_0,
+                                 DType::q4_k, DType::q5_k, DType::q6_k};
 
 DotFn dot_of(const MatmulRow& row, DType dtype) {
   switch (dtype) {
@@ -35,40 +36,32 @@ DotFn dot_of(const MatmulRow& row, DType dtype) {
       return row.q8_0;
     case DType::q4_k:
       return row.q4_k;
+    case DType::q5_k:
+      return row.q5_k;
     default:
       return row.q6_k;
   }
 }
 
-// Quantised activations with memory of their own, made without the kernel that makes them in a model.
+// Quantised activations in natural order, made without the kernel that makes them in a model.
 struct Quants {
   std::int64_t rows, k;
   std::vector<std::int8_t> q;
-  std::vector<float> d, d_sum;
-  std::vector<std::int32_t> sum16;
+  std::vector<float> d;
 
   Quants(std::int64_t rows_, std::int64_t k_, std::uint64_t seed, float scale)
       : rows(rows_), k(k_), q(static_cast<std::size_t>(rows * k)) {
     Rng rng(seed);
     for (auto& value : q) value = static_cast<std::int8_t>(rng.below(255) - 127);
     for (std::int64_t i = 0; i < rows * k / 32; ++i) d.push_back(rng.real(0.5f, 1.0f) * scale);
-    sum_up();
   }
-  void sum_up() {
-    sum16.assign(q.size() / 16, 0);
-    for (std::size_t i = 0; i < q.size(); ++i) sum16[i / 16] += q[i];
-    d_sum.resize(d.size());
-    for (std::size_t i = 0; i < d.size(); ++i)
-      d_sum[i] = d[i] * static_cast<float>(sum16[2 * i] + sum16[2 * i + 1]);
-  }
-  QuantRows view() const { return {rows, k, q.data(), d.data(), d_sum.data(), sum16.data()}; }
-  QuantRows row(std::int64_t m) const {
-    return {1,
-            k,
-            q.data() + m * k,
-            d.data() + m * (k / 32),
-            d_sum.data() + m * (k / 32),
-            sum16.data() + m * (k / 16)};
+  std::int64_t blocks() const { return k / 32; }
+  Quants row(std::int64_t m) const {
+    Quants one = *this;
+    one.rows = 1;
+    one.q.assign(q.begin() + m * k, q.begin() + (m + 1) * k);
+    one.d.assign(d.begin() + m * blocks(), d.begin() + (m + 1) * blocks());
+    return one;
   }
 };
 
@@ -82,9 +75,11 @@ std::vector<std::byte> panel_of(DType dtype, const std::vector<std::byte>& block
 }
 
 std::vector<float> run(const MatmulRow& row, DType dtype, const std::vector<std::byte>& panel,
-                       const QuantRows& x, int columns = kPanelRows) {
+                       const Quants& x, int columns = kPanelRows) {
   std::vector<float> y(static_cast<std::size_t>(x.rows * columns));
-  dot_of(row, dtype)(panel.data(), x, {y.data(), columns, columns});
+  testing::QuantMemory<> memory(x.rows, x.k);
+  testing::lay_out(x.q.data(), x.d.data(), memory.rows);
+  dot_of(row, dtype)(panel.data(), memory.rows, {y.data(), columns, columns});
   return y;
 }
 
@@ -101,7 +96,7 @@ void expect_near_direct(DType dtype, const std::vector<std::byte>& blocks, const
       for (std::int64_t b = 0; b < x.k / 32; ++b) {
         double largest = 0.0, block_x = 0.0;
         for (std::int64_t i = b * 32; i < b * 32 + 32; ++i) {
-          const double xi = static_cast<double>(x.d[static_cast<std::size_t>(m * (x.k / 32) + b)]) *
+          const double xi = static_cast<double>(x.d[static_cast<std::size_t>(m * x.blocks() + b)]) *
                             x.q[static_cast<std::size_t>(m * x.k + i)];
           sum += static_cast<double>(w[static_cast<std::size_t>(i)]) * xi;
           largest = std::max(largest, std::fabs(static_cast<double>(w[static_cast<std::size_t>(i)])));
@@ -123,7 +118,7 @@ TEST(MatmulDot, EqualsDirectArithmeticOnTheFilesBlocks) {
       const auto panel = panel_of(dtype, blocks, k);
       const Quants x(5, k, 77, 0.02f);
       for (const Kernels* kernels : available_kernels())
-        expect_near_direct(dtype, blocks, x, run(kernels->matmul, dtype, panel, x.view()), kernels->isa);
+        expect_near_direct(dtype, blocks, x, run(kernels->matmul, dtype, panel, x), kernels->isa);
     }
 }
 
@@ -146,10 +141,9 @@ TEST(MatmulDot, EqualsDirectArithmeticWithTheLargestQuantsAndScales) {
         x.q[static_cast<std::size_t>(k + i)] = -127;
         x.q[static_cast<std::size_t>(2 * k + i)] = i % 2 == 0 ? 127 : -127;
       }
-      x.sum_up();
       const auto panel = panel_of(dtype, blocks, k);
       for (const Kernels* kernels : available_kernels())
-        expect_near_direct(dtype, blocks, x, run(kernels->matmul, dtype, panel, x.view()), kernels->isa);
+        expect_near_direct(dtype, blocks, x, run(kernels->matmul, dtype, panel, x), kernels->isa);
     }
 }
 
@@ -161,9 +155,9 @@ TEST(MatmulDot, GivesTheSameBitsOnEveryTable_ForAnyNumberOfRows) {
     for (std::int64_t m = 1; m <= 17; ++m) counts.push_back(m);
     for (const std::int64_t m : counts) {
       const Quants x(m, k, static_cast<std::uint64_t>(m), 0.1f);
-      const auto wanted = run(kMatmulScalar, dtype, panel, x.view());
+      const auto wanted = run(kMatmulScalar, dtype, panel, x);
       for (const Kernels* kernels : available_kernels())
-        ASSERT_TRUE(same_bits(run(kernels->matmul, dtype, panel, x.view()), wanted))
+        ASSERT_TRUE(same_bits(run(kernels->matmul, dtype, panel, x), wanted))
             << dtype_info(dtype).name << " " << kernels->isa << " m " << m;
     }
   }
@@ -175,15 +169,15 @@ TEST(MatmulDot, GivesTheSameBitsOnEveryTable_WithNanInfinityAndOverflow) {
     const auto panel = panel_of(dtype, random_blocks(dtype, k * 16, 22, 6e4f), k);
     Quants x(6, k, 5, 1.0f);
     x.d[0] = std::nanf("");
-    x.d[static_cast<std::size_t>(k / 32 + 3)] = INFINITY;
-    for (std::int64_t b = 0; b < k / 32; ++b) x.d[static_cast<std::size_t>(2 * (k / 32) + b)] = 3e38f;
-    for (std::int64_t b = 0; b < k / 32; ++b) x.d[static_cast<std::size_t>(3 * (k / 32) + b)] = 1e-44f;
-    x.sum_up();
-    const auto wanted = run(kMatmulScalar, dtype, panel, x.view());
+    const std::int64_t blocks = x.blocks();
+    x.d[static_cast<std::size_t>(2 * blocks - 1)] = INFINITY;
+    for (std::int64_t b = 0; b < blocks; ++b) x.d[static_cast<std::size_t>(2 * blocks + b)] = 3e38f;
+    for (std::int64_t b = 0; b < blocks; ++b) x.d[static_cast<std::size_t>(3 * blocks + b)] = 1e-44f;
+    const auto wanted = run(kMatmulScalar, dtype, panel, x);
     EXPECT_TRUE(std::isnan(wanted[0])) << dtype_info(dtype).name << " lost a NaN";
     EXPECT_FALSE(std::isfinite(wanted[kPanelRows])) << dtype_info(dtype).name << " lost an infinity";
     for (const Kernels* kernels : available_kernels())
-      EXPECT_TRUE(same_bits(run(kernels->matmul, dtype, panel, x.view()), wanted))
+      EXPECT_TRUE(same_bits(run(kernels->matmul, dtype, panel, x), wanted))
           << dtype_info(dtype).name << " " << kernels->isa;
   }
 }
@@ -194,7 +188,7 @@ TEST(MatmulDot, GivesARowTheSameBitsWhateverTravelsWithIt) {
     const auto panel = panel_of(dtype, random_blocks(dtype, k * 16, 23, 0.05f), k);
     const Quants x(19, k, 9, 0.1f);
     for (const Kernels* kernels : available_kernels()) {
-      const auto together = run(kernels->matmul, dtype, panel, x.view());
+      const auto together = run(kernels->matmul, dtype, panel, x);
       for (std::int64_t m = 0; m < x.rows; ++m)
         ASSERT_TRUE(
             same_bits(run(kernels->matmul, dtype, panel, x.row(m)),
@@ -211,10 +205,12 @@ TEST(MatmulDot, WritesOnlyItsColumns) {
       const auto blocks = random_blocks(dtype, k * 16, 24, 0.05f);
       const auto panel = panel_of(dtype, blocks, k, columns);
       const Quants x(rows, k, 10, 0.1f);
-      const auto wanted = run(kMatmulScalar, dtype, panel_of(dtype, blocks, k), x.view());
+      const auto wanted = run(kMatmulScalar, dtype, panel_of(dtype, blocks, k), x);
       for (const Kernels* kernels : available_kernels()) {
         std::vector<float> y(static_cast<std::size_t>(rows * stride), -7.5f);
-        dot_of(kernels->matmul, dtype)(panel.data(), x.view(), {y.data(), stride, columns});
+        testing::QuantMemory<> memory(x.rows, x.k);
+        testing::lay_out(x.q.data(), x.d.data(), memory.rows);
+        dot_of(kernels->matmul, dtype)(panel.data(), memory.rows, {y.data(), stride, columns});
         for (std::int64_t m = 0; m < rows; ++m)
           for (std::int64_t c = 0; c < stride; ++c)
             ASSERT_EQ(y[static_cast<std::size_t>(m * stride + c)],

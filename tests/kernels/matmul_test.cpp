@@ -10,6 +10,7 @@
 #include "kernels/codec.h"
 #include "kernels/kernels.h"
 #include "kernels/pack.h"
+#include "tests/kernels/quant_memory.h"
 #include "tests/kernels/same_bits.h"
 #include "tests/kernels/samples.h"
 
@@ -17,6 +18,7 @@ namespace kvtide {
 namespace {
 
 using testing::normals;
+using testing::QuantMemory;
 using testing::random_blocks;
 using testing::same_bits;
 
@@ -54,28 +56,38 @@ struct Matrix {
 
 // Activations in f32 and, when asked for, quantised by hand with steps of a power of two: x = q * d exactly.
 struct Inputs {
-  std::vector<float> f32, d, d_sum;
+  std::vector<float> f32;
   std::vector<std::int8_t> q;
-  std::vector<std::int32_t> sum16;
+  QuantMemory<> quants;
   Activations view;
 
   Inputs(std::int64_t rows, std::int64_t k, std::uint64_t seed, bool quantised)
-      : f32(normals(rows * k, seed)) {
-    view = {rows, k, f32.data(), {}};
+      : f32(normals(rows * k, seed)), quants(rows, k) {
+    view = {rows, k, f32.data()};
     if (!quantised) return;
     const float step = 0x1p-5f;
     for (float& x : f32) {
       q.push_back(static_cast<std::int8_t>(std::lround(x / step)));
       x = static_cast<float>(q.back()) * step;
     }
-    for (std::size_t i = 0; i < q.size(); i += 16) sum16.push_back(std::accumulate(&q[i], &q[i] + 16, 0));
-    for (std::size_t i = 0; i < sum16.size(); i += 2) {
-      d.push_back(step);
-      d_sum.push_back(step * static_cast<float>(sum16[i] + sum16[i + 1]));
-    }
-    view.quant = {rows, k, q.data(), d.data(), d_sum.data(), sum16.data()};
+    quantise();
+  }
+  // Row m of others alone.
+  Inputs(const Inputs& all, std::int64_t m)
+      : f32(all.f32.begin() + m * all.view.k, all.f32.begin() + (m + 1) * all.view.k), quants(1, all.view.k) {
+    view = {1, all.view.k, f32.data()};
+    if (all.q.empty()) return;
+    q.assign(all.q.begin() + m * view.k, all.q.begin() + (m + 1) * view.k);
+    quantise();
   }
   Inputs(const Inputs&) = delete;
+
+ private:
+  void quantise() {
+    const std::vector<float> steps(q.size() / 32, 0x1p-5f);
+    testing::lay_out(q.data(), steps.data(), quants.rows);
+    view.quants = quants.rows;
+  }
 };
 
 std::vector<float> product(const Kernels& kernels, int threads, const Inputs& x, const Matrix& w) {
@@ -154,15 +166,7 @@ TEST(Matmul, GivesARowTheSameBitsWhateverTravelsWithIt) {
       const Inputs all(133, 256, 12, quantised);
       const auto together = product(best_kernels(), 2, all, w);
       for (const std::int64_t m : {0, 1, 127, 128, 132}) {  // both sides of a block of rows
-        Inputs one(1, 256, 12, quantised);
-        one.view.f32 = all.f32.data() + m * 256;
-        if (quantised)
-          one.view.quant = {1,
-                            256,
-                            all.q.data() + m * 256,
-                            all.d.data() + m * 8,
-                            all.d_sum.data() + m * 8,
-                            all.sum16.data() + m * 16};
+        const Inputs one(all, m);
         ASSERT_TRUE(same_bits(product(best_kernels(), 1, one, w),
                               std::span(together).subspan(static_cast<std::size_t>(m * 24), 24)))
             << info.name << " row " << m;
@@ -198,7 +202,7 @@ TEST(Matmul, RunsSeveralJobsLikeEachAlone_AndLeavesTheGapsOfWiderOutputsAlone) {
 }
 
 TEST(Matmul, ReadsTheFilesRowsInTheOrderGiven) {
-  for (const DType dtype : {DType::q5_1, DType::iq4_nl, DType::q5_k}) {
+  for (const DType dtype : {DType::q5_1, DType::iq4_nl, DType::q3_k}) {
     Matrix w(dtype, 21, 256, 18);
     const Inputs x(3, 256, 19, false);
     const auto plain = product(best_kernels(), 1, x, w);
