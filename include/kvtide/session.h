@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "kvtide/error.h"
 #include "kvtide/model.h"
 #include "kvtide/procedural.h"
 #include "kvtide/state.h"
@@ -133,6 +134,50 @@ class Session {
   // folder that remembers the model's hash between runs; empty: none.
   void save(const std::string& path, const std::string& cache = "") const;
   void load(const std::string& path, const std::string& cache = "");
+
+ private:
+  friend class Batch;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct BatchOptions {           // change only speed or memory
+  int threads = 0;              // 0: as many as the machine has
+  std::int64_t max_step = 512;  // tokens per step, of all sessions together
+  std::string kernels = {};     // as in SessionOptions
+};
+
+// Several sessions of one model in one pass: the weights are read once for all of them. Sessions join and leave from
+// step to step; memories of all kinds mix. Every session's logits and memory are the bits that it would have alone.
+// Ownership: owns threads and scratch memory; refers to the model, which must outlive it.
+// Thread rules: one caller at a time, who is also the caller of the sessions in the step.
+class Batch {
+ public:
+  explicit Batch(const Model& model, const BatchOptions& options = {});
+  ~Batch();
+  Batch(Batch&&) noexcept;
+  Batch& operator=(Batch&&) noexcept;
+
+  struct Item {
+    Session* session;
+    std::span<const TokenId>
+        tokens;               // at least one: the newest token of a session that writes, a chunk of one that
+                              // reads
+    bool need_logits = true;  // false: logits() is empty afterwards, which saves the output matrix
+  };
+  // What became of an item. `read` can be fewer tokens than it has: a session takes at most prefill_chunk in a step, and
+  // a procedural one those up to its next seal. The logits come with the last token.
+  struct Outcome {
+    std::int64_t read = 0;
+    std::optional<Error> error;  // the session is as it was then (code numeric: unusable until clear())
+  };
+  // Reads the tokens of every item, each as Session::read would, in one pass. What one session cannot do stops no other.
+  // Throws Error(invalid_argument), and changes nothing, for items that do not belong into one step: a session twice, of
+  // another model, with and without `exact`, no tokens, or more than max_step together; and out_of_memory.
+  std::vector<Outcome> step(std::span<const Item> items);
+
+  const BatchOptions& options() const;  // with the defaults filled in
+  PassTimes times() const;              // of all steps
 
  private:
   struct Impl;

@@ -34,19 +34,43 @@ Session::Impl::Impl(const Model& m, const SessionOptions& o)
   if (options.shadow) shadow = std::make_unique<Shadow>(*options.shadow, state);
 }
 
-void Session::Impl::seal_if_due() {
+void Session::Impl::seal_if_due(ThreadPool& threads) {
   if (shadow) shadow->keep(state);
   const PassTimer timer(options.profile ? &times : nullptr, &PassTimes::seal);
-  state.seal_if_due(pool, kernels);
+  state.seal_if_due(threads, kernels);
+}
+
+void Session::Impl::check(std::span<const TokenId> tokens) const {
+  if (failed)
+    throw Error(ErrorCode::numeric,
+                "this session met numbers that are not finite and cannot go on; clear it first");
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  const ModelConfig& config = model->internals().config;
+  if (config.learned_positions && count > config.context_length - state.position())
+    throw Error(ErrorCode::context_full,
+                cat("the model has learned ", config.context_length, " positions: ", state.position(),
+                    " are taken and ", count,
+                    " more do not fit; later positions mean nothing to it, and older "
+                    "ones cannot be shifted away, so read a shorter text"));
+  if (count > state.room())
+    throw Error(ErrorCode::context_full,
+                cat("the context is full: it holds ", state.position(), " of ", state.capacity(),
+                    " tokens and ", count, " more do not fit; use a larger context (-c) or a shorter text"));
+  state.check_budget(count);
+  for (const TokenId token : tokens)
+    if (token < 0 || token >= model->vocabulary())
+      throw Error(ErrorCode::invalid_argument,
+                  cat("token id ", token, " is outside the vocabulary of ", model->vocabulary()));
+}
+
+void Session::Impl::reserve(std::size_t tokens, bool with_logits) {
+  if (with_logits) logits.reserve(static_cast<std::size_t>(model->vocabulary()));
+  if (read_tokens.size() + tokens > read_tokens.capacity())
+    read_tokens.reserve(std::max(read_tokens.size() + tokens, 2 * read_tokens.size()));
 }
 
 DecoderContext Session::Impl::context() {
-  return {model->internals().config,
-          *model->internals().weights,
-          kernels,
-          pool,
-          {},
-          options.exact,
+  return {model->internals().config,         *model->internals().weights, kernels, pool, {}, options.exact,
           options.profile ? &times : nullptr};
 }
 
@@ -59,11 +83,8 @@ void Session::Impl::read_chunk(std::span<const TokenId> tokens, Pos from, bool k
   if (keep_last) wanted = std::max<std::int64_t>(wanted, 1);
   const DecoderContext c = context();
   const std::int64_t width = c.config.width, vocab = c.config.vocab;
-  // Once the memory has the tokens, nothing may fail for lack of room to note them.
   if (read.on_logits && end - from > 0) rows.resize(static_cast<std::size_t>(kLogitRows * vocab));
-  if (keep_last) logits.reserve(static_cast<std::size_t>(vocab));
-  if (read_tokens.size() + tokens.size() > read_tokens.capacity())
-    read_tokens.reserve(std::max(read_tokens.size() + tokens.size(), 2 * read_tokens.size()));
+  reserve(tokens.size(), keep_last);
   if (shadow) shadow->begin_step();
   const std::span<const float> hidden = forward(c, workspace, {state, tokens, wanted, shadow.get()});
   read_tokens.insert(read_tokens.end(), tokens.begin(), tokens.end());
@@ -95,26 +116,8 @@ Session& Session::operator=(Session&&) noexcept = default;
 
 void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) try {
   Impl& s = *impl_;
-  if (s.failed)
-    throw Error(ErrorCode::numeric,
-                "this session met numbers that are not finite and cannot go on; clear it first");
+  s.check(tokens);
   const auto count = static_cast<std::int64_t>(tokens.size());
-  const ModelConfig& config = s.model->internals().config;
-  if (config.learned_positions && count > config.context_length - s.state.position())
-    throw Error(ErrorCode::context_full,
-                cat("the model has learned ", config.context_length, " positions: ", s.state.position(),
-                    " are taken and ", count,
-                    " more do not fit; later positions mean nothing to it, and older "
-                    "ones cannot be shifted away, so read a shorter text"));
-  if (count > s.state.room())
-    throw Error(ErrorCode::context_full,
-                cat("the context is full: it holds ", s.state.position(), " of ", s.state.capacity(),
-                    " tokens and ", count, " more do not fit; use a larger context (-c) or a shorter text"));
-  s.state.check_budget(count);
-  for (const TokenId token : tokens)
-    if (token < 0 || token >= s.model->vocabulary())
-      throw Error(ErrorCode::invalid_argument,
-                  cat("token id ", token, " is outside the vocabulary of ", s.model->vocabulary()));
   const Pos from = options.logits_from < 0 ? s.state.position() + count : options.logits_from;
   // Due only when the seal behind the last chunk failed: a disk that had no room may have some now.
   s.seal_if_due();

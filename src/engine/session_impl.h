@@ -45,7 +45,12 @@ struct Session::Impl {
   // Throws when the session cannot go on from such a memory.
   void check_fits(const KvState& theirs, const SnapshotExtras& extras, const std::string& name) const;
 
-  void seal_if_due();
+  void seal_if_due() { seal_if_due(pool); }
+  void seal_if_due(ThreadPool& threads);
+  // Throws when the session cannot take these tokens; nothing has changed then.
+  void check(std::span<const TokenId> tokens) const;
+  // Room to note `tokens` more and, when asked for, logits: once the memory has the tokens, nothing may fail.
+  void reserve(std::size_t tokens, bool with_logits);
   // Reads one chunk; logits rows of the chunk's tokens from `from` on go to on_logits, the last row to
   // `logits`.
   void read_chunk(std::span<const TokenId> tokens, Pos from, bool keep_last, const ReadOptions& read);
