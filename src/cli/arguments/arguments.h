@@ -53,6 +53,7 @@ struct Arguments {
   std::int64_t bench_tokens = 64;
   std::vector<std::int64_t> depths = {0};
   int repetitions = 3;
+  int sessions = 1;
   std::string plot;  // --plot; empty: none
   std::string rows;  // --rows: measured before
   // copytest, recall, table

@@ -31,6 +31,8 @@ constexpr Flag kBench[] = {
      [](A& a, const G& g) { a.bench_tokens = whole(g, "the number of tokens to write", 0, kLargestCount); }},
     {"-d", "--n-depth", "LIST", "tokens held before measuring, for instance 0,4096 [0]",
      [](A& a, const G& g) { a.depths = whole_list(g, "depths", 0, kLargestCount); }},
+    {"", "--sessions", "N", "write N texts at once, which share each pass over the weights [1]",
+     [](A& a, const G& g) { a.sessions = static_cast<int>(whole(g, "the number of sessions", 1, 256)); }},
     {"", "--profile", "", "where the time goes, part by part, and what share of the limits that is",
      [](A& a, const G&) { a.session.profile = true; }},
     {"", "--plot", "FILE", "draw tokens per second against depth, with the machine's limit, as an SVG",

@@ -229,6 +229,8 @@ void check(const Arguments& a) {
     refuse(cat(a.system ? "--system" : "--chat-template", ": has a meaning only together with --chat"));
   if (a.command == Command::bench && a.bench_prompt == 0 && a.bench_tokens == 0)
     refuse("-p 0 and -n 0: nothing is left to measure");
+  if (a.sessions > 1 && a.session.profile)
+    refuse("--sessions and --profile: parts are measured for one session");
   if (a.command == Command::ppl && !a.out.empty() && !a.stream)
     refuse("--out: has a meaning only with --stream");
   if (a.against != Against::nothing && !a.stream) refuse("--against: has a meaning only with --stream");

@@ -56,7 +56,7 @@ struct BenchRow {
   std::optional<PassWork> work;  // nullopt: a memory that compresses holds other rows than the text has
   PassLimits limits;
 
-  double tok_s() const { return static_cast<double>(what.n) / measured.seconds; }
+  double tok_s() const { return static_cast<double>(what.tokens()) / measured.seconds; }
   std::optional<double> gb_s() const {
     return work ? std::optional(work->bytes() / measured.seconds * 1e-9) : std::nullopt;
   }
@@ -73,6 +73,7 @@ Json row_json(const BenchRow& row, const std::string& model, const SessionOption
       .set("test", row.what.reads ? "pp" : "tg")
       .set("n", row.what.n)
       .set("depth", row.what.depth)
+      .set("sessions", row.what.sessions)
       .set("threads", options.threads)
       .set("tok_s", row.tok_s())
       .set("ms_tok", 1e3 / row.tok_s())
@@ -94,6 +95,7 @@ std::string row_text(const BenchRow& row, const SessionOptions& options) {
   };
   const std::optional<double> share = row.limit_share();
   std::string name = cat(row.what.reads ? "pp" : "tg", row.what.n);
+  if (row.what.sessions > 1) name += cat("x", row.what.sessions);
   name.resize(std::max<std::size_t>(name.size(), 8), ' ');
   std::string text =
       cat(name, padded(count_text(row.what.depth), 8), padded(cat(options.threads), 9),
@@ -142,13 +144,13 @@ int bench_command(const Arguments& arguments) {
   bench.warm_up();
   Json list = Json::array();
   for (const std::int64_t depth : arguments.depths)
-    for (const BenchCase& what :
-         {BenchCase{true, arguments.bench_prompt, depth}, BenchCase{false, arguments.bench_tokens, depth}}) {
+    for (const BenchCase& what : {BenchCase{true, arguments.bench_prompt, depth},
+                                  BenchCase{false, arguments.bench_tokens, depth, arguments.sessions}}) {
       if (what.n == 0) continue;
       BenchRow row{what, bench.measure(what), std::nullopt, {}};
       limits = best_of_both(limits, measure_limits(options));
       row.limits = pass_limits(limits, open.model, options);
-      if (!options.procedural) row.work = bench.work_of(what);
+      if (!options.procedural && what.sessions == 1) row.work = bench.work_of(what);
       points.push_back({"kvtide", model_title(open.model.name()), what.reads, depth, row.tok_s(),
                         row.limit_share() ? row.tok_s() / *row.limit_share() : 0.0});
       if (arguments.json)

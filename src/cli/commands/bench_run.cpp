@@ -50,21 +50,25 @@ std::span<const TokenId> BenchRun::part(std::int64_t first, std::int64_t count) 
 }
 
 std::uint64_t BenchRun::once(const BenchCase& what, std::vector<double>& seconds) {
-  session_.clear();
-  {
-    Progress progress("filling", session_);
-    ReadOptions fill;
-    fill.need_logits = false;
-    fill.progress = [&](std::int64_t done) {
-      progress.update(done, what.depth);
-      return !interrupted();
-    };
-    session_.read(part(0, what.depth), fill);
-  }
+  fill(session_, what.depth);
   const PassTimes before = session_.times();
-  const std::uint64_t hash = what.reads ? read_once(what, seconds) : write_once(what, seconds);
+  const std::uint64_t hash = what.reads          ? read_once(what, seconds)
+                             : what.sessions > 1 ? write_together(what, seconds)
+                                                 : write_once(what, seconds);
   times_ = session_.times() - before;
   return hash;
+}
+
+void BenchRun::fill(Session& session, std::int64_t depth) {
+  session.clear();
+  Progress progress("filling", session);
+  ReadOptions fill;
+  fill.need_logits = false;
+  fill.progress = [&](std::int64_t done) {
+    progress.update(done, depth);
+    return !interrupted();
+  };
+  session.read(part(0, depth), fill);
 }
 
 std::uint64_t BenchRun::read_once(const BenchCase& what, std::vector<double>& seconds) {
@@ -85,6 +89,34 @@ std::uint64_t BenchRun::write_once(const BenchCase& what, std::vector<double>& s
     session_.read(part(what.depth + i, 1));
     spent += watch.seconds();
     hash = hash_logits(session_.logits(), hash);
+  }
+  seconds.push_back(spent);
+  return hash;
+}
+
+// Every session has read the same text for itself, and writes it on in the same step as the others.
+std::uint64_t BenchRun::write_together(const BenchCase& what, std::vector<double>& seconds) {
+  SessionOptions options = session_.options();
+  while (static_cast<int>(others_.size()) + 1 < what.sessions) others_.emplace_back(model_, options);
+  if (!batch_) batch_.emplace(model_, BatchOptions{options.threads, what.sessions, options.kernels});
+  for (Session& other : others_) fill(other, what.depth);
+  double spent = 0.0;
+  std::uint64_t hash = 0;
+  for (std::int64_t i = 0; i < what.n; ++i) {
+    stop_if_interrupted("bench: stopped; nothing is kept");
+    std::vector<Batch::Item> items = {{&session_, part(what.depth + i, 1)}};
+    for (Session& other : others_) items.push_back({&other, part(what.depth + i, 1)});
+    const Stopwatch watch;
+    const std::vector<Batch::Outcome> outcomes = batch_->step(items);
+    spent += watch.seconds();
+    for (const Batch::Outcome& outcome : outcomes)
+      if (outcome.error) throw *outcome.error;
+    const std::uint64_t before = hash;
+    hash = hash_logits(session_.logits(), before);
+    for (const Session& other : others_)
+      if (hash_logits(other.logits(), before) != hash)
+        throw Error(ErrorCode::numeric,
+                    "bench: two sessions of one text gave different logits; this is a bug");
   }
   seconds.push_back(spent);
   return hash;

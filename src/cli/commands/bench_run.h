@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct BenchCase {
   bool reads;  // "pp", else "tg"
   std::int64_t n;
   std::int64_t depth;
+  int sessions = 1;  // that write at once, each so many tokens
+
+  std::int64_t tokens() const { return n * sessions; }
 };
 
 struct BenchResult {
@@ -43,12 +47,16 @@ class BenchRun {
   std::uint64_t once(const BenchCase& what, std::vector<double>& seconds);
   std::uint64_t read_once(const BenchCase& what, std::vector<double>& seconds);
   std::uint64_t write_once(const BenchCase& what, std::vector<double>& seconds);
+  std::uint64_t write_together(const BenchCase& what, std::vector<double>& seconds);
+  void fill(Session& session, std::int64_t depth);
 
   const Arguments& arguments_;
   const Model& model_;
   Session& session_;
   std::vector<TokenId> tokens_;
   PassTimes times_;
+  std::vector<Session> others_;  // of measurements of several sessions
+  std::optional<Batch> batch_;
 };
 
 }  // namespace kvtide
