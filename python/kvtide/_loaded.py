@@ -5,12 +5,14 @@ Sessions are built on this, and kvtide.Model, which makes sessions, on both.
 
 from __future__ import annotations
 
+import logging
 import os
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 from kvtide import _native
-from kvtide._arguments import size_text, whole
+from kvtide._arguments import byte_count, file_path, size_text, whole
+from kvtide._cache_folder import weights_folder
 from kvtide._models_folder import model_path
 from kvtide.tokenizer import Tokenizer, chat_ids
 
@@ -18,26 +20,71 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+class PackedUse(NamedTuple):
+    """Where the packed weights of a model are."""
+
+    file: str | None
+    """Mapped from this file, whose pages all processes share; None: in this process's own memory."""
+    made: bool
+    """The file was made by this load."""
+    nbytes: int
+    """Bytes of the file."""
+    notes: list[str]
+    """Which file was of no use, and why."""
+
+
 class LoadedModel:
     """What sessions need of a ``kvtide.Model``."""
 
-    def __init__(self, path: str | os.PathLike[str], *, threads: int | None = None, map_file: bool = True) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        threads: int | None = None,
+        map_file: bool = True,
+        cache: bool | str | os.PathLike[str] = True,
+        cache_limit: int | str = "32G",
+        packed: str | os.PathLike[str] | None = None,
+    ) -> None:
         """See ``load``."""
         self._native = _native.Model(
-            model_path(path), 0 if threads is None else whole(threads, "threads", 1, 256), bool(map_file)
+            model_path(path),
+            0 if threads is None else whole(threads, "threads", 1, 256),
+            bool(map_file),
+            weights_folder(cache),
+            byte_count(cache_limit, "cache_limit"),
+            b"" if packed is None else file_path(packed),
         )
+        for note in self.packed.notes:
+            logging.getLogger("kvtide").warning("%s", note)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, threads: int | None = None, map_file: bool = True) -> Self:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        threads: int | None = None,
+        map_file: bool = True,
+        cache: bool | str | os.PathLike[str] = True,
+        cache_limit: int | str = "32G",
+        packed: str | os.PathLike[str] | None = None,
+    ) -> Self:
         """Loads a model, without holding the GIL.
 
         ``path``: a GGUF file or a Hugging Face folder, or the name of a model that was fetched, or its beginning:
         "gemma3" after ``kvtide fetch gemma3``. Names are looked for in $KVTIDE_MODELS, or ~/.cache/kvtide/models.
         ``threads``: for loading; None: as many as the machine has. ``map_file=False`` copies the file into memory,
-        which makes it immune to other programs that shorten it. Raises NotFoundError, BadFormatError,
+        which makes it immune to other programs that shorten it.
+
+        ``cache``: whether packed weights are kept in ~/.cache/kvtide/weights, or in which folder: the next load maps
+        them, in a moment, and shares their pages with other processes. At most ``cache_limit`` bytes: what was used
+        longest ago goes. ``packed``: a file that ``kvtide pack`` made. A file that is of no use is made anew or left
+        out; the logger "kvtide" tells. Raises NotFoundError, BadFormatError,
         UnsupportedError, NumericError (NaN or infinity in the weights), IoError, OutOfMemoryError.
         """
-        return cls(path, threads=threads, map_file=map_file)
+        return cls(
+            path, threads=threads, map_file=map_file, cache=cache, cache_limit=cache_limit, packed=packed
+        )  # fmt: skip
 
     @property
     def path(self) -> str:
@@ -52,6 +99,12 @@ class LoadedModel:
     def notes(self) -> list[str]:
         """What its files contradict each other in, and what was taken. Empty for most models."""
         return [note.decode(errors="replace") for note in self._native.notes]
+
+    @property
+    def packed(self) -> PackedUse:
+        """Where the packed weights are."""
+        file, made, nbytes, notes = self._native.packed
+        return PackedUse(os.fsdecode(file) or None, made, nbytes, [note.decode(errors="replace") for note in notes])
 
     @property
     def architecture(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvtide import _native
 from kvtide._arguments import file_path
+from kvtide._cache_folder import cache_place
 
 
 def models_folder() -> bytes:
@@ -17,11 +18,8 @@ def models_folder() -> bytes:
     own = os.environb.get(b"KVTIDE_MODELS")
     if own:
         return own
-    # Relative ones are to be ignored, says the XDG base directory specification.
-    cache, home = (os.environb.get(name, b"") for name in (b"XDG_CACHE_HOME", b"HOME"))
-    if cache.startswith(b"/"):
-        return cache + b"/kvtide/models"
-    return home + b"/.cache/kvtide/models" if home.startswith(b"/") else b""
+    cache = cache_place()
+    return cache + b"/models" if cache else b""
 
 
 def model_path(model: Any) -> bytes:

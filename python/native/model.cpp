@@ -55,10 +55,10 @@ std::vector<TokenId> encode_chat(const PyModel& self, const Messages& messages, 
 
 }  // namespace
 
-PyModel::PyModel(const std::string& path, int threads, bool map_file) {
+PyModel::PyModel(const std::string& path, const ModelOptions& options) {
   const Running running;
   const WithoutGil others_run;
-  model_ = std::make_shared<const Model>(path, ModelOptions{.threads = threads, .map_file = map_file});
+  model_ = std::make_shared<const Model>(path, options);
 }
 
 std::shared_ptr<const Model> PyModel::open() const {
@@ -70,10 +70,16 @@ void bind_model(nb::module_& module) {
   nb::class_<PyModel>(module, "Model", "A loaded model; kvtide.Model wraps it.")
       .def(
           "__init__",
-          [](PyModel* self, const nb::bytes& path, int threads, bool map_file) {
-            new (self) PyModel(text_of(path), threads, map_file);
+          [](PyModel* self, const nb::bytes& path, int threads, bool map_file, const nb::bytes& cache,
+             std::int64_t cache_limit, const nb::bytes& packed) {
+            ModelOptions options{.threads = threads, .map_file = map_file};
+            options.packed.folder = text_of(cache);
+            options.packed.limit = cache_limit;
+            options.packed.file = text_of(packed);
+            new (self) PyModel(text_of(path), options);
           },
-          nb::arg("path"), nb::arg("threads"), nb::arg("map_file"))
+          nb::arg("path"), nb::arg("threads"), nb::arg("map_file"), nb::arg("cache"), nb::arg("cache_limit"),
+          nb::arg("packed"))
       .def("close", &PyModel::close)
       .def_prop_ro("closed", &PyModel::closed)
       .def_prop_ro("path", [](const PyModel& self) { return bytes_of(self.open()->path()); })
@@ -83,6 +89,14 @@ void bind_model(nb::module_& module) {
                      std::vector<nb::bytes> notes;
                      for (const std::string& note : self.open()->notes()) notes.push_back(bytes_of(note));
                      return notes;
+                   })
+      .def_prop_ro("packed",
+                   [](const PyModel& self) {
+                     const auto model = self.open();
+                     const PackedUse& packed = model->packed();
+                     std::vector<nb::bytes> notes;
+                     for (const std::string& note : packed.notes) notes.push_back(bytes_of(note));
+                     return nb::make_tuple(bytes_of(packed.file), packed.made, packed.bytes, notes);
                    })
       .def_prop_ro("architecture", [](const PyModel& self) { return self.open()->architecture(); })
       .def_prop_ro("context_length", [](const PyModel& self) { return self.open()->context_length(); })

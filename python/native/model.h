@@ -13,7 +13,7 @@ namespace kvtide::python {
 
 class PyModel {
  public:
-  PyModel(const std::string& path, int threads, bool map_file);
+  PyModel(const std::string& path, const ModelOptions& options);
   // Throws Misuse once closed.
   std::shared_ptr<const Model> open() const;
   void close() { model_.reset(); }

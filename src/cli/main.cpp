@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cli/arguments/help.h"
 #include "cli/arguments/parse.h"
+#include "cli/commands/cache_folder.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/interrupt.h"
@@ -54,6 +55,8 @@ int dispatch(const Arguments& arguments) {
       return fetch_command(arguments);
     case Command::models:
       return models_command(arguments);
+    case Command::pack:
+      return pack_command(arguments);
   }
   return kExitBug;
 }
@@ -69,6 +72,7 @@ int program(const std::vector<std::string>& words) {
       return words.empty() ? exit_status(ErrorCode::invalid_argument) : kExitFine;
     }
     find_models(arguments);
+    place_packed_weights(arguments);
     return dispatch(arguments);
   } catch (const ReaderGone&) {
     return kExitReaderGone;

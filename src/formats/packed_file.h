@@ -1,4 +1,4 @@
-// packed_file.h: the packed matrices of a model in a file that processes map and share: docs/packed_format.md.
+// packed_file.h: the packed matrices of a model in a file that processes map and share: docs/checkpoints.md, "Packed weights".
 //
 // What a packed matrix holds is not known here: bytes, which layout they have, and whose they are.
 // Ownership: PackedFile owns the mapping; bytes() are valid while it lives, also after a move and after the file

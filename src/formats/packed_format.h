@@ -1,4 +1,4 @@
-// packed_format.h: what writing and reading a file of packed weights share. The format: docs/packed_format.md.
+// packed_format.h: what writing and reading a file of packed weights share. The format: docs/checkpoints.md, "Packed weights".
 #pragma once
 
 #include <cstddef>

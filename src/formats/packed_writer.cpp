@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/checksum.h"
-#include "base/json/json_line.h"
+#include "base/json/json.h"
 #include "formats/packed_file.h"
 #include "formats/packed_format.h"
 
@@ -57,30 +57,29 @@ void PackedWriter::close_matrix() {
 
 void PackedWriter::finish() {
   close_matrix();
-  JsonLine json;
-  json.object([&] {
-    json.member("model", binding_.model);
-    json.member("time", binding_.time);
-    json.member("program", binding_.program);
-    json.member("layout", binding_.layout);
-    json.member("kernels", binding_.kernels);
-    json.key("matrices");
-    json.list([&] {
-      for (std::size_t i = 0; i < matrices_.size(); ++i)
-        json.object([&] {
-          const PackedMatrix& matrix = matrices_[i];
-          json.member("name", matrix.name);
-          json.member("type", dtype_info(matrix.dtype).name);
-          json.member("first", matrix.first);
-          json.member("rows", matrix.rows);
-          json.member("columns", matrix.columns);
-          json.member("ordered", matrix.ordered);
-          json.member("bytes", matrix.bytes);
-          json.member("sum", sums_[i]);
-        });
-    });
-  });
-  const auto table = std::as_bytes(std::span(json.text()));
+  Json matrices = Json::array();
+  for (std::size_t i = 0; i < matrices_.size(); ++i) {
+    const PackedMatrix& matrix = matrices_[i];
+    Json item = Json::object();
+    item.set("name", matrix.name)
+        .set("type", dtype_info(matrix.dtype).name)
+        .set("first", matrix.first)
+        .set("rows", matrix.rows)
+        .set("columns", matrix.columns)
+        .set("ordered", matrix.ordered)
+        .set("bytes", matrix.bytes)
+        .set("sum", sums_[i]);
+    matrices.push(std::move(item));
+  }
+  Json json = Json::object();
+  json.set("model", binding_.model)
+      .set("time", binding_.time)
+      .set("program", binding_.program)
+      .set("layout", binding_.layout)
+      .set("kernels", binding_.kernels)
+      .set("matrices", std::move(matrices));
+  const std::string text = json.text(JsonForm::line);
+  const auto table = std::as_bytes(std::span(text));
   put(table);
   End end{};
   end.table_bytes = table.size();

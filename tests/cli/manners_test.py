@@ -39,7 +39,7 @@ class Help(ProgramTest):
         self.assertEqual(flags["Basics"][:2], ["--model", "--prompt"])
         self.assertIn("--kv-budget", flags["Basics"])
         self.assertLess(len(flags["Basics"]), 12)
-        self.assertEqual(set(flags[titles[-2]]), {"--threads", "--prefill-chunk", "--kernels", "--no-mmap", "--no-cache"})
+        self.assertEqual(set(flags[titles[-2]]), {"--threads", "--prefill-chunk", "--kernels", "--no-mmap", "--no-cache", "--packed", "--packed-limit", "--packed-verify"})
         self.assertEqual(len(sum(flags.values(), [])), len(set(sum(flags.values(), []))))
 
     def test_help_and_version_may_be_words(self):

@@ -17,6 +17,14 @@ def pytest_ignore_collect(collection_path, config):
     return None
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_its_own(tmp_path_factory):
+    """No test keeps packed weights in the user's own cache folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def models():
     """Folder of the tiny models."""

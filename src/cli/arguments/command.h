@@ -22,7 +22,8 @@ enum class Command : unsigned {
   shard,
   validate,
   fetch,
-  models
+  models,
+  pack
 };
 
 struct CommandInfo {
@@ -72,6 +73,8 @@ inline constexpr CommandInfo kCommands[] = {
      "smollm2|gemma3|all [--dir FOLDER]", "smollm2"},
     {Command::models, "models", "the models that were fetched, and what they would cost",
      "[--dir FOLDER] [--json]", "--json"},
+    {Command::pack, "pack", "pack a model's weights ahead, so that even its first start takes a moment",
+     "MODEL [-o FILE]", "model.gguf -o model.gguf.packed"},
 };
 
 constexpr const CommandInfo& command_info(Command command) {

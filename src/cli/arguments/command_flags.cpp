@@ -11,9 +11,9 @@ using Groups = std::vector<FlagGroup>;
 
 // Of every command that makes a session as the flags say.
 Groups session_groups() {
-  return {exact_flags(),     budget_flags(),     preset_flags(),    cache_type_flags(),
-          thread_flags(),    chunk_flags(),      kernel_flags(),    mapping_flags(),
-          attention_flags(), procedural_flags(), head_table_flags()};
+  return {exact_flags(),   budget_flags(),    preset_flags(),     cache_type_flags(),
+          thread_flags(),  chunk_flags(),     kernel_flags(),     mapping_flags(),
+          weights_flags(), attention_flags(), procedural_flags(), head_table_flags()};
 }
 
 Groups joined(Groups first, const Groups& then, std::initializer_list<FlagGroup> last = {}) {
@@ -28,13 +28,11 @@ Groups taken_by(Command command) {
       return joined({model_flags(), prompt_flags(), file_flags(), run_flags(), length_flags(),
                      context_flags(), text_flags(), answer_flags(), report_flags(), hash_flags()},
                     session_groups(),
-                    {strategy_flags(), refill_flags(), snapshot_flags(), hash_cache_flags(), shadow_flags(),
-                     seal_log_flags()});
+                    {strategy_flags(), refill_flags(), snapshot_flags(), shadow_flags(), seal_log_flags()});
     case Command::chat:
       return joined(
           {model_flags(), chat_flags(), length_flags(), context_flags(), answer_flags(), report_flags()},
-          session_groups(),
-          {refill_flags(), snapshot_flags(), hash_cache_flags(), shadow_flags(), seal_log_flags()});
+          session_groups(), {refill_flags(), snapshot_flags(), shadow_flags(), seal_log_flags()});
     case Command::ppl:
       return joined({model_flags(), file_flags(), context_flags(), ppl_flags(), json_flags()},
                     session_groups(), {shadow_flags()});
@@ -51,26 +49,29 @@ Groups taken_by(Command command) {
     case Command::state:
       return {state_flags(), out_flags(), json_flags()};
     case Command::heads:
-      return {model_flags(), out_flags(), thread_flags(), mapping_flags()};
+      return {model_flags(), out_flags(), thread_flags(), mapping_flags(), weights_flags()};
     case Command::copytest:
       return joined({model_flags(), file_flags(), copytest_flags(), json_flags()}, session_groups());
     case Command::recall:
       return joined({model_flags(), file_flags(), lengths_flags(), recall_flags(), json_flags()},
                     session_groups());
     case Command::table:
-      return {model_flags(), file_flags(),   lengths_flags(), table_flags(),  json_flags(),
-              exact_flags(), thread_flags(), chunk_flags(),   kernel_flags(), mapping_flags()};
+      return {model_flags(),  file_flags(),  lengths_flags(), table_flags(),   json_flags(),   exact_flags(),
+              thread_flags(), chunk_flags(), kernel_flags(),  mapping_flags(), weights_flags()};
     case Command::plan:
-      return {model_flags(),   plan_flags(),   json_flags(),   cache_type_flags(), thread_flags(),
-              mapping_flags(), budget_flags(), preset_flags(), procedural_flags()};
+      return {model_flags(),   plan_flags(),    json_flags(),   cache_type_flags(), thread_flags(),
+              mapping_flags(), weights_flags(), budget_flags(), preset_flags(),     procedural_flags()};
     case Command::shard:
       return {model_flags(), shard_flags(), prompt_flags(), text_flags(),
               file_flags(),  json_flags(),  thread_flags(), kernel_flags()};
     case Command::validate:
-      return {model_flags(), validate_flags(),   prompt_flags(), text_flags(),   file_flags(),   json_flags(),
-              exact_flags(), cache_type_flags(), thread_flags(), kernel_flags(), mapping_flags()};
+      return {model_flags(),  validate_flags(), prompt_flags(),  text_flags(),
+              file_flags(),   json_flags(),     exact_flags(),   cache_type_flags(),
+              thread_flags(), kernel_flags(),   mapping_flags(), weights_flags()};
     case Command::fetch:
       return {models_folder_flags()};
+    case Command::pack:
+      return {model_flags(), out_flags(), thread_flags(), weights_flags()};
     case Command::models:
       return {models_folder_flags(), json_flags()};
   }

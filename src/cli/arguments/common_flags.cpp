@@ -19,6 +19,17 @@ constexpr Flag kMapping[] = {
     {"", "--no-mmap", "", "copy the file into memory instead of mapping it",
      [](A& a, const G&) { a.loading.map_file = false; }},
 };
+constexpr Flag kWeights[] = {
+    {"", "--no-cache", "", "keep no packed weights and no hashes of model files between runs",
+     [](A& a, const G&) { a.memory.no_cache = true; }},
+    {"", "--packed", "FILE",
+     "packed weights that `kvtide pack` made; a copy of the model may be newer than they are",
+     [](A& a, const G& g) { a.loading.packed.file = path_of(g); }},
+    {"", "--packed-limit", "SIZE", "of all packed weights in the cache folder: the longest unused go [32G]",
+     [](A& a, const G& g) { a.loading.packed.limit = bytes(g, "the limit of the packed weights", 0); }},
+    {"", "--packed-verify", "", "compare the sums of packed weights at this start, too",
+     [](A& a, const G&) { a.loading.packed.verify = true; }},
+};
 constexpr Flag kPrompt[] = {
     {"-p", "--prompt", "TEXT", "the prompt; with -f the question about that document",
      [](A& a, const G& g) { set_once(a.prompt, g); }},
@@ -76,6 +87,7 @@ constexpr Flag kHelp[] = {
 
 FlagGroup model_flags() { return {Section::basics, kModel}; }
 FlagGroup mapping_flags() { return {Section::speed, kMapping}; }
+FlagGroup weights_flags() { return {Section::speed, kWeights}; }
 FlagGroup prompt_flags() { return {Section::basics, kPrompt}; }
 FlagGroup text_flags() { return {Section::words, kText}; }
 FlagGroup file_flags() { return {Section::basics, kFile}; }

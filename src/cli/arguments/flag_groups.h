@@ -9,6 +9,7 @@ namespace kvtide {
 // common_flags.cpp
 FlagGroup model_flags();
 FlagGroup mapping_flags();
+FlagGroup weights_flags();
 FlagGroup prompt_flags();
 FlagGroup text_flags();
 FlagGroup file_flags();
@@ -54,7 +55,6 @@ FlagGroup cache_type_flags();
 FlagGroup attention_flags();
 FlagGroup refill_flags();
 FlagGroup snapshot_flags();
-FlagGroup hash_cache_flags();
 
 // state_flags.cpp
 FlagGroup state_flags();

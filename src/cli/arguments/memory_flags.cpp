@@ -77,10 +77,6 @@ constexpr Flag kSnapshots[] = {
     {"", "--save-every", "N", "write it every N tokens, too (at the ends of chunks)",
      [](A& a, const G& g) { a.memory.save_every = whole(g, "the distance of snapshots", 1, kLargestCount); }},
 };
-constexpr Flag kHashCache[] = {
-    {"", "--no-cache", "", "do not remember hashes of model files between runs",
-     [](A& a, const G&) { a.memory.no_cache = true; }},
-};
 
 }  // namespace
 
@@ -88,6 +84,5 @@ FlagGroup cache_type_flags() { return {Section::memory, kCacheTypes}; }
 FlagGroup attention_flags() { return {Section::memory, kAttention}; }
 FlagGroup refill_flags() { return {Section::memory, kRefill}; }
 FlagGroup snapshot_flags() { return {Section::snapshots, kSnapshots}; }
-FlagGroup hash_cache_flags() { return {Section::speed, kHashCache}; }
 
 }  // namespace kvtide

@@ -55,7 +55,9 @@ class Parser {
 
  private:
   void positional(const std::string& word) {
-    if ((out_.command == Command::inspect || out_.command == Command::validate) && out_.model.empty()) {
+    if ((out_.command == Command::inspect || out_.command == Command::validate ||
+         out_.command == Command::pack) &&
+        out_.model.empty()) {
       out_.model = word;
       return;
     }
@@ -218,9 +220,12 @@ void check(const Arguments& a) {
                "; only kvtide table takes several models"));
   need(!a.model.empty(), a.command == Command::inspect    ? "FILE"
                          : a.command == Command::validate ? "MODEL"
+                         : a.command == Command::pack     ? "MODEL"
                                                           : "-m MODEL");
   need(a.command != Command::ppl || a.file, "-f FILE");
   need(a.command != Command::table || a.file, "-f FILE");
+  need(a.command != Command::pack || !a.out.empty() || !a.memory.no_cache,
+       "-o FILE, which --no-cache asks for,");
   need(a.command != Command::table || !a.out.empty(), "--out FOLDER");
   need(a.command != Command::logits || !a.out.empty(), "--out F.npy");
   if (a.prompt && a.file && a.command != Command::run)

@@ -22,6 +22,11 @@ std::string cache_place() {
   return home.empty() ? "" : home + "/.cache/kvtide";
 }
 
+void place_packed_weights(Arguments& arguments) {
+  const std::string place = arguments.memory.no_cache ? "" : cache_place();
+  arguments.loading.packed.folder = place.empty() ? "" : place + "/weights";
+}
+
 std::string cache_folder(const Arguments& arguments) {
   const std::string folder = arguments.memory.no_cache ? "" : cache_place();
   if (folder.empty()) return "";

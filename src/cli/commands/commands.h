@@ -23,5 +23,6 @@ int shard_command(const Arguments& arguments);
 int validate_command(const Arguments& arguments);
 int fetch_command(const Arguments& arguments);
 int models_command(const Arguments& arguments);
+int pack_command(const Arguments& arguments);
 
 }  // namespace kvtide

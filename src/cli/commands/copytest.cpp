@@ -12,6 +12,7 @@
 #include "cli/commands/comparison.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/interrupt.h"
+#include "cli/commands/loading.h"
 #include "cli/commands/ppl_against.h"
 #include "cli/output/columns.h"
 #include "cli/output/progress.h"
@@ -189,7 +190,7 @@ std::string CopyTest::json() const {
 }  // namespace
 
 int copytest_command(const Arguments& arguments) {
-  const Model model(arguments.model, arguments.loading);
+  const Model model = load_model(arguments.model, arguments);
   CopyTest test(arguments, model);
   test.run();
   write_result(arguments.json ? test.json() : test.text());

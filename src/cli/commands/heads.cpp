@@ -6,6 +6,7 @@
 #include "cli/commands/exit_status.h"
 #include "cli/commands/heads_file.h"
 #include "cli/commands/interrupt.h"
+#include "cli/commands/loading.h"
 #include "cli/output/output_file.h"
 #include "cli/output/progress.h"
 #include "cli/output/terminal.h"
@@ -16,7 +17,7 @@ namespace kvtide {
 
 int heads_command(const Arguments& arguments) {
   if (!arguments.out.empty()) OutputFile::check(arguments.out);
-  const Model model(arguments.model, arguments.loading);
+  const Model model = load_model(arguments.model, arguments);
   const Stopwatch watch;
   Progress progress("measuring heads");
   const HeadTable table =

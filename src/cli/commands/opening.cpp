@@ -9,6 +9,7 @@
 #include "cli/arguments/memory_options.h"
 #include "cli/commands/choose_heads.h"
 #include "cli/commands/interrupt.h"
+#include "cli/commands/loading.h"
 #include "cli/output/kv_cost.h"
 #include "cli/output/model_title.h"
 #include "cli/output/session_words.h"
@@ -112,9 +113,8 @@ bool calls_itself_base(std::string_view name) {
 }  // namespace
 
 OpenModel::OpenModel(const Arguments& arguments, std::int64_t context)
-    : model(arguments.model, arguments.loading), session(model, options_for(arguments, model, context)) {
+    : model(load_model(arguments.model, arguments)), session(model, options_for(arguments, model, context)) {
   load_seconds = watch.seconds();
-  for (const std::string& note : model.notes()) say(cat("note: ", note));
   stop_if_interrupted("stopped while loading; nothing was read or written");
 }
 

@@ -8,6 +8,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/heads_file.h"
+#include "cli/commands/loading.h"
 #include "cli/output/columns.h"
 #include "cli/output/procedural_report.h"
 #include "cli/output/terminal.h"
@@ -71,7 +72,7 @@ ModelShape shape_of(const PlanRequest& request, std::int64_t tokens) {
 Subject subject_of(const Arguments& arguments, std::int64_t tokens) {
   const std::string& table = arguments.memory.procedural.heads;
   if (!arguments.model.empty()) {
-    const Model model(arguments.model, arguments.loading);
+    const Model model = load_model(arguments.model, arguments);
     Subject subject{model.name(), model.internals().config, choose_heads(arguments, model),
                     static_cast<double>(model.weights_bytes()), ""};
     subject.heads_words =

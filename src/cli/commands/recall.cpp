@@ -8,6 +8,7 @@
 #include "cli/commands/comparison.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/interrupt.h"
+#include "cli/commands/loading.h"
 #include "cli/commands/ppl_against.h"
 #include "cli/output/columns.h"
 #include "cli/output/progress.h"
@@ -89,7 +90,7 @@ std::vector<std::string> cell_row(const Cell& cell) {
 
 int recall_command(const Arguments& arguments) {
   const std::vector<std::int64_t>& lengths = arguments.lengths;
-  const Model model(arguments.model, arguments.loading);
+  const Model model = load_model(arguments.model, arguments);
   const std::vector<TokenId> filler =
       filler_for(arguments, model, *std::max_element(lengths.begin(), lengths.end()));
   const auto text_of = [&](std::int64_t length, std::int64_t depth, std::uint64_t seed) {

@@ -20,6 +20,7 @@
 #include "cli/commands/exit_status.h"
 #include "cli/commands/input_text.h"
 #include "cli/commands/interrupt.h"
+#include "cli/commands/loading.h"
 #include "cli/commands/table_cell.h"
 #include "cli/commands/table_policies.h"
 #include "cli/output/columns.h"
@@ -62,7 +63,7 @@ class Table {
     Arguments own = arguments_;
     own.model = path;
     own.no_special = true;
-    const Model model(path, arguments_.loading);
+    const Model model = load_model(path, arguments_);
     const std::string hash = model_identity(model, cache_folder(own)).at("model");
     const std::vector<TokenId> text = encode_text(model.tokenizer(), input_, own);
     // As many tokens as the strings and the pass key take, whatever the filler.

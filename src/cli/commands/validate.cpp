@@ -9,6 +9,7 @@
 #include "cli/commands/exit_status.h"
 #include "cli/commands/input_text.h"
 #include "cli/commands/interrupt.h"
+#include "cli/commands/loading.h"
 #include "cli/output/output_file.h"
 #include "cli/output/progress.h"
 #include "cli/output/terminal.h"
@@ -146,7 +147,7 @@ int judge_shards(const Arguments& arguments) {
 
 int judge_model(const Arguments& arguments) {
   const ValidateRequest& request = arguments.validate;
-  const Model model(arguments.model, arguments.loading);
+  const Model model = load_model(arguments.model, arguments);
   SessionOptions session = arguments.session;
   session.context = 0;
   session.exact = session.exact || (!request.everyday && has_float_weights(model));
