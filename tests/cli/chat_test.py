@@ -200,6 +200,9 @@ class AtATerminal(ProgramTest):
                 waits_for = text if text and stop else b"> "
                 if text and stop:
                     waiting.insert(0, stop)
+                    # The prompt is there a moment before the terminal is handed over; Ctrl-C takes what lies between.
+                    while termios.tcgetattr(leader)[3] & termios.ICANON and time.monotonic() < end:
+                        time.sleep(0.001)
                 os.write(leader, text or stop)
         os.close(leader)
         process.stdout.read()
