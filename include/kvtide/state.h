@@ -96,6 +96,8 @@ class State {
   std::int64_t held_bytes() const;                     // pages of the rows held
   std::int64_t shared_bytes() const;                   // of these, shared with forks
   std::int64_t capacity_bytes() const;                 // what it holds when it is full
+  // Bytes that a procedural memory never exceeds; 0: it has no budget. nullopt: no procedural memory.
+  std::optional<std::int64_t> budget() const;
   const std::vector<TokenId>& tokens() const;
   std::span<const float> logits() const;                       // after the last token; empty: not known
   const std::map<std::string, std::string>& identity() const;  // what the rows belong to; empty: not known

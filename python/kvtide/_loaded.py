@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 import os
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 from kvtide import _native
 from kvtide._arguments import byte_count, file_path, size_text, whole
 from kvtide._cache_folder import weights_folder
+from kvtide._closing import Closing
 from kvtide._models_folder import model_path
 from kvtide.tokenizer import Tokenizer, chat_ids
 
@@ -33,8 +33,11 @@ class PackedUse(NamedTuple):
     """Which file was of no use, and why."""
 
 
-class LoadedModel:
+class LoadedModel(Closing):
     """What sessions need of a ``kvtide.Model``."""
+
+    _native: _native.Model
+    _kind = "model"
 
     def __init__(
         self,
@@ -184,23 +187,6 @@ class LoadedModel:
     def chat_template_names() -> list[str]:
         """The chat templates that kvtide can write."""
         return _native.chat_template_names()
-
-    @property
-    def closed(self) -> bool:
-        return self._native.closed
-
-    def close(self) -> None:
-        """Gives the weights back, once no session uses them. Closing twice is fine."""
-        self._native.close()
-
-    def __enter__(self) -> Self:
-        self._native.vocabulary  # noqa: B018  a closed model says so
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         if self.closed:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Progress = Union[Callable[[int, int], Any], bool, None]
 Size = Union[int, str]
+Messages = Union[str, Sequence[Any]]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -92,6 +93,18 @@ class CompleteOptions(GenerateOptions, total=False):
     """Options of ``Session.complete``: those of ``generate``, and ``on_text``."""
 
     on_text: Callable[[str], Any] | None
+
+
+class StreamOptions(GenerateOptions, total=False):
+    """Options of a chat whose answer comes as it is written: those of ``generate``, and the chat template."""
+
+    template: str | None
+
+
+class ChatOptions(CompleteOptions, total=False):
+    """Options of a chat: those of ``complete``, and the chat template."""
+
+    template: str | None
 
 
 if TYPE_CHECKING:
@@ -201,6 +214,7 @@ GENERATE = Table(
     other_names={"max_new_tokens": "max_tokens"},
 )
 COMPLETE = Table({**GENERATE.options, "on_text": Option(None, callback)}, GENERATE.other_names)
+CHAT = Table({"template": Option(None, optional(string)), **COMPLETE.options}, COMPLETE.other_names)
 SAMPLER_NAMES = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last", "seed")
 
 

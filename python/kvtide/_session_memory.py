@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Iterator
 
 import numpy as np
 
 from kvtide import _native, _picture
 from kvtide._arguments import file_path, size_text, whole
+from kvtide._closing import Closing
 from kvtide._loaded import LoadedModel
 from kvtide.errors import BusyError, CancelledError, ClosedError
 from kvtide.memory import MemoryUse, bars_of, memory_use
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class SessionMemory:
+class SessionMemory(Closing):
     """The part of ``kvtide.Session`` that needs no text: what it holds, files, forks, numbers."""
 
+    _kind = "session"
     _native: _native.Session
     _model: LoadedModel
     _name: str
-    _budget: int | None = None  # bytes of a procedural memory, as far as this session was told
 
     @property
     def state(self) -> State:
@@ -56,7 +56,6 @@ class SessionMemory:
         """A second session with the same text, options and logits; the rows are shared until one of the two writes."""
         other = type(self).__new__(type(self))
         other._native, other._model, other._name = self._native.fork(), self._model, self._name
-        other._budget = self._budget
         self._forked(other)
         return other
 
@@ -95,7 +94,7 @@ class SessionMemory:
 
     @property
     def context(self) -> int:
-        """Tokens that fit."""
+        """Tokens that fit. A memory with a budget and a rolling one never fill up."""
         self._check_open()
         return self._native.context
 
@@ -140,23 +139,6 @@ class SessionMemory:
         """True while a call is in progress."""
         return self._native.busy
 
-    @property
-    def closed(self) -> bool:
-        return self._native.closed
-
-    def close(self) -> None:
-        """Gives all memory and threads back. Closing twice is fine."""
-        self._native.close()
-
-    def __enter__(self) -> Self:
-        self._check_open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __len__(self) -> int:
         return self.position
 
@@ -170,10 +152,19 @@ class SessionMemory:
     def __repr__(self) -> str:
         types = {self._native.key_type, self._native.value_type}
         try:
-            held = f"{self.position} of {self.context} tokens, {size_text(self.nbytes)} of KV memory"
+            held = self._held()
         except ClosedError:  # also by another thread, just now
             return f"<kvtide.Session on {self._name!r}, closed>"
         return f"<kvtide.Session on {self._name!r}: {held} in {'/'.join(sorted(types))}{', busy' if self.busy else ''}>"
+
+    def _held(self) -> str:
+        *_, budget = _native.State.of(self._native).numbers
+        held, used = f"{self.position} tokens", f"{size_text(self.nbytes)} of KV memory"
+        if budget is not None:  # however long the text
+            return f"{held}, {used}" + (f", at most {size_text(budget)}," if budget else "")
+        if self._native.rolling is not None:
+            return "{}, the first {} and the newest {} held, {}".format(held, *self._native.rolling, used)
+        return f"{self.position} of {self.context} tokens, {used}"
 
     def _repr_html_(self) -> str:
         try:
@@ -190,8 +181,4 @@ class SessionMemory:
             procedural = self._native.procedural()
         except (BusyError, CancelledError):  # who computes now says how much is held, but not what for
             procedural = None
-        return bars_of(numbers, self._budget, procedural)
-
-    def _check_open(self) -> None:
-        if self._native.closed:
-            raise ClosedError("this session was closed")
+        return bars_of(numbers, procedural)

@@ -39,12 +39,12 @@ def memory_use(sizes: tuple[int, int, int], title: str, bars: list[_picture.Bar]
     return use
 
 
-def bars_of(numbers: tuple[Any, ...], budget: int | None, procedural: dict[str, Any] | None) -> list[_picture.Bar]:
+def bars_of(numbers: tuple[Any, ...], procedural: dict[str, Any] | None) -> list[_picture.Bar]:
     """``numbers``: those of a native state. ``procedural``: what ``Session.procedural`` tells."""
-    position, rows, _, room, held, shared, capacity_bytes, _ = numbers
-    if budget is None and procedural is None:
+    position, rows, _, room, held, shared, capacity_bytes, _, budget = numbers
+    if budget is None:
         return [_picture.bytes_bar(held, shared, capacity_bytes, ""), _picture.tokens_bar(position, rows, room)]
-    bars = [_picture.bytes_bar(held, shared, budget or 0, " (the budget)")]
+    bars = [_picture.bytes_bar(held, shared, budget, " (the budget)")]
     if procedural is not None:
         bars.append(_picture.rows_bar(procedural["rows"]))
     return bars

@@ -7,23 +7,26 @@ from typing import TYPE_CHECKING, Any, Iterable, Literal, Mapping, Sequence, cas
 import numpy as np
 
 from kvtide._loaded import LoadedModel
-from kvtide._options import COMPLETE, GENERATE, SESSION, Table
+from kvtide._options import CHAT, GENERATE, SESSION, Table
 from kvtide.generation import Completion, Generation
 from kvtide.session import Session
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from kvtide._options import CompleteOptions, GenerateOptions, SessionOptions
+    from kvtide._options import ChatOptions, GenerateOptions, Messages, SessionOptions, StreamOptions
 
     class ModelGenerateOptions(GenerateOptions, SessionOptions, total=False):
         """Options of ``Model.generate``: those of a session, and those of its ``generate``."""
 
-    class ModelChatOptions(CompleteOptions, SessionOptions, total=False):
+    class ModelChatOptions(ChatOptions, SessionOptions, total=False):
         """Options of ``Model.chat``: those of a session, and those of its ``chat``."""
 
+    class ModelStreamOptions(StreamOptions, SessionOptions, total=False):
+        """The same with ``stream=True``."""
 
-_CHAT = Table({**COMPLETE.options, **SESSION.options}, COMPLETE.other_names)
+
+_CHAT = Table({**CHAT.options, **SESSION.options}, CHAT.other_names)
 _GENERATE = Table({**GENERATE.options, **SESSION.options}, GENERATE.other_names)
 
 
@@ -54,32 +57,11 @@ class Model(LoadedModel):
         return answer
 
     @overload
-    def chat(
-        self,
-        messages: str | Sequence[Any],
-        *,
-        stream: Literal[False] = False,
-        template: str | None = None,
-        **options: Unpack[ModelChatOptions],
-    ) -> Completion: ...
+    def chat(self, messages: Messages, *, stream: Literal[False] = False, **options: Unpack[ModelChatOptions]) -> Completion: ...
     @overload
-    def chat(
-        self,
-        messages: str | Sequence[Any],
-        *,
-        stream: Literal[True],
-        template: str | None = None,
-        **options: Unpack[ModelGenerateOptions],
-    ) -> Generation: ...
+    def chat(self, messages: Messages, *, stream: Literal[True], **options: Unpack[ModelStreamOptions]) -> Generation: ...
     @_CHAT.shown_by
-    def chat(
-        self,
-        messages: str | Sequence[Any],
-        *,
-        stream: bool = False,
-        template: str | None = None,
-        **options: Unpack[ModelChatOptions],
-    ) -> Completion | Generation:
+    def chat(self, messages: Messages, *, stream: bool = False, **options: Unpack[ModelChatOptions]) -> Completion | Generation:
         """The assistant's answer to a conversation, in a session of its own: ``Session.chat``, with the options of the
         session beside those of the answer.
 
@@ -91,9 +73,9 @@ class Model(LoadedModel):
         of_session, of_answer = _apart(options, _CHAT)
         session = self.session(**of_session)
         if stream:
-            return session.chat(messages, stream=True, template=template, **of_answer)
+            return session.chat(messages, stream=True, **of_answer)
         with session:
-            answer: Completion = session.chat(messages, template=template, **of_answer)
+            answer: Completion = session.chat(messages, **of_answer)
         return answer
 
 

@@ -10,7 +10,7 @@ from kvtide import _native
 from kvtide._arguments import string, token_ids, utf8
 from kvtide._conversation import Talk, joined
 from kvtide._loaded import LoadedModel
-from kvtide._options import COMPLETE, GENERATE, SAMPLER_NAMES, SESSION, Progress, check_names, progress_option
+from kvtide._options import CHAT, COMPLETE, GENERATE, SAMPLER_NAMES, SESSION, Progress, check_names, progress_option
 from kvtide._progress import over, reading
 from kvtide._session_memory import SessionMemory
 from kvtide.errors import InvalidArgumentError
@@ -20,7 +20,7 @@ from kvtide.memory import MemoryUse as MemoryUse
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from kvtide._options import CompleteOptions, GenerateOptions, SessionOptions
+    from kvtide._options import ChatOptions, CompleteOptions, GenerateOptions, Messages, SessionOptions, StreamOptions
 
 Prompts = (list, tuple)  # of texts; a list of numbers is one prompt, in token ids
 
@@ -64,7 +64,6 @@ class Session(SessionMemory):
         self._model = model
         self._native = _native.Session(model._native, **filled)
         self._name = model.name
-        self._budget = (filled["procedural"] or {}).get("budget")
 
     def read(self, text: Any, *, special: bool = True, progress: Progress = None) -> int:
         """Appends a text, or token ids (a list or an integer array), and gives the number of tokens.
@@ -157,32 +156,11 @@ class Session(SessionMemory):
         return Completion(text, tokens, reason)
 
     @overload
-    def chat(
-        self,
-        messages: str | Sequence[Any],
-        *,
-        stream: Literal[False] = False,
-        template: str | None = None,
-        **options: Unpack[CompleteOptions],
-    ) -> Completion: ...
+    def chat(self, messages: Messages, *, stream: Literal[False] = False, **options: Unpack[ChatOptions]) -> Completion: ...
     @overload
-    def chat(
-        self,
-        messages: str | Sequence[Any],
-        *,
-        stream: Literal[True],
-        template: str | None = None,
-        **options: Unpack[GenerateOptions],
-    ) -> Generation: ...
-    @COMPLETE.shown_by
-    def chat(
-        self,
-        messages: str | Sequence[Any],
-        *,
-        stream: bool = False,
-        template: str | None = None,
-        **options: Unpack[CompleteOptions],
-    ) -> Completion | Generation:
+    def chat(self, messages: Messages, *, stream: Literal[True], **options: Unpack[StreamOptions]) -> Generation: ...
+    @CHAT.shown_by
+    def chat(self, messages: Messages, *, stream: bool = False, **options: Unpack[ChatOptions]) -> Completion | Generation:
         """The assistant's answer to a conversation, in the model's own chat template or a named one.
 
         ``messages``: dicts with "role" and "content", or pairs of these; or a str, which is what the user says next. A
@@ -192,12 +170,12 @@ class Session(SessionMemory):
         the answer is complete. Options as for ``complete``.
         """
         self._check_open()
-        filled = COMPLETE(options)
+        filled = CHAT(options)
         sampler_of(filled)
         held = self._talk.all() if self._talk is not None and self._talk.at() == self._native.changes else []
         talk = joined(held, messages)
         ids = self._model.encode_chat(
-            talk, template=template if template is None else string(template, "template"), first=len(held),
+            talk, template=filled["template"], first=len(held),
             continues=self._native.position > 0,
         )  # fmt: skip
         recent = self._read_prompt(ids, filled)

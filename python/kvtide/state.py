@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from kvtide import _layouts, _native, _picture
 from kvtide._arguments import file_path, size_text, string, token_ids, whole
 from kvtide._checks import integer
+from kvtide._closing import Closing
 from kvtide._layouts import Layer as Layer
 from kvtide._options import check_names, rolling_of
 from kvtide._state_arrays import read_array, rows_of, write_arrays
@@ -57,18 +57,24 @@ class TransitionPlan(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """How a state keeps its rows: everything up to ``capacity``, or sinks and a window."""
+    """How a state keeps its rows: everything up to ``capacity``, sinks and a window, or, where ``budget`` is not None, old
+    tokens as summaries."""
 
     capacity: int
     attention_size: int | None
     rolling: tuple[int, int] | None
     slack: int
     windows: tuple[int | None, ...]
+    budget: int | None = None  # see State.budget
 
     def __str__(self) -> str:
         keeps = "keeps everything" if self.rolling is None else "keeps {} sinks and the newest {}".format(*self.rolling)
         local = sum(window is not None for window in self.windows)
         parts = [f"{keeps}, up to {self.capacity} rows"]
+        if self.budget is not None:
+            parts = ["keeps old tokens as summaries and exact outliers"]
+        if self.budget:
+            parts[0] += f", in at most {size_text(self.budget)}"
         if local:
             parts.append(f"{local} of {len(self.windows)} layers see a window only")
         if self.attention_size is not None:
@@ -76,14 +82,16 @@ class Policy(NamedTuple):
         return "; ".join(parts)
 
 
-class State:
+class State(Closing):
     """A KV memory. ``session.state`` is the live memory of a session; ``State.load`` and ``State(...)`` make others.
 
     Every change is refused with a reason and changes nothing, or succeeds in all layers and gives a TransitionRecord.
     ``keys`` and ``values`` are read-only arrays that look into the memory: while one lives, what would take its rows
-    away raises a ViewedError, which is a BufferError; appending is always allowed.
+    away raises a ViewedError, which is a BufferError; appending is always allowed. Closing lets go of the memory: that of
+    a session stays with it, and arrays keep what they look at.
     """
 
+    _kind = "state"
     _native: NativeState
 
     def __init__(
@@ -186,10 +194,15 @@ class State:
         return self._native.shape[2]
 
     @property
+    def budget(self) -> int | None:
+        """Bytes that a procedural memory never exceeds; 0: it has no budget. None for other memories."""
+        return self._native.numbers[8]
+
+    @property
     def policy(self) -> Policy:
         _, _, _, slack, rolling, _ = self._native.shape
         windows = tuple(layer.window for layer in self.layers)
-        return Policy(self.capacity, self.attention_size, rolling, slack, windows)
+        return Policy(self.capacity, self.attention_size, rolling, slack, windows, self.budget)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -352,22 +365,8 @@ class State:
     def __bool__(self) -> bool:
         return True  # an empty state is a state
 
-    @property
-    def closed(self) -> bool:
-        return self._native.closed
-
-    def close(self) -> None:
-        """Lets go of the memory. That of a session stays with it; arrays keep what they look at."""
-        self._native.close()
-
-    def __enter__(self) -> State:
-        self._native.numbers  # noqa: B018  a closed state says so
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _check_open(self) -> None:
+        self._native.numbers  # noqa: B018  says what was closed: the state, or the session that it is of
 
     def __repr__(self) -> str:
         try:
@@ -377,18 +376,20 @@ class State:
 
     def _repr_html_(self) -> str:
         try:
-            return _picture.as_html(repr(self), bars_of(self._native.numbers, None, None))
+            return _picture.as_html(repr(self), bars_of(self._native.numbers, None))
         except ClosedError:
             return _picture.as_html(repr(self), [])
 
     def _facts(self) -> list[str]:
         layers, key_type, value_type, *_ = self._native.shape
         types = key_type if key_type == value_type else f"{key_type}/{value_type}"
+        budget = self.budget
+        of, most = (f" of {self.capacity}", size_text(self.capacity_nbytes)) if budget is None else ("", "")
+        if budget:
+            most = f"at most {size_text(budget)}"
         parts = [
-            f"{self.position} tokens"
-            + (f" ({self.rows} held)" if self.rows != self.position else "")
-            + f" of {self.capacity}",
-            f"{size_text(self.nbytes)} of {size_text(self.capacity_nbytes)} in {types}",
+            f"{self.position} tokens" + (f" ({self.rows} held)" if self.rows != self.position else "") + of,
+            size_text(self.nbytes) + (f" of {most}" if most else "") + f" in {types}",
             f"{len(layers)} layers" if len(layers) != 1 else "1 layer",
         ]
         if self.shared_nbytes:

@@ -174,7 +174,7 @@ void bind_state(nb::module_& module) {
                    [](const PyState& self) {
                      const StateNumbers n = self.numbers();
                      return std::make_tuple(n.position, n.rows, n.capacity, n.room, n.held_bytes,
-                                            n.shared_bytes, n.capacity_bytes, n.attention_size);
+                                            n.shared_bytes, n.capacity_bytes, n.attention_size, n.budget);
                    })
       .def("close", &PyState::close)
       .def_prop_ro("closed", &PyState::closed)

@@ -38,6 +38,7 @@ StateNumbers numbers_of(const State& state) {
   n.shared_bytes = state.shared_bytes();
   n.capacity_bytes = state.capacity_bytes();
   n.attention_size = state.attention_size();
+  n.budget = state.budget();
   return n;
 }
 

@@ -36,7 +36,7 @@ class PyState;
 struct StateNumbers {
   Pos position = 0;
   std::int64_t rows = 0, capacity = 0, room = 0, held_bytes = 0, shared_bytes = 0, capacity_bytes = 0;
-  std::optional<std::int64_t> attention_size;
+  std::optional<std::int64_t> attention_size, budget;
 };
 StateNumbers numbers_of(const State& state);
 

@@ -117,6 +117,10 @@ Pos State::position() const { return impl_->kv.position(); }
 std::int64_t State::rows() const { return impl_->kv.rows(); }
 std::int64_t State::capacity() const { return impl_->kv.capacity(); }
 std::optional<std::int64_t> State::attention_size() const { return impl_->kv.attention_size(); }
+std::optional<std::int64_t> State::budget() const {
+  const auto& procedural = impl_->kv.spec().procedural;
+  return procedural ? std::optional(procedural->budget) : std::nullopt;
+}
 std::int64_t State::held_bytes() const { return impl_->kv.held_bytes(); }
 std::int64_t State::shared_bytes() const { return impl_->kv.shared_bytes(); }
 std::int64_t State::capacity_bytes() const { return impl_->kv.capacity_bytes(); }

@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 
+import kvtide
 from kvtide import _native  # noqa: F401  needs the extension
 from kvtide import errors
 from together import join, run_together, start
@@ -166,6 +167,25 @@ def test_a_session_shows_tokens_and_bytes(model, text):
     assert "10 of 128 tokens" in repr(session) and "KiB of KV memory" in repr(session)
     session.close()
     assert repr(session) == "<kvtide.Session on 'llama-mha-untied', closed>"
+    with model.session(rolling=(4, 60)) as rolling:
+        rolling.read([4] * 100)
+        assert repr(rolling).startswith("<kvtide.Session on 'llama-mha-untied': 100 tokens, the first 4 and the newest 60 held, ")
+
+
+def test_a_memory_with_a_budget_says_the_budget_and_no_length(model, tmp_path):
+    with model.session(kv_budget="1M") as session, model.session() as other:
+        session.read([4] * 10)
+        assert "10 tokens, " in repr(session) and "of KV memory, at most 1.0 MiB, in f16" in repr(session)
+        assert " of 256" not in repr(session)
+        assert (session.state.budget, other.state.budget, other.state.policy.budget) == (2**20, None, None)
+        assert str(session.state.policy).startswith("keeps old tokens as summaries and exact outliers, in at most 1.0 MiB")
+        assert "of at most 1.0 MiB in f16" in repr(session.state) and " of 256" not in repr(session.state)
+        session.save(tmp_path / "book.kv")
+        other.load(tmp_path / "book.kv")
+        assert repr(other) == repr(session) and other.state.budget == kvtide.State.load(tmp_path / "book.kv").budget == 2**20
+    with model.session(procedural={"window": 48, "block": 16}) as session:
+        session.read([4] * 10)
+        assert session.state.budget == 0 and "at most" not in repr(session) and " of 256" not in repr(session)
     assert session.model is model
 
 

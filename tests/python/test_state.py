@@ -41,7 +41,7 @@ def test_a_new_state_is_empty_and_tells_its_shape():
     assert (state.key_type, state.value_type, state.attention_size, state.live) == ("f32", "q8_0", None, False)
     assert state.capacity_nbytes == 3 * 2 * 256 * (32 * 4 + 34)
     assert state.layers == ((2, 32, None),) * 3 and state.layers[0].head_dim == 32
-    assert state.policy == (256, None, None, 3, (None, None, None))
+    assert state.policy == (256, None, None, 3, (None, None, None), None)
     assert list(state) == [] and len(state) == 0 and state
     assert repr(state) == "<kvtide.State: 0 tokens of 256, 0 bytes of 243.0 KiB in f32/q8_0, 3 layers>"
 
