@@ -36,7 +36,7 @@ struct CommandInfo {
 
 inline constexpr CommandInfo kCommands[] = {
     {Command::run, "run", "read a prompt and continue it", "-m MODEL [-p TEXT] [-f FILE] [flags]",
-     "-m model.gguf -f book.txt -p \"Who is Pierre?\" --chat --report figures.json"},
+     "-m model.gguf -f book.txt -p \"Pierre is the son of\" --report figures.json"},
     {Command::chat, "chat", "talk with a model; earlier turns stay in its memory", "-m MODEL [flags]",
      "-m model.gguf --system \"Be brief.\""},
     {Command::ppl, "ppl", "perplexity of a text", "-m MODEL -f FILE [flags]",

@@ -32,7 +32,7 @@ std::string program_help() {
   return text +
          "Examples:\n"
          "  kvtide fetch smollm2 && kvtide run -m smollm2 -p \"The sea is\" -n 64\n"
-         "  kvtide run -m model.gguf -f book.txt -p \"Who is Pierre?\" --kv-budget 64M\n"
+         "  kvtide run -m model.gguf -f book.txt -p \"Pierre is the son of\" --kv-budget 64M\n"
          "`kvtide COMMAND --help` shows its flags and an example. - as a file is stdin. Results go to "
          "stdout,\n"
          "everything else to stderr; Ctrl-C stops and says what was kept. Exit statuses: docs/cli.md\n";
