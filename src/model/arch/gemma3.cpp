@@ -10,7 +10,7 @@
 #include "model/config/folder_config.h"
 #include "model/config/gguf_config.h"
 
-namespace kvtide {
+namespace kvtide::gemma3 {
 namespace {
 
 constexpr std::int64_t kPattern = 6;  // layer i is global when (i + 1) % 6 == 0
@@ -106,7 +106,11 @@ constexpr TensorRule kFolderTensors[] = {
 constexpr std::string_view kPrefixes[] = {"model.", "language_model.model.", "model.language_model."};
 
 }  // namespace
+}  // namespace kvtide::gemma3
 
-const Architecture kGemma3{"gemma3", &adjust, kGgufTensors, kTypes, &read, kFolderTensors, kPrefixes};
+namespace kvtide {
+
+const Architecture kGemma3{"gemma3",      &gemma3::adjust,        kGgufTensors,     gemma3::kTypes,
+                           &gemma3::read, gemma3::kFolderTensors, gemma3::kPrefixes};
 
 }  // namespace kvtide

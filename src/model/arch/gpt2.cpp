@@ -9,7 +9,7 @@
 #include "model/arch/architectures.h"
 #include "model/config/folder_config.h"
 
-namespace kvtide {
+namespace kvtide::gpt2 {
 namespace {
 
 void set_common(ModelConfig& config) {
@@ -104,7 +104,11 @@ constexpr TensorRule kGpt2GgufTensors[] = {
 };
 
 }  // namespace
+}  // namespace kvtide::gpt2
 
-const Architecture kGpt2{"gpt2", &adjust, kGpt2GgufTensors, kTypes, &read, kFolderTensors, kPrefixes};
+namespace kvtide {
+
+const Architecture kGpt2{"gpt2",      &gpt2::adjust,        gpt2::kGpt2GgufTensors, gpt2::kTypes,
+                         &gpt2::read, gpt2::kFolderTensors, gpt2::kPrefixes};
 
 }  // namespace kvtide

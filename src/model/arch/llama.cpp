@@ -6,7 +6,7 @@
 #include "model/config/folder_config.h"
 #include "model/config/gguf_config.h"
 
-namespace kvtide {
+namespace kvtide::llama {
 namespace {
 
 void adjust(const GgufFile& file, ModelConfig& config) {
@@ -28,7 +28,11 @@ void read(const JsonFields& json, ModelConfig& config) {
 constexpr std::string_view kTypes[] = {"llama", "mistral"};
 
 }  // namespace
+}  // namespace kvtide::llama
 
-const Architecture kLlama{"llama", &adjust, kGgufTensors, kTypes, &read, kLlamaFolderTensors};
+namespace kvtide {
+
+const Architecture kLlama{"llama",       &llama::adjust, kGgufTensors,
+                          llama::kTypes, &llama::read,   kLlamaFolderTensors};
 
 }  // namespace kvtide

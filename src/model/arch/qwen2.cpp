@@ -4,14 +4,18 @@
 #include "model/arch/qwen.h"
 #include "model/arch/tensor_names.h"
 
-namespace kvtide {
+namespace kvtide::qwen2 {
 namespace {
 
 constexpr std::string_view kTypes[] = {"qwen2"};
 
 }  // namespace
+}  // namespace kvtide::qwen2
 
-const Architecture kQwen2{
-    "qwen2", [](const GgufFile&, ModelConfig&) {}, kGgufTensors, kTypes, &read_qwen, kLlamaFolderTensors};
+namespace kvtide {
+
+const Architecture kQwen2{"qwen2",      [](const GgufFile&, ModelConfig&) {},
+                          kGgufTensors, qwen2::kTypes,
+                          &read_qwen,   kLlamaFolderTensors};
 
 }  // namespace kvtide

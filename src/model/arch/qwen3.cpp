@@ -3,7 +3,7 @@
 #include "model/arch/qwen.h"
 #include "model/arch/tensor_names.h"
 
-namespace kvtide {
+namespace kvtide::qwen3 {
 namespace {
 
 void read(const JsonFields& json, ModelConfig& config) {
@@ -14,10 +14,13 @@ void read(const JsonFields& json, ModelConfig& config) {
 constexpr std::string_view kTypes[] = {"qwen3"};
 
 }  // namespace
+}  // namespace kvtide::qwen3
+
+namespace kvtide {
 
 const Architecture kQwen3{
     "qwen3",      [](const GgufFile&, ModelConfig& config) { config.head_norms = true; },
-    kGgufTensors, kTypes,
-    &read,        kLlamaFolderTensors};
+    kGgufTensors, qwen3::kTypes,
+    &qwen3::read, kLlamaFolderTensors};
 
 }  // namespace kvtide

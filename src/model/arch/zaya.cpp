@@ -11,7 +11,7 @@
 #include "model/arch/zaya_tensors.h"
 #include "model/config/folder_config.h"
 
-namespace kvtide {
+namespace kvtide::zaya {
 namespace {
 
 constexpr std::int64_t kWide = std::int64_t{1} << 20;
@@ -190,7 +190,11 @@ constexpr std::string_view kTypes[] = {"zaya"};
 constexpr std::string_view kPrefixes[] = {"model.", ""};
 
 }  // namespace
+}  // namespace kvtide::zaya
 
-const Architecture kZaya{"zaya", &adjust, {}, kTypes, &read, kZayaTensors, kPrefixes, kZayaHalves};
+namespace kvtide {
+
+const Architecture kZaya{"zaya",       &zaya::adjust,   {},         zaya::kTypes, &zaya::read,
+                         kZayaTensors, zaya::kPrefixes, kZayaHalves};
 
 }  // namespace kvtide
