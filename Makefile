@@ -38,9 +38,7 @@ build:  ## build the program: build/kvtide
 
 demo:  ## read a long text inside a cap of bytes, save it, and ask it in a second
 	@tools/install.sh build demo
-	@$(MAKE) --no-print-directory build
-	@$(PYTHON) tools/fetch_model.py gemma3 $(MODELS) >/dev/null
-	@$(PYTHON) tools/fetch_novel.py persuasion $(NOVEL)
+	@$(PYTHON) tools/prepare_demo.py $(MODELS) $(NOVEL) $(MAKE) --no-print-directory build
 	@$(PYTHON) tools/demo.py build/kvtide $(GEMMA3) $(NOVEL)
 
 package: build  ## Debian packages: build/packages/*.deb

@@ -111,6 +111,9 @@ def main() -> int:
     except (FetchError, OSError) as error:
         print(f"fetch_novel.py: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("fetch_novel.py: stopped; nothing was left half done", file=sys.stderr)
+        return 130
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(file.name + ".part")
     part.write_text(text, encoding="utf-8")
