@@ -15,7 +15,7 @@
 namespace kvtide {
 namespace {
 
-constexpr std::size_t kEnds = std::size_t{64} << 10;
+constexpr std::size_t kHashedEnds = std::size_t{64} << 10;
 constexpr std::size_t kBlock = 4096, kBlocks = 256;
 
 struct stat state_of(const std::string& path) {
@@ -31,8 +31,8 @@ void add_samples(Sha256& hash, const std::string& path) {
   const std::uint64_t size = bytes.size();
   hash.add(std::as_bytes(std::span(&size, 1)));
   if (size <= kBlock * kBlocks) return hash.add(bytes);
-  hash.add(bytes.first(kEnds));
-  hash.add(bytes.last(kEnds));
+  hash.add(bytes.first(kHashedEnds));
+  hash.add(bytes.last(kHashedEnds));
   for (std::size_t i = 0; i < kBlocks; ++i) {
     const std::size_t at = size / kBlocks * i / kBlock * kBlock;
     hash.add(bytes.subspan(at, kBlock));

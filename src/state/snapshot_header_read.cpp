@@ -9,10 +9,10 @@
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kFarthest = std::int64_t{1} << 62;
+constexpr std::int64_t kMostCounted = std::int64_t{1} << 62;
 
 std::int64_t integer(const JsonFields& json, std::string_view key) {
-  return json.count(key, -kFarthest, kFarthest);
+  return json.count(key, -kMostCounted, kMostCounted);
 }
 
 // The key must be there; null: none.
@@ -26,7 +26,7 @@ int small_integer(const JsonFields& json, std::string_view key) {
 }
 
 std::uint64_t size(const JsonFields& json, std::string_view key) {
-  return static_cast<std::uint64_t>(json.count(key, 0, kFarthest));
+  return static_cast<std::uint64_t>(json.count(key, 0, kMostCounted));
 }
 
 float single(const JsonFields& json, std::string_view key) {
@@ -40,13 +40,13 @@ double number(const JsonFields& json, std::string_view key) {
 }
 
 std::vector<std::int64_t> integers(const JsonFields& json, std::string_view key) {
-  return json.numbers<std::vector<std::int64_t>>(key, -kFarthest, kFarthest);
+  return json.numbers<std::vector<std::int64_t>>(key, -kMostCounted, kMostCounted);
 }
 
 // A list of lists of `wide` whole numbers each; form: how one of them is written.
 std::vector<std::vector<std::int64_t>> tuples(const JsonFields& json, std::string_view key, std::size_t wide,
                                               std::string_view form) {
-  auto items = json.numbers<std::vector<std::vector<std::int64_t>>>(key, -kFarthest, kFarthest);
+  auto items = json.numbers<std::vector<std::vector<std::int64_t>>>(key, -kMostCounted, kMostCounted);
   for (const auto& item : items)
     if (item.size() != wide) json.wrong(key, form);
   return items;
@@ -131,7 +131,7 @@ ProceduralImage read_past(const JsonFields& json) {
   image.lost = json.numbers<std::vector<std::vector<double>>>("lost");
   image.strain = json.numbers<std::vector<std::vector<double>>>("strain");
   image.rows =
-      json.numbers<std::vector<std::vector<std::vector<std::int64_t>>>>("rows", -kFarthest, kFarthest);
+      json.numbers<std::vector<std::vector<std::vector<std::int64_t>>>>("rows", -kMostCounted, kMostCounted);
   image.retained = integers(json, "retained");
   image.retain_stride = integer(json, "retain_stride");
   image.blocks_seen = integer(json, "blocks_seen");
