@@ -2,9 +2,11 @@
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "arguments.h"
@@ -96,7 +98,7 @@ void bind_model(nb::module_& module) {
                      const PackedUse& packed = model->packed();
                      std::vector<nb::bytes> notes;
                      for (const std::string& note : packed.notes) notes.push_back(bytes_of(note));
-                     return nb::make_tuple(bytes_of(packed.file), packed.made, packed.bytes, notes);
+                     return std::make_tuple(bytes_of(packed.file), packed.made, packed.bytes, notes);
                    })
       .def_prop_ro("architecture", [](const PyModel& self) { return self.open()->architecture(); })
       .def_prop_ro("context_length", [](const PyModel& self) { return self.open()->context_length(); })
