@@ -231,6 +231,16 @@ class Bench(ProgramTest):
 
         self.assertEqual(hashes("-t", 1), hashes("-t", 3, "--prefill-chunk", 8))
 
+    def test_sessions_that_share_a_pass_write_the_bits_of_one_alone(self):
+        words = ("-p", 0, "-n", 3, "-d", 20, "-r", 2, "--json")
+        alone, together = (self.assert_fine(kvtide("bench", "-m", LLAMA, *words, *more)).json[0]
+                           for more in ([], ["--sessions", 5]))  # fmt: skip
+        self.assertEqual(alone["logits_hash"], together["logits_hash"])
+        self.assertEqual((alone["sessions"], together["sessions"], together["limit_share"]), (1, 5, None))
+        self.assertIn("tg3x5", self.assert_fine(kvtide("bench", "-m", LLAMA, *words[:-1], "--sessions", 5)).text)
+        self.assert_refused(kvtide("bench", "-m", LLAMA, "--sessions", 2, "--profile"), 2, "--sessions and --profile")
+        self.assert_refused(kvtide("bench", "-m", LLAMA, "--sessions", 0), 2, "--sessions", "1 to 256")
+
     def test_the_table_opens_with_the_limits_of_the_machine(self):
         outcome = self.assert_fine(kvtide("bench", "-m", LLAMA, "-p", 8, "-n", 0, "-r", 1))
         lines = outcome.text.splitlines()
