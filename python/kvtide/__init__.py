@@ -22,6 +22,8 @@ from kvtide._alias import install_as
 if TYPE_CHECKING:
     from kvtide import errors as errors
     from kvtide import state_transition as state_transition
+    from kvtide.batch import Batch as Batch
+    from kvtide.batch import Outcome as Outcome
     from kvtide.errors import Error as Error
     from kvtide.generation import Completion as Completion
     from kvtide.generation import Generation as Generation
@@ -47,12 +49,14 @@ __version__ = "0.1.0"
 
 _MODULES = ("errors", "state_transition")
 _HOMES = {
+    "Batch": "batch",
     "Completion": "generation",
     "Error": "errors",
     "Generation": "generation",
     "Layer": "state",
     "MemoryUse": "memory",
     "Model": "model",
+    "Outcome": "batch",
     "Piece": "generation",
     "Policy": "state",
     "Report": "validation",

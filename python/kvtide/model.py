@@ -8,6 +8,7 @@ import numpy as np
 
 from kvtide._loaded import LoadedModel
 from kvtide._options import CHAT, GENERATE, SESSION, Table
+from kvtide.batch import Batch
 from kvtide.generation import Completion, Generation
 from kvtide.session import Session
 
@@ -41,6 +42,10 @@ class Model(LoadedModel):
     def session(self, **options: Unpack[SessionOptions]) -> Session:
         """A new, empty session on this model; options as for ``kvtide.Session``."""
         return Session(self, **options)
+
+    def batch(self, *, threads: int | None = None, max_step: int = 512, kernels: str | None = None) -> Batch:
+        """Several sessions of this model in one pass; as ``kvtide.Batch``."""
+        return Batch(self, threads=threads, max_step=max_step, kernels=kernels)
 
     @overload
     def generate(self, prompt: list[str] | tuple[str, ...], **options: Unpack[ModelGenerateOptions]) -> list[Completion]: ...

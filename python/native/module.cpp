@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "batch.h"
 #include "kvtide/state_transition.h"
 #include "misuse.h"
 #include "model.h"
@@ -64,6 +65,7 @@ NB_MODULE(_native, module) {
   bind_running(module);
   bind_model(module);
   bind_session(module);
+  bind_batch(module);
   bind_state(module);
   bind_shard(module);
   bind_stateful(module);

@@ -201,10 +201,14 @@ std::int64_t PySession::advance(TokenId token, std::int64_t changes_before) {
     const WithoutGil others_run;
     session_->read({&token, 1});
   }
+  note_step();
+  return changes_;
+}
+
+void PySession::note_step() noexcept {
   interrupted_ = kNotInterrupted;
   ++changes_;
   note_position();
-  return changes_;
 }
 
 nb::object PySession::logits() {

@@ -99,6 +99,9 @@ class PySession {
   const std::shared_ptr<const Model>& model() const { return model_; }
   const std::shared_ptr<Views>& views() const { return views_; }
   Turns& turns() { return turns_; }
+  // For PyBatch, which holds the turn: the session, and that a step has moved its position.
+  Session& session() { return *session_; }
+  void note_step() noexcept;
   void note_position() noexcept;
 
  private:
