@@ -17,6 +17,7 @@ BatchOptions filled_in(BatchOptions options) {
   if (options.max_step < 1)
     throw Error(ErrorCode::invalid_argument,
                 cat("a batch of ", options.max_step, " tokens per step; it must be at least 1"));
+  options.threads = ThreadPool::count(options.threads);
   return options;
 }
 
@@ -36,9 +37,7 @@ struct Batch::Impl {
         options(filled_in(o)),
         kernels(options.kernels.empty() ? best_kernels() : kernels_by_name(options.kernels)),
         pool(options.threads),
-        workspace(m.internals().config, options.max_step) {
-    options.threads = pool.threads();
-  }
+        workspace(m.internals().config, options.max_step) {}
 
   // An item that takes part in the pass.
   struct Taker {

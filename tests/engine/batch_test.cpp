@@ -176,6 +176,9 @@ TEST_F(BatchTest, RefusesWhatDoesNotBelongIntoOneStep_AndChangesNothing) {
   refused({{&a.session, a.next(4)}, {&b.session, b.next(5)}}, "at most 8");
   for (const Session* session : {&a.session, &b.session, &c.session}) EXPECT_EQ(session->position(), 0);
   EXPECT_TRUE(batch.step({}).empty());
+  EXPECT_GE(Batch(model_).options().threads, 1);
+  options.max_step = 0;
+  expect_refused(ErrorCode::invalid_argument, "at least 1", [&] { const Batch none(model_, options); });
 }
 
 }  // namespace
