@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/checksum.h"
 #include "kernels/codec.h"
 #include "kernels/kernels.h"
 #include "kernels/matmul.h"
@@ -45,6 +46,24 @@ std::vector<std::byte> panel_of(DType dtype, const std::vector<std::byte>& block
   std::vector<std::byte> panel(static_cast<std::size_t>(panel_bytes(dtype, k)), std::byte{0xa5});
   pack_panel(dtype, sources, k, panel.data());
   return panel;
+}
+
+// Files keep packed bytes. Who changes what they are raises the version of packed_layout(), and then the sum here.
+TEST(Pack, KeepsTheBytesOfItsLayout_OrTheVersionOfTheLayoutIsRaised) {
+  std::uint32_t sum = 0;
+  for (const DTypeInfo& info : kDTypes) {
+    if (!panel_shape(info.dtype)) continue;
+    constexpr std::int64_t kColumns = 512;
+    const int rows = 13;
+    std::vector<std::byte> blocks(static_cast<std::size_t>(dtype_bytes(info.dtype, kColumns * rows)));
+    std::uint32_t state = 1;
+    for (std::byte& byte : blocks)
+      byte = static_cast<std::byte>((state = state * 1664525u + 1013904223u) >> 24);
+    const auto panel = panel_of(info.dtype, blocks, kColumns, rows);
+    sum = crc32c(panel, sum);
+  }
+  EXPECT_EQ(sum, 825643778u) << "the packed bytes are others than those of version " << packed_layout().version;
+  EXPECT_EQ(packed_layout().version, 1u);
 }
 
 // What the file's own rows decode to, as a panel's decoder lays it out: [k][16], missing rows as zeros.
