@@ -34,6 +34,7 @@ struct Activations {
   std::int64_t k = 0;
   const float* f32 = nullptr;  // [rows][k]
   QuantRows quants = {};       // empty: exact, f32 throughout
+  bool exact = false;          // quants must stay empty, whatever the weights would take
 };
 
 struct MatmulJob {

@@ -59,7 +59,7 @@ class Routing {
  private:
   void multiply_f32(const WeightMatrix& w, const float* x, float* y) {
     const MatmulJob job{&w, y, w.rows};
-    context_.multiply({count_, w.columns, x, {}}, {&job, 1});
+    context_.multiply({.rows = count_, .k = w.columns, .f32 = x, .exact = true}, {&job, 1});
   }
 
   void route() {

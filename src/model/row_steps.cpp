@@ -43,7 +43,7 @@ void RowSteps::project(const WeightMatrix& w, const float* input, std::int64_t k
 
 void RowSteps::multiply(Activations x, std::span<const MatmulJob> jobs, double PassTimes::*part) {
   const auto takes = [](const MatmulJob& job) { return takes_quants(*job.weights); };
-  if (!context_.exact && std::any_of(jobs.begin(), jobs.end(), takes)) {
+  if (!context_.exact && !x.exact && std::any_of(jobs.begin(), jobs.end(), takes)) {
     const PassTimer timer(context_.times, &PassTimes::quantise);
     x.quants = {x.rows, x.k, ws_.quants_};
     for_rows(context_.pool, 0, x.rows,

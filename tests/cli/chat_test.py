@@ -173,8 +173,9 @@ class AtATerminal(ProgramTest):
     UP, LEFT, BACKSPACE, CTRL_D, CTRL_C = b"\x1b[A", b"\x1b[D", b"\x7f", b"\x04", b"\x03"
 
     def talk(self, *pieces, status=0, **more):
-        """Types the pieces, each when the prompt is there; Ctrl-C behind text waits for the text to be shown, because it
-        takes away what nobody has read yet. Gives the report and what the terminal showed."""
+        """Types the pieces, each when the prompt is there and the program has taken the terminal over, which comes a
+        moment later: Ctrl-C and Ctrl-D mean other things before. Ctrl-C behind text waits for the text to be shown,
+        because it takes away what nobody has read yet. Gives the report and what the terminal showed."""
         path = self.folder / "report.json"
         leader, follower = pty.openpty()
         words = (*CHAT, "-n", 2, "--report", path)
@@ -183,7 +184,7 @@ class AtATerminal(ProgramTest):
                                    env=environment(TERM="xterm") | {"XDG_CACHE_HOME": str(self.folder)} | more)  # fmt: skip
         os.close(follower)
         shown, waiting, end = b"", list(pieces), time.monotonic() + TIMEOUT_S
-        seen, waits_for = 0, b"> "
+        seen, waits_for, edits = 0, b"> ", more.get("TERM") != "dumb"
         while time.monotonic() < end:
             if not select.select([leader], [], [], 0.2)[0]:
                 if process.poll() is not None:
@@ -200,9 +201,8 @@ class AtATerminal(ProgramTest):
                 waits_for = text if text and stop else b"> "
                 if text and stop:
                     waiting.insert(0, stop)
-                    # The prompt is there a moment before the terminal is handed over; Ctrl-C takes what lies between.
-                    while termios.tcgetattr(leader)[3] & termios.ICANON and time.monotonic() < end:
-                        time.sleep(0.001)
+                while edits and termios.tcgetattr(leader)[3] & termios.ICANON and time.monotonic() < end:
+                    time.sleep(0.001)
                 os.write(leader, text or stop)
         os.close(leader)
         process.stdout.read()
