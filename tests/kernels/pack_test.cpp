@@ -62,7 +62,8 @@ TEST(Pack, KeepsTheBytesOfItsLayout_OrTheVersionOfTheLayoutIsRaised) {
     const auto panel = panel_of(info.dtype, blocks, kColumns, rows);
     sum = crc32c(panel, sum);
   }
-  EXPECT_EQ(sum, 825643778u) << "the packed bytes are others than those of version " << packed_layout().version;
+  EXPECT_EQ(sum, 825643778u) << "the packed bytes are others than those of version "
+                             << packed_layout().version;
   EXPECT_EQ(packed_layout().version, 1u);
 }
 
