@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Looks at what the compiler made of the floors (docs/architecture.md, "One arithmetic" and the kernel rules):
 #
-#   1. an object of a *.scalar.cpp, *.avx2.cpp or *.avx512.cpp exports one symbol, a kvtide::k... table, and no weak
-#      ones: an inline function shared with a baseline file could put its AVX code on every machine's path;
-#   2. AVX registers and instructions appear in no other object, and 512-bit ones only in *.avx512.cpp;
+#   1. an object of a file named for an instruction set (*.scalar.cpp, *.avx2.cpp, *.neon.cpp ...) exports one symbol, a
+#      kvtide::k... table, and no weak ones: an inline function shared with a baseline file could put its code on every
+#      machine's path;
+#   2. AVX registers and instructions appear in no other object, and 512-bit ones only in *.avx512.cpp; of Arm's
+#      instructions beyond Armv8.0 those for bytes only in *.dotprod.cpp and *.i8mm.cpp, those for bf16 in *_bf16.neon.cpp;
 #   3. no floor below cli owns memory that changes and that no caller passed in (globals, statics, thread_local).
 #
-#   tools/check_isa.sh BUILD      a build folder with the compiled floors; x86-64 only
+#   tools/check_isa.sh BUILD      a build folder with the compiled floors, for x86-64 or aarch64
 set -euo pipefail
 
 if [ $# -ne 1 ] || [ ! -d "$1" ]; then
@@ -26,12 +28,20 @@ if [ ${#objects[@]} -eq 0 ]; then
   echo "check_isa.sh: $build holds no objects of src/; build first" >&2
   exit 2
 fi
-if ! objdump -f "${objects[0]}" | grep -q 'x86-64'; then
-  echo "isa: not an x86-64 build, nothing to check"
-  exit 0
+prefix=
+known='^architecture: (i386:x86-64|aarch64)'
+if ! objdump -f "${objects[0]}" | grep -qE "$known"; then
+  prefix=aarch64-linux-gnu-  # the cross compiler's, which comes with it
+  if ! command -v ${prefix}objdump >/dev/null || ! ${prefix}objdump -f "${objects[0]}" | grep -qE "$known"; then
+    echo "isa: neither x86-64 nor aarch64, nothing to check"
+    exit 0
+  fi
 fi
+objdump() { command ${prefix}objdump "$@"; }
+nm() { command ${prefix}nm "$@"; }
 
 isa_files=0
+arm_bytes='\b(us|su|u|s)(dot|mmla)\b' arm_bf16='\bbf(dot|mmla|mlal[bt]|cvtn?2?)\b'
 for object in "${objects[@]}"; do
   name=${object##*/src/}
   name=${name%.o}
@@ -41,7 +51,7 @@ for object in "${objects[@]}"; do
   esac
 
   case "$name" in
-    *.scalar.cpp | *.avx2.cpp | *.avx512.cpp)
+    *.scalar.cpp | *.avx2.cpp | *.avx512.cpp | *.neon.cpp | *.dotprod.cpp | *.i8mm.cpp)
       isa_files=$((isa_files + 1))
       # DW.ref.* are weak pointers of the exception tables: data, the same on every machine.
       exported=$(nm --defined-only --extern-only -C "$object" | grep -v ' DW\.ref\.' | sed -E 's/^[0-9a-f]+ //' || true)
@@ -57,7 +67,10 @@ for object in "${objects[@]}"; do
   case "$name" in
     *.avx512.cpp) too_new='' ;;
     *.avx2.cpp) too_new='%zmm|%k[0-7]\b|%[xy]mm(1[6-9]|2[0-9]|3[01])\b' ;;
-    *) too_new='%[yz]mm|\bv[a-z0-9]+ .*%xmm|%k[0-7]\b' ;;
+    *_bf16.neon.cpp) too_new="$arm_bytes" ;;
+    *.i8mm.cpp) too_new="$arm_bf16" ;;
+    *.dotprod.cpp) too_new="\\b[su]mmla\\b|$arm_bf16" ;;
+    *) too_new="%[yz]mm|\\bv[a-z0-9]+ .*%xmm|%k[0-7]\\b|$arm_bytes|$arm_bf16" ;;
   esac
   if [ -n "$too_new" ]; then
     found=$(objdump -d --no-show-raw-insn "$object" | grep -m1 -E -- "$too_new" || true)

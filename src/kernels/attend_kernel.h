@@ -82,5 +82,7 @@ extern const AttendRow kAttendScalar;
 extern const AttendRow kAttendAvx2;
 extern const AttendRow kAttendAvx512;
 extern const AttendRow kAttendAvx512Bf16;  // the same bits with bf16 instructions
+extern const AttendRow kAttendNeon;
+extern const AttendRow kAttendNeonBf16;  // likewise
 
 }  // namespace kvtide

@@ -66,11 +66,24 @@ inline void pack_keys(const Load& key, int begin, int end, int padded_dim, std::
   }
 }
 
+// The same for sixteen keys that are all there, in whole vectors: nothing to ask on the way, and all stays in registers.
+template <class Load>
+inline void pack_whole_keys(const Load& key, int padded_dim, std::uint32_t* out) {
+  for (int d = 0; d < padded_dim; d += 2 * kLanes) {
+    Pairs rows[kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) rows[i] = join_pairs(key(i, d), key(i, d + kLanes));
+    transpose(rows);
+#pragma GCC unroll 16
+    for (int p = 0; p < kLanes; ++p) store(out + (d / 2 + p) * kTileRows, rows[p]);
+  }
+}
+
 // Rows lie in small pages, where processors stop fetching ahead by themselves: decoding would wait for memory
 // at every row. While keys are packed the tile's values come in, while values are packed the next tile's
-// keys.
+// keys. Into the second cache: the first has few places for what is on its way, and loads of now wait for one.
 inline void fetch(const std::byte* bytes, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; i += 64) __builtin_prefetch(bytes + i);
+  for (std::int64_t i = 0; i < count; i += 64) __builtin_prefetch(bytes + i, 0, 2);
 }
 
 // Tile and queries as copies: what is stored could otherwise have changed them.
@@ -82,8 +95,13 @@ inline void pack_key_rows(const AttendTile tile, const AttendQueries queries, st
     const std::byte* first = tile.keys + (group - tile.begin) * tile.key_stride;
     fetch(tile.values + (group + begin - tile.begin) * tile.value_stride, (end - begin) * tile.value_stride);
     if (tile.rotation == nullptr) {
-      pack_keys([&](int i, int d) { return Row{first + i * tile.key_stride}.at(d, queries.head_dim); }, begin,
-                end, queries.padded_dim, out + group);
+      const int dim = queries.head_dim;
+      if (begin == 0 && end == kLanes && dim % (2 * kLanes) == 0)
+        pack_whole_keys([&](int i, int d) { return Row{first + i * tile.key_stride}.at(d, d + kLanes); }, dim,
+                        out + group);
+      else
+        pack_keys([&](int i, int d) { return Row{first + i * tile.key_stride}.at(d, dim); }, begin, end,
+                  queries.padded_dim, out + group);
       continue;
     }
     alignas(64) float turned[kLanes * kMaxHeadDim];
@@ -102,6 +120,13 @@ template <class Row>
 inline void pack_value_rows(const AttendTile tile, const AttendQueries queries, std::uint32_t* out) {
   for (int place = tile.begin & ~1; place < tile.end; place += 2) {
     fetch(tile.keys + (place + kTileRows - tile.begin) * tile.key_stride, 2 * tile.key_stride);
+    if (place >= tile.begin && place + 1 < tile.end && queries.head_dim == queries.padded_dim) {
+      const std::byte* row = tile.values + (place - tile.begin) * tile.value_stride;
+      for (int d = 0; d < queries.head_dim; d += kLanes)
+        store(out + place / 2 * queries.padded_dim + d,
+              zip_pairs(Row{row}.at(d, d + kLanes), Row{row + tile.value_stride}.at(d, d + kLanes)));
+      continue;
+    }
     for (int d = 0; d < queries.padded_dim; d += kLanes) {
       const auto value = [&](int row) {
         return row < tile.begin || row >= tile.end
@@ -202,7 +227,6 @@ inline void mix_pairs(const AttendTile& tile, const AttendQueries& queries,
   });
 }
 
-constexpr int kProbeChains = 12;
 constexpr std::int64_t kProbeFlop = kProbeChains * kLanes * 4;
 
 float probe_pairs(std::int64_t rounds) noexcept {

@@ -35,5 +35,6 @@ struct DenseRow {
 extern const DenseRow kDenseScalar;
 extern const DenseRow kDenseAvx2;
 extern const DenseRow kDenseAvx512;
+extern const DenseRow kDenseNeon;
 
 }  // namespace kvtide

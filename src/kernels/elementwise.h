@@ -43,5 +43,6 @@ struct ElementwiseRow {
 extern const ElementwiseRow kElementwiseScalar;
 extern const ElementwiseRow kElementwiseAvx2;
 extern const ElementwiseRow kElementwiseAvx512;
+extern const ElementwiseRow kElementwiseNeon;
 
 }  // namespace kvtide

@@ -2,6 +2,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 #include "base/text.h"
@@ -33,6 +36,25 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512vnni");
 }
+#elif defined(__aarch64__)
+const Kernels kNeon{"neon", kMatmulNeon, kAttendNeon, kElementwiseNeon, kDenseNeon, kProbeNeon};
+const Kernels kDotprod{"dotprod", kMatmulDotprod, kAttendNeon, kElementwiseNeon, kDenseNeon, kProbeDotprod};
+const Kernels kI8mm{"i8mm", kMatmulI8mm, kAttendNeon, kElementwiseNeon, kDenseNeon, kProbeI8mm};
+const Kernels kI8mmBf16{"i8mm_bf16", kMatmulI8mm, kAttendNeonBf16, kElementwiseNeon, kDenseNeon, kProbeI8mm};
+
+// What is beyond the baseline; other systems than Linux are asked for nothing.
+struct ArmFeatures {
+  bool dotprod = false, i8mm = false, bf16 = false;
+};
+ArmFeatures arm_features() {
+#if defined(__linux__)
+  const unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
+  return {(first & HWCAP_ASIMDDP) != 0, (second & HWCAP2_I8MM) != 0,
+          (first & HWCAP_ASIMDHP) != 0 && (second & HWCAP2_BF16) != 0};
+#else
+  return {};
+#endif
+}
 #endif
 
 }  // namespace
@@ -43,6 +65,12 @@ std::vector<const Kernels*> available_kernels() {
   if (has_avx512() && __builtin_cpu_supports("avx512bf16")) tables.push_back(&kAvx512Bf16);
   if (has_avx512()) tables.push_back(&kAvx512);
   if (has_avx2()) tables.push_back(&kAvx2);
+#elif defined(__aarch64__)
+  const ArmFeatures has = arm_features();
+  if (has.dotprod && has.i8mm && has.bf16) tables.push_back(&kI8mmBf16);
+  if (has.dotprod && has.i8mm) tables.push_back(&kI8mm);
+  if (has.dotprod) tables.push_back(&kDotprod);
+  tables.push_back(&kNeon);
 #endif
   tables.push_back(&kScalar);
   return tables;

@@ -16,7 +16,8 @@
 namespace kvtide {
 
 struct Kernels {
-  const char* isa;  // "scalar", "avx2", "avx512" or "avx512_bf16"
+  const char*
+      isa;  // "scalar"; x86: "avx2", "avx512", "avx512_bf16"; Arm: "neon", "dotprod", "i8mm", "i8mm_bf16"
   const MatmulRow& matmul;
   const AttendRow& attend;
   const ElementwiseRow& elementwise;
@@ -24,8 +25,8 @@ struct Kernels {
   const ProbeRow& probe;
 };
 
-// The best table that this processor can run. Asks the processor each time, which takes a virtual machine
-// tens of microseconds: once per run, not per token.
+// The best table that this processor can run. Asks the processor (Arm: the kernel) each time, which takes a virtual
+// machine tens of microseconds: once per run, not per token.
 const Kernels& best_kernels();
 
 // Every table that this processor can run, best first.

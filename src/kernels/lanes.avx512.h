@@ -110,6 +110,7 @@ inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
 
 constexpr int kPairQueries = 6;
 constexpr int kPairVectors = 4;
+constexpr int kProbeChains = 12;
 
 struct Pairs {
   __m512i v;

@@ -156,6 +156,7 @@ inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
 // to even.
 constexpr int kPairQueries = 1;  // queries x vectors accumulated together when multiplying pairs
 constexpr int kPairVectors = 1;
+constexpr int kProbeChains = 12;
 
 struct Pairs {
   std::uint32_t v[kLanes];

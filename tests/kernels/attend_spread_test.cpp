@@ -51,7 +51,7 @@ TEST(Hadamard, IsItsDefinitionAndItsOwnInverse) {
 }
 
 TEST(Hadamard, IsWhatEveryTableDoesToRows_BitForBit) {
-  for (const int dim : {32, 64, 96, 256, 480, 512}) {
+  for (const int dim : {32, 64, 96, 128, 256, 480, 512}) {
     const std::vector<float> rows = testing::normals(static_cast<std::size_t>(3 * dim), 4);
     std::vector<float> wanted = rows;
     for (int i = 0; i < 3; ++i) hadamard(wanted.data() + i * dim, dim);

@@ -1,0 +1,17 @@
+#include "kernels/dense.h"
+#include "kernels/lanes.neon.h"
+
+#include "kernels/dense.inl"
+
+namespace kvtide {
+
+extern const DenseRow kDenseNeon{.isa = "neon",
+                                 .dots = &dots,
+                                 .mix = &mix,
+                                 .soften = &soften,
+                                 .add_squares = &add_squares,
+                                 .add_losses = &add_losses,
+                                 .widen = &widen,
+                                 .add_distances = &add_distances};
+
+}  // namespace kvtide
