@@ -64,6 +64,7 @@ void RecurrentTensors::stage(Pos position, std::size_t tensor, std::span<const s
 
 void RecurrentTensors::advance(Pos position, std::int64_t slack) {
   if (empty()) return;
+  staged_.erase(staged_.upper_bound(position), staged_.end());
   staged_[position].resize(specs_.size());
   std::map<Pos, std::vector<Value>> known;
   std::vector<Value> newest = values_.rbegin()->second;

@@ -41,8 +41,8 @@ class RecurrentTensors {
   // Throws Error: invalid_argument (a wrong size), numeric (NaN and infinity).
   void stage(Pos position, std::size_t tensor, std::span<const std::byte> bytes);
   void unstage() noexcept { staged_.clear(); }
-  // A step ended at `position`: what was staged is what the tensors hold; a tensor of which nothing was stays
-  // as it was. Values of positions before position - slack are forgotten.
+  // A step ended at `position`: what was staged until there is what the tensors hold; a tensor of which nothing was
+  // stays as it was. Values of positions before position - slack are forgotten.
   void advance(Pos position, std::int64_t slack);
   // Whether the values after `length` tokens are known.
   bool knows(Pos length) const { return empty() || length == 0 || values_.contains(length); }

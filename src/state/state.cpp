@@ -76,7 +76,7 @@ std::int64_t KvState::step_room() const {
   return most;
 }
 
-KvState::Step KvState::begin(std::int64_t tokens) {
+KvState::Step KvState::begin(std::int64_t tokens, bool guessed) {
   if (tokens < 1 || tokens > step_room())
     throw Error(ErrorCode::invalid_argument,
                 cat("KV state: a step takes 1 to ", step_room(), " tokens, not ", tokens));
@@ -89,7 +89,7 @@ KvState::Step KvState::begin(std::int64_t tokens) {
       throw Error(ErrorCode::invalid_argument, "KV state: a seal in which memory ended comes first");
     past_->make_references_writable();
   }
-  Step step(this, tokens);  // takes back what was opened when a later layer finds no memory
+  Step step(this, tokens, guessed);  // takes back what was opened when a later layer finds no memory
   for (auto& layer : layers_) layer.open(position(), position() + tokens);
   return step;
 }
@@ -291,7 +291,11 @@ std::vector<std::vector<Span>> KvState::Step::spans(int layer) {
   return heads;
 }
 
-void KvState::Step::commit() {
+void KvState::Step::commit(std::int64_t kept) {
+  if (kept < tokens_) {
+    tokens_ = kept;
+    for (auto& layer : state_->layers_) layer.truncate(first_ + kept);
+  }
   // What needs memory comes first: a step that fails here is dropped like any other.
   for (std::size_t layer = 0; layer < state_->layers_.size(); ++layer)
     state_->release(layer, first_ + tokens_);

@@ -86,6 +86,7 @@ class KvState {
         : state_(other.state_),
           first_(other.first_),
           tokens_(other.tokens_),
+          guessed_(other.guessed_),
           far_shares_(std::move(other.far_shares_)) {
       other.state_ = nullptr;
     }
@@ -119,20 +120,24 @@ class KvState {
     // Tensors without a sequence axis (recurrent.h): what one holds after token `token` of the step. It wants
     // to know for the tokens from first_carried() on, so that they can be taken back.
     std::int64_t first_carried() const {
-      return std::max<std::int64_t>(0, tokens_ - 1 - state_->spec_.slack);
+      return guessed_ ? 0 : std::max<std::int64_t>(0, tokens_ - 1 - state_->spec_.slack);
     }
     void carry(std::size_t tensor, std::int64_t token, std::span<const std::byte> value) {
       state_->recurrent_.stage(first_ + token + 1, tensor, value);
     }
     // Makes the step part of the state.
-    void commit();
+    void commit() { commit(tokens_); }
+    // The same for the first `kept` tokens, at least one, of a step of guesses; the others leave nothing behind.
+    void commit(std::int64_t kept);
 
    private:
     friend class KvState;
-    Step(KvState* state, std::int64_t tokens) : state_(state), first_(state->position()), tokens_(tokens) {}
+    Step(KvState* state, std::int64_t tokens, bool guessed)
+        : state_(state), first_(state->position()), tokens_(tokens), guessed_(guessed) {}
     KvState* state_;  // nullptr: committed or moved from
     Pos first_;
     std::int64_t tokens_;
+    bool guessed_;
     std::vector<std::int32_t> far_shares_;
   };
 
@@ -154,12 +159,14 @@ class KvState {
   void set_budget(std::int64_t bytes, Pos expected);  // throws Error(invalid_argument) with that refusal
   // Throws Error(context_full) when the budget has no room for `tokens` more.
   void check_budget(std::int64_t tokens) const;
+  // The bytes that `tokens` more would need where they are more than the budget has; else 0.
+  std::int64_t over_budget(std::int64_t tokens) const;
   const ProceduralMemory* past() const { return past_ ? &*past_ : nullptr; }
   ProceduralMemory* past() { return past_ ? &*past_ : nullptr; }
 
   // Throws Error(context_full) when `tokens` more do not fit, the budget included, Error(invalid_argument)
-  // outside [1, step_room()].
-  Step begin(std::int64_t tokens);
+  // outside [1, step_room()]. Of a step of guesses only a beginning may become part of the state.
+  Step begin(std::int64_t tokens, bool guessed = false);
 
   TransitionPlan plan(const Transition& transition) const;
   // Throws Error(invalid_argument) for a refused plan and for one made before the state changed.

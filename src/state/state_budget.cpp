@@ -24,18 +24,24 @@ void KvState::set_budget(std::int64_t bytes, Pos expected) {
 }
 
 // A memory that grows with the text was planned for the tokens that were expected.
-void KvState::check_budget(std::int64_t tokens) const {
-  if (!past_ || spec_.procedural->budget == 0) return;
+std::int64_t KvState::over_budget(std::int64_t tokens) const {
+  if (!past_ || spec_.procedural->budget == 0) return 0;
   const ProceduralSpec& p = *spec_.procedural;
   const Pos end = position() + tokens;
-  if (p.budget_for == 0 || end <= p.budget_for || !grows(p)) return;
+  if (p.budget_for == 0 || end <= p.budget_for || !grows(p)) return 0;
   const std::int64_t needed = most_bytes(spec_, end).total();
-  if (needed > p.budget)
+  return needed > p.budget ? needed : 0;
+}
+
+void KvState::check_budget(std::int64_t tokens) const {
+  if (const std::int64_t needed = over_budget(tokens); needed > 0) {
+    const ProceduralSpec& p = *spec_.procedural;
     throw Error(
         ErrorCode::context_full,
         cat("the KV budget of ", given_bytes(p.budget), " was planned for ", p.budget_for,
             " tokens: position ", position(), " and ", tokens, " more would need ", enough_for(needed),
             "; expect more tokens (-c) or bound what grows (--kv-full-rows, --kv-levels)"));
+  }
 }
 
 void KvState::pin(const PosRange& range) {

@@ -1,6 +1,7 @@
 // named_state.cpp: kvtide::NamedState: named tensors over a KvState.
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "base/out_of_memory.h"
 #include "base/refuse.h"
@@ -67,6 +68,12 @@ struct NamedState::Impl {
       if (position > first) image.runs.back().push_back({first, position});
     }
     return image;
+  }
+
+  std::map<std::string, std::string> identity() const {
+    std::map<std::string, std::string> out = {{"tensors", signature(named)}};
+    if (!spec.model.empty()) out["model"] = spec.model;
+    return out;
   }
 
   PosRange rows_at(const NamedTensor& tensor, Pos position) const {
@@ -283,7 +290,7 @@ NamedState NamedState::fork() const try {
 void NamedState::save(const std::string& path) const try {
   PosixFiles files;
   SnapshotExtras extras;
-  extras.identity["tensors"] = signature(impl_->named);
+  extras.identity = impl_->identity();
   save_snapshot(files, path, impl_->memory, extras);
 } catch (const std::bad_alloc&) {
   throw_out_of_memory();
@@ -291,7 +298,7 @@ void NamedState::save(const std::string& path) const try {
 
 void NamedState::load(const std::string& path) try {
   PosixFiles files;
-  Snapshot snapshot = load_snapshot(files, path, {{"tensors", signature(impl_->named)}});
+  Snapshot snapshot = load_snapshot(files, path, impl_->identity());
   impl_->memory = std::move(snapshot.state);
 } catch (const std::bad_alloc&) {
   throw_out_of_memory();

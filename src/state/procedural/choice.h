@@ -1,4 +1,4 @@
-// choice.h: from the options of a procedural memory to what it is made from.
+// choice.h: from the options of a procedural memory, all filled in (ladder.h), to what it is made from.
 //
 // Pure functions of a memory's shape: its layers, their heads and element types, without a procedural part.
 #pragma once
@@ -14,10 +14,8 @@ struct AttentionShape {
   Pos trained = 0;      // positions that the model was trained for
 };
 
-// The options with every zero filled in: by the budget, or by the balanced preset. Throws
-// Error(invalid_argument) when the budget is too small, naming the smallest that works.
-ProceduralOptions filled_in(const KvSpec& shape, const AttentionShape& attention,
-                            const ProceduralOptions& options);
+// Of the rows of the past.
+DType row_type_of(const KvSpec& shape, const ProceduralOptions& options);
 
 // What these options, filled in, mean for the layers that see everything; layers with a window keep it. Throws
 // Error(invalid_argument) naming the option that does not fit the shape.

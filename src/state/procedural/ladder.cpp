@@ -1,0 +1,187 @@
+#include "state/procedural/ladder.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/text.h"
+#include "kvtide/error.h"
+#include "state/procedural/budget.h"
+
+namespace kvtide {
+namespace {
+
+// From the most faithful to the smallest; a budget gets the first that fits and leaves full heads a fair
+// share.
+struct Step {
+  std::int64_t window, block, rows;
+  int levels;
+};
+constexpr Step kLadder[] = {{1024, 512, 96, 4}, {512, 256, 64, 4}, {512, 256, 32, 3}, {256, 128, 24, 3},
+                            {128, 64, 16, 2},   {64, 64, 16, 2},   {32, 32, 12, 1}};
+// Where the length of the text is not known, full heads get so many rows before the window grows.
+constexpr std::int64_t kFullRowsFirst = 24576;
+// Rows of full heads, or of a window: more than any text has.
+constexpr std::int64_t kMostRows = std::int64_t{1} << 21;
+constexpr float kEveryHead = -1.0f;      // below any share of attention: all heads keep their rows
+constexpr std::int64_t kRowsApart = 16;  // rows of a block grow by so many
+
+// Where eight bits would keep fewer than one row in so many, four bits for nearly twice the rows are better;
+// up to that the rows that thinning leaves are as good as all of them in four bits
+// (docs/procedural_memory.md).
+constexpr std::int64_t kWorthThinning = 4;
+
+// The step's window, block, rows and levels where the options leave them open.
+ProceduralOptions filled(const KvSpec& shape, const ProceduralOptions& options, const Step& step) {
+  ProceduralOptions o = options;
+  if (o.block == 0) o.block = o.window > 0 ? std::min(step.block, o.window) : step.block;
+  if (o.window == 0) o.window = std::max(step.window, o.block);
+  if (o.rows == 0) o.rows = std::min(step.rows, o.block);
+  if (o.levels < 0) o.levels = step.levels;
+  if (o.full_type == FullType::automatic)
+    o.full_type = row_type_of(shape, o) == DType::f16 ? FullType::f16 : FullType::q8_0;
+  return o;
+}
+
+// Within a budget.
+class Fitting {
+ public:
+  Fitting(const KvSpec& shape, const AttentionShape& attention, const ProceduralOptions& wanted)
+      : shape_(shape), attention_(attention), wanted_(wanted) {
+    // A text longer than the model was trained for is seen squeezed into seven eighths of that length: rows of a
+    // window are not.
+    const Pos expected = wanted.budget_for;
+    const bool beyond = attention.trained > 0 && (expected == 0 || expected > attention.trained);
+    if (beyond) widest_ = attention.trained / 8 * 7;
+    if (expected > 0) {
+      widest_ = std::min(widest_, expected);
+      rows_first_ = std::max(rows_first_, expected);
+    }
+  }
+
+  // Every head keeps every row of the expected text, exact ones in as wide a window as fits. Longer texts thin out.
+  // Without an end: the widest window, and in every head as many rows as fit.
+  std::optional<ProceduralOptions> all_rows(ProceduralOptions o) const {
+    if (wanted_.window > 0 || wanted_.full_rows > 0 || wanted_.rows > 0) return std::nullopt;
+    o.full_from = kEveryHead;
+    const std::int64_t least = o.window, widest = whole(widest_, o.block);
+    if (wanted_.budget_for == 0) {
+      o.window = std::max(least, widest);
+      o.full_rows = kFullRowsFirst;
+      if (!fits(o)) return std::nullopt;
+      enlarge(o, &ProceduralOptions::full_rows, o.block, kMostRows);
+      return o;
+    }
+    const auto with_window = [&](std::int64_t blocks) {
+      o.window = least + blocks * o.block;
+      o.full_rows = std::max(2 * o.block, whole(wanted_.budget_for - o.window, o.block));
+      return fits(o);
+    };
+    if (!with_window(0)) return std::nullopt;
+    with_window(largest((widest - least) / o.block, with_window));
+    return o;
+  }
+
+  // As many full rows as fit, then a wider window, then more rows of each block; nullopt when these options do
+  // not fit.
+  std::optional<ProceduralOptions> fit(ProceduralOptions o) {
+    // Full heads take what the others leave, in whole blocks.
+    o.full_rows = wanted_.full_rows > 0 ? wanted_.full_rows : std::min<std::int64_t>(8192, 8 * o.window);
+    const ProceduralBytes needed = bytes_of(o);
+    if (!smallest_ || needed.total() < smallest_->total()) smallest_ = needed;
+    if (needed.total() > o.budget) return std::nullopt;
+    if (wanted_.full_rows == 0) {
+      enlarge(o, &ProceduralOptions::full_rows, o.block, rows_first_);
+      if (!rows_enough(o)) return o;
+    }
+    if (wanted_.window == 0) enlarge(o, &ProceduralOptions::window, o.block, whole(widest_, o.block));
+    if (wanted_.rows == 0) enlarge(o, &ProceduralOptions::rows, kRowsApart, o.block);
+    return o;
+  }
+
+  // Do full heads have as many rows as they get before anything else grows?
+  bool rows_enough(const ProceduralOptions& o) const { return o.full_rows + o.block > rows_first_; }
+  // Of all that was tried.
+  const ProceduralBytes& smallest() const { return *smallest_; }
+
+ private:
+  static std::int64_t whole(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+  // The largest value that fits, whole units above what it is now.
+  void enlarge(ProceduralOptions& o, std::int64_t ProceduralOptions::*field, std::int64_t unit,
+               std::int64_t most) const {
+    const std::int64_t least = o.*field;
+    const auto with = [&](std::int64_t units) {
+      o.*field = least + units * unit;
+      return fits(o);
+    };
+    with(largest((most - least) / unit, with));
+  }
+
+  // The largest number up to `most` that fits; 0 does.
+  template <class Fits>
+  static std::int64_t largest(std::int64_t most, const Fits& fits) {
+    std::int64_t low = 0, high = std::max<std::int64_t>(0, most);
+    while (low < high) {
+      const std::int64_t middle = (low + high + 1) / 2;
+      if (fits(middle))
+        low = middle;
+      else
+        high = middle - 1;
+    }
+    return low;
+  }
+
+  bool fits(const ProceduralOptions& o) const { return bytes_of(o).total() <= o.budget; }
+  ProceduralBytes bytes_of(const ProceduralOptions& o) const {
+    KvSpec spec = shape_;
+    spec.rolling.reset();
+    spec.procedural = procedural_spec(shape_, attention_, o);
+    return planned_bytes(spec);
+  }
+
+  const KvSpec& shape_;
+  const AttentionShape& attention_;
+  const ProceduralOptions& wanted_;
+  std::int64_t widest_ = kMostRows, rows_first_ = kFullRowsFirst;
+  std::optional<ProceduralBytes> smallest_;
+};
+
+[[noreturn]] void refuse_budget(const ProceduralOptions& options, const ProceduralBytes& smallest) {
+  throw Error(ErrorCode::invalid_argument,
+              cat("a KV budget of ", given_bytes(options.budget), " is too small: sinks, one window",
+                  options.pins.empty() ? "" : ", what is pinned",
+                  options.full_rows > 0 ? cat(", ", options.full_rows, " rows of copying heads") : "",
+                  " and compact blocks",
+                  !smallest.grows ? ""
+                  : options.budget_for > 0
+                      ? cat(", which grow with the ", options.budget_for, " tokens that are expected,")
+                      : ", which grow with a text of which no end is known (-c),",
+                  " need more; use at least ", enough_for(smallest.total())));
+}
+
+}  // namespace
+
+ProceduralOptions filled_in(const KvSpec& shape, const AttentionShape& attention,
+                            const ProceduralOptions& options) {
+  if (options.budget == 0) return filled(shape, options, {512, 256, 64, 3});
+  Fitting fitting(shape, attention, options);
+  const ProceduralOptions faithful = filled(shape, options, kLadder[0]);
+  const auto widest = fitting.fit(faithful);
+  if (!widest || options.budget_for == 0 || widest->window < options.budget_for)
+    if (const auto rows = fitting.all_rows(faithful)) return *rows;
+  for (const Step& step : kLadder) {
+    ProceduralOptions o = filled(shape, options, step);
+    const auto eight = &step == kLadder ? widest : fitting.fit(o);
+    if (!eight) continue;
+    const bool open = options.full_type == FullType::automatic && o.full_type == FullType::q8_0;
+    const bool thin =
+        options.budget_for == 0 || kWorthThinning * eight->full_rows < options.budget_for - eight->window;
+    if (!open || !thin || !options.spill.empty() || fitting.rows_enough(*eight)) return *eight;
+    o.full_type = FullType::q4_0;
+    const auto four = fitting.fit(o);
+    return four && four->full_rows > eight->full_rows ? *four : *eight;
+  }
+  refuse_budget(options, fitting.smallest());
+}
+
+}  // namespace kvtide

@@ -1,0 +1,101 @@
+// What a budget buys: never more bytes, nothing left on the table, and never less for more.
+#include "state/procedural/ladder.h"
+
+#include <gtest/gtest.h>
+
+#include "state/procedural/budget.h"
+
+namespace kvtide {
+namespace {
+
+constexpr std::int64_t kMiB = 1 << 20;
+constexpr Pos kTrained = 32768;
+
+// Eight layers of two KV heads of 64, of which one layer has a window; `copying` heads of the others copy.
+class LadderTest : public ::testing::TestWithParam<int> {
+ protected:
+  LadderTest() {
+    const std::vector<double> frequencies(32, 0.01);
+    for (int layer = 0; layer < 8; ++layer)
+      shape_.layers.push_back(
+          {2, 64, layer == 3 ? std::optional<std::int64_t>(512) : std::nullopt, frequencies});
+    shape_.max_step = 512;
+  }
+
+  ProceduralOptions picked(std::int64_t budget, Pos expected, FullType type = FullType::automatic) const {
+    ProceduralOptions o;
+    o.budget = budget;
+    o.budget_for = expected;
+    o.full_type = type;
+    o.heads.kv_heads = 2;
+    o.heads.needs.resize(16);
+    for (int head = 0; head < GetParam(); ++head)
+      o.heads.needs[static_cast<std::size_t>(head)].induction = 1.0f;
+    return filled_in(shape_, attention_, o);
+  }
+  std::int64_t bytes_of(const ProceduralOptions& o) const {
+    KvSpec spec = shape_;
+    spec.procedural = procedural_spec(shape_, attention_, o);
+    return planned_bytes(spec).total();
+  }
+  // Does every head keep all of so many tokens?
+  bool holds_all(const ProceduralOptions& o, Pos expected) const {
+    return o.window >= expected || (o.full_from < 0.0f && o.window + o.full_rows >= expected);
+  }
+
+  KvSpec shape_;
+  const AttentionShape attention_{8, 0.125f, kTrained};
+};
+
+TEST_P(LadderTest, ABudgetIsNeverExceededAndAlmostAllOfItIsUsed) {
+  for (const Pos expected : {Pos{0}, Pos{3000}, Pos{20'000}, Pos{100'000}})
+    for (std::int64_t budget = 16 * kMiB; budget <= 1024 * kMiB; budget *= 2) {
+      const ProceduralOptions o = picked(budget, expected);
+      EXPECT_LE(bytes_of(o), budget) << budget / kMiB << "M for " << expected;
+      const bool complete = expected > 0 && holds_all(o, expected);
+      if (!complete && budget <= 512 * kMiB) {
+        EXPECT_GE(bytes_of(o), budget / 100 * 92) << budget / kMiB << "M for " << expected;
+      }
+    }
+}
+
+TEST_P(LadderTest, MoreBytesNeverHoldLess) {
+  for (const Pos expected : {Pos{3000}, Pos{20'000}, Pos{100'000}}) {
+    bool all = false, exact = false;
+    for (std::int64_t budget = 16 * kMiB; budget <= 2048 * kMiB; budget += budget / 8) {
+      const ProceduralOptions o = picked(budget, expected);
+      EXPECT_GE(holds_all(o, expected), all) << budget / kMiB << "M for " << expected;
+      EXPECT_GE(o.window >= expected, exact) << budget / kMiB << "M for " << expected;
+      all = holds_all(o, expected);
+      exact = o.window >= expected;
+    }
+    EXPECT_TRUE(all);
+    EXPECT_EQ(exact, expected <= kTrained) << "beyond the trained length rows are seen nearer than they are";
+  }
+}
+
+TEST_P(LadderTest, ABudgetThatHoldsTheTextInEightBitsKeepsEveryRow) {
+  constexpr Pos kExpected = 20'000;
+  const std::int64_t rows = 7 * 2 * 2 * kExpected * dtype_bytes(DType::q8_0, 64);
+  EXPECT_TRUE(holds_all(picked(rows + rows / 3, kExpected), kExpected));
+  EXPECT_TRUE(holds_all(picked(rows + rows / 3, kExpected, FullType::q8_0), kExpected));
+}
+
+TEST_P(LadderTest, WhatWasAskedForStays) {
+  ProceduralOptions o;
+  o.budget = 256 * kMiB;
+  o.budget_for = 3000;
+  o.window = 256;
+  o.rows = 48;
+  o.levels = 2;
+  const ProceduralOptions filled = filled_in(shape_, attention_, o);
+  EXPECT_EQ(filled.window, 256);
+  EXPECT_EQ(filled.rows, 48);
+  EXPECT_EQ(filled.levels, 2);
+  EXPECT_GT(filled.full_from, 0.0f);
+}
+
+INSTANTIATE_TEST_SUITE_P(CopyingHeads, LadderTest, ::testing::Values(0, 3, 16));
+
+}  // namespace
+}  // namespace kvtide
