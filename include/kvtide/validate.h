@@ -118,17 +118,26 @@ class TestedModel {
 struct NearTie {
   int layer = 0;
   Pos token = 0;
+  int expert = 0;             // the other one
   double margin = 0.0;        // of the choice, in probability
   std::vector<float> stream;  // [width] behind the layer, had the other been taken
+};
+
+// An expert that a router is to take, whatever it prefers.
+struct RouterChoice {
+  int layer = 0;
+  Pos token = 0;
+  int expert = 0;
 };
 
 struct Golden {
   std::vector<TokenId> tokens;
   std::int64_t layers = 0, width = 0, vocab = 0;
-  std::vector<float> hidden;   // [layers + 1][tokens][width]; empty: not known
-  std::vector<float> logits;   // [tokens][vocab]; empty: not known
-  std::vector<HeldRows> rows;  // per layer; empty: not known
-  std::vector<NearTie> ties;   // of routers, as far as they are known
+  std::vector<float> hidden;                   // [layers + 1][tokens][width]; empty: not known
+  std::vector<float> logits;                   // [tokens][vocab]; empty: not known
+  std::vector<HeldRows> rows;                  // per layer; empty: not known
+  std::vector<NearTie> ties;                   // of routers, as far as they are known
+  std::int64_t experts = 0, experts_used = 0;  // over all layers; 0: there are none, or not known
 
   std::int64_t size() const { return static_cast<std::int64_t>(tokens.size()); }
   // The residual stream before layer `layer`; layer == layers: behind the last.
@@ -138,13 +147,105 @@ struct Golden {
   }
 };
 
-// A way in which attention is often computed wrongly: to see whether a wrong result is just that.
+// A mistake that ports make in the arithmetic of a layer. `number` of a Twist says more where it is named.
+enum class Slip {
+  none,
+  // Norms, of the part that is named.
+  norm_skipped,         // what enters is used as it is
+  norm_weight_ignored,  // divided, and not multiplied
+  norm_weight_plus,     // number is added to the weights
+  norm_epsilon,         // number: what is added to the mean square
+  norm_mean_kept,       // a layer norm without taking the mean off
+  norm_mean_taken,      // an RMS norm that takes the mean off
+  norm_bias_dropped,
+  post_norm_skipped,  // of what a part gives
+  query_norm_skipped,
+  key_norm_skipped,
+  head_norms_skipped,
+  head_norms_late,  // behind the rotation
+  // Projections.
+  query_bias_dropped,
+  key_bias_dropped,
+  value_bias_dropped,
+  projection_biases_dropped,  // all three
+  output_bias_dropped,
+  keys_and_values_swapped,
+  query_heads_mixed,   // [heads, dim] read as [dim, heads]
+  query_heads_rolled,  // by number heads
+  output_heads_rolled,
+  groups_by_remainder,  // head h reads h % KV heads
+  // Rotation.
+  rope_base,             // number
+  rope_stretched,        // number: factor of all angles
+  rope_unscaled,         // without the model's scaling
+  rope_unmagnified,      // without the length that it gives
+  rope_of_other_layers,  // the model has several kinds
+  rope_paired_otherwise,
+  rope_backwards,
+  rope_skipped,
+  rope_width,  // number: pairs
+  angles_f16,
+  angles_bf16,
+  // Attention.
+  score_unscaled,
+  score_scaled_twice,
+  score_scaled_by_head,  // by 1 / sqrt(head size), whatever the model says
+  window_longer,         // number: of rows
+  window_times,          // number
+  window_ignored,
+  score_cap,  // number
+  softmax_f16,
+  softmax_bf16,
+  rows_int8,  // keys and values
+  // Where parts meet.
+  residual_dropped,
+  residual_twice,
+  residual_normed,         // the normed stream goes on
+  parallel,                // both parts read what enters the layer
+  residual_unscaled,       // without the model's scales and offsets
+  weights_of_other_layer,  // number: which
+  // Feed-forward.
+  activation,  // number: an ActivationKind
+  gate_and_up_swapped,
+  // What zaya has of its own.
+  convolution_skipped,
+  convolution_reversed,  // older and newer column
+  temperature_ignored,
+  values_not_delayed,
+  second_expert,
+  balance_ignored,
+  share_ignored,   // the expert's result is not multiplied by its probability
+  carry_dropped,   // of the router's states
+  skip_otherwise,  // the slot behind the experts gives nothing, or what it got
+  // Before and behind the layers.
+  embedding_scale,    // number: factor
+  positions_shifted,  // number, of learned ones
+  head_transposed,
+  logit_scale,  // number
+  logit_cap,    // number
+};
+enum class ActivationKind { silu, gelu_tanh, gelu_erf, quick_gelu, relu, none };
+
+// A way in which a layer is often computed wrongly: to see whether a wrong result is just that.
 struct Twist {
-  std::function<bool(Pos query, Pos row)> visible = {};    // empty: as the model says
+  enum class Part { all, attention, feed_forward, head };
+
+  // usual: what the model says. Empty: that.
+  std::function<bool(Pos query, Pos row, bool usual)> visible = {};
   std::function<std::int64_t(Pos query)> empty_rows = {};  // rows of zeros that take part in the softmax
   std::int64_t query_shift = 0;                            // queries are rotated so many positions too far
   std::vector<Pos> mixed_chunks =
       {};  // starts of chunks, and the end: heads and tokens change places in them
+  std::function<Pos(Pos token)> position = {};  // that a token's query and key are rotated for
+  Slip slip = Slip::none;
+  double number = 0.0;
+  Part part = Part::all;
+};
+
+// What a layer gives when it is computed with a twist.
+struct TwistedLayer {
+  std::vector<float> stream;     // [tokens][width]
+  std::optional<HeldRows> rows;  // nullopt: not told
 };
 
 class Reference {
@@ -156,10 +257,31 @@ class Reference {
   // Greedy continuation of text(), where that is known.
   virtual std::vector<TokenId> continuation() const { return {}; }
   virtual Golden run(std::span<const TokenId> tokens) = 0;
-  // One layer, fed with input [tokens][width] of positions 0, 1, ...: its output [tokens][width]. nullopt:
-  // the reference cannot say.
-  virtual std::optional<std::vector<float>> twisted(int /*layer*/, std::span<const float> /*input*/,
-                                                    const Twist& /*twist*/) {
+  // The same with some choices of routers made for it. nullopt: the reference cannot.
+  virtual std::optional<Golden> run_choosing(std::span<const TokenId> /*tokens*/,
+                                             std::span<const RouterChoice> /*choices*/) {
+    return std::nullopt;
+  }
+  // One layer, fed with input [tokens][width] of positions 0, 1, .... A slip that means nothing to the model
+  // changes nothing. nullopt: the reference cannot say.
+  virtual std::optional<TwistedLayer> twisted(int /*layer*/, std::span<const float> /*input*/,
+                                              const Twist& /*twist*/) {
+    return std::nullopt;
+  }
+  // Near ties of routers on what a text's layers get elsewhere, as far as the reference has routers.
+  virtual std::vector<NearTie> ties_of(const Golden& /*golden*/) { return {}; }
+  // What enters layer 0, and what comes of the stream behind the last layer, [tokens][vocab].
+  virtual std::optional<std::vector<float>> twisted_embedding(std::span<const TokenId> /*tokens*/,
+                                                              const Twist& /*twist*/) {
+    return std::nullopt;
+  }
+  virtual std::optional<std::vector<float>> twisted_head(std::span<const float> /*stream*/,
+                                                         const Twist& /*twist*/) {
+    return std::nullopt;
+  }
+  // The logits of a text when every layer is computed with the twist.
+  virtual std::optional<std::vector<float>> twisted_logits(std::span<const TokenId> /*tokens*/,
+                                                           const Twist& /*twist*/) {
     return std::nullopt;
   }
   // How keys are rotated: radians per position of the pairs (i, i + size). Empty: not, or not known.
@@ -176,6 +298,11 @@ struct Finding {
   double cosine = 1.0;       // the worst
   std::string what;          // sentences: what was seen
   std::string advice;        // a sentence: where to look
+};
+
+// What is no fault and should be known: a stable name ("router_tie") and sentences.
+struct Note {
+  std::string name, what;
 };
 
 enum class Outcome { passed, failed, skipped };
@@ -222,16 +349,23 @@ struct ValidationReport {
   std::vector<TokenNote> apart;
   std::vector<CheckResult> checks;
   std::vector<Finding> findings;  // the likeliest cause first
+  std::vector<Note> notes;
 };
 
 struct ValidateOptions {
   std::vector<std::int64_t> chunks = {1, 2, 3, 4, 7};
-  double gate = 0.9999;           // cosine per layer and token
-  double apart_gate = 0.9999;     // of special tokens and tiny embeddings
-  double row_gate = 0.9999;       // cosine of rows of the state
+  double gate = 0.9999;        // cosine per layer and token
+  double apart_gate = 0.9999;  // of special tokens and tiny embeddings
+  double row_gate = 0.9999;    // cosine of rows of the state
+  // Errors that the gate lets pass are told apart: f32 arithmetic has to leave hardly any, coarser arithmetic
+  // may, known mistakes may not.
+  bool precision = false;
   std::int64_t free_tokens = 16;  // greedy tokens of the free run; 0: none
-  std::vector<TokenId> special;   // ids that are listed apart
-  std::string arithmetic;         // of the model, for the report
+  // Tokens of a second, longer text, in one cut of mixed lengths: to pass windows, fill states, and reach
+  // positions where counters end. It goes on with ids of the first in another order. 0: none.
+  std::int64_t length = 0;
+  std::vector<TokenId> special;                                       // ids that are listed apart
+  std::string arithmetic;                                             // of the model, for the report
   std::function<bool(double share, std::string_view what)> progress;  // false stops: Error(cancelled)
 };
 
@@ -266,6 +400,7 @@ ValidateOptions usual_gates(const Model& model, const SessionOptions& options);
 // that cannot spell it, ids spread over all of it.
 std::vector<TokenId> validation_text(const Tokenizer& tokenizer, std::int64_t tokens);
 std::vector<TokenId> validation_text(const Model& model, std::int64_t tokens);
+std::vector<TokenId> validation_text_of_shards(const std::string& folder, std::int64_t tokens);
 
 // A folder of shards (kvtide/shard.h) as a model under test: every shard called as a host calls it, layer by
 // layer. Its calls take t_max tokens at most. Throws Error as ShardFolder does.
@@ -274,6 +409,19 @@ std::unique_ptr<TestedModel> tested_shards(const std::string& folder, const Shar
 std::unique_ptr<Reference> plain_shard_reference(const std::string& folder, int threads = 0);
 // 0.9999; 0.97 and 0.90 for 8-bit shards that are compared with the model they were made of.
 ValidateOptions usual_shard_gates(const std::string& folder, bool against_original);
+
+// Whichever it is: a GGUF file, a Hugging Face folder or a folder of shards as a plain forward pass of their
+// weights, or a folder of golden arrays. Throws Error: what reading these throws.
+std::unique_ptr<Reference> open_reference(const std::string& path, int threads = 0);
+// Golden arrays that know, from the weights of `plain`, where routers are nearly indifferent, and that can be
+// computed with twists.
+std::unique_ptr<Reference> with_weights(std::unique_ptr<Reference> arrays, std::unique_ptr<Reference> plain);
+// Whether such a path holds weights, so that compare_shards can compare with them.
+bool holds_weights(const std::string& path);
+// Adds to a report on a folder of shards what its manifest, its vocabulary and its weights are beside those of
+// `model` (as open_reference; golden arrays and "" have none, and a note then says that weights were not
+// compared).
+void compare_shards(ValidationReport& report, const std::string& folder, const std::string& model);
 
 // The verdict, what is wrong and what to do, the checks, the worst layers and tokens. Ends with a line feed.
 std::string report_text(const ValidationReport& report);

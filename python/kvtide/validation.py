@@ -13,6 +13,7 @@ from kvtide._arguments import file_path, token_ids, whole
 from kvtide._loaded import LoadedModel
 from kvtide._tested import Golden, Tested
 from kvtide.errors import InvalidArgumentError
+from kvtide.shard import ShardFolder
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class Report:
             for item in said["schedules"]
         ]
         self.apart: list[dict[str, Any]] = said["apart"]
+        self.notes: dict[str, str] = dict(said["notes"])
         self.html: str = said["html"]
         self._text: str = said["text"]
 
@@ -118,6 +120,7 @@ def validate(
     gate: float | None = None,
     free: int = 16,
     special: Iterable[int] = (),
+    length: int = 0,
     progress: Callable[[float, str], Any] | None = None,
     exact: bool | None = None,
     key_type: str = "f16",
@@ -127,34 +130,43 @@ def validate(
 ) -> Report:
     """Compares a model with a reference; see docs/validator.md.
 
-    ``model``: a ``kvtide.Model``, or any object with ``make_state()`` and ``predict(tokens, state)``, or a function of the
-    whole text. ``reference``: None for a plain float32 forward pass of a ``kvtide.Model``, the path of a folder of golden
-    arrays, a ``kvtide.Model``, or a function of the whole text. ``tokens``: the text; at most ``count`` are read, once in
-    calls of each of ``chunks``. ``gate``: the cosine that every layer and token must reach. ``free``: greedy tokens that are
-    compared. ``progress(share, what)``: False stops with a CancelledError. The rest is for a ``kvtide.Model``; ``exact=None``: f32
+    ``model``: a ``kvtide.Model``, a ``kvtide.ShardFolder``, or any object with ``make_state()`` and ``predict(tokens,
+    state)``, or a function of the whole text. ``reference``: None for a plain float32 forward pass of the weights under
+    test, a ``kvtide.Model``, a ``kvtide.ShardFolder``, a path (a GGUF file, a Hugging Face folder, shards, golden arrays),
+    or a function of the whole text. ``tokens``: the text, three at least; at most ``count`` are read, once in calls of each
+    of ``chunks``. ``gate``: the cosine that every layer and token must reach. ``free``: greedy tokens that are
+    compared. ``length``: tokens of a second, longer text that is read once in calls of mixed lengths, to pass windows and
+    reach positions that ``count`` does not; 0: none. ``progress(share, what)``: False stops with a CancelledError. The rest is for a ``kvtide.Model``; ``exact=None``: f32
     activations where all its weights are floats, the arithmetic of every day where they are not.
     """
     ids = [] if tokens is None else token_ids(tokens).tolist()
-    count = whole(count, "count", 4, 4096)
+    count = whole(count, "count", 3, 4096)
     lengths = [whole(chunk, "chunks", 1, 4096) for chunk in chunks]
     if not lengths:
         raise InvalidArgumentError("chunks: at least one length of calls is needed")
     if gate is not None and not 0.0 <= gate <= 1.0:
         raise InvalidArgumentError(f"gate must be between 0 and 1, not {gate}")
+    if isinstance(reference, ShardFolder):
+        reference = reference.path
+    if isinstance(reference, LoadedModel) and isinstance(model, (LoadedModel, ShardFolder)):
+        reference = reference.path
     is_path = isinstance(reference, (str, bytes, os.PathLike))
     folder = file_path(reference) if is_path else b""
-    common = lengths, gate, whole(free, "free", 0, 4096), token_ids(special).tolist(), progress
-    if isinstance(model, LoadedModel) and (reference is None or is_path):
-        return Report(_native.validate_model(
-            model._native, folder, ids, count, None if exact is None else bool(exact), key_type, value_type,
-            0 if threads is None else whole(threads, "threads", 1, 256), kernels, *common,
-        ))  # fmt: skip
+    common = lengths, gate, whole(free, "free", 0, 4096), token_ids(special).tolist(), whole(length, "length", 0, 65536), progress
+    workers = 0 if threads is None else whole(threads, "threads", 1, 256)
+    if isinstance(model, (LoadedModel, ShardFolder)) and reference is not None and not is_path:
+        raise InvalidArgumentError("a model of kvtide is compared with its own plain forward pass, a path, or another model")
+    if isinstance(model, ShardFolder):
+        return Report(_native.validate_shards(file_path(model.path), folder, ids, count, workers, kernels, *common))
     if isinstance(model, LoadedModel):
-        raise InvalidArgumentError("a kvtide.Model is compared with its own plain forward pass or with a folder")
+        return Report(_native.validate_model(
+            model._native, folder, ids, count, None if exact is None else bool(exact), key_type, value_type, workers,
+            kernels, *common,
+        ))  # fmt: skip
     if reference is None:
-        raise InvalidArgumentError("a reference is needed: a folder, a kvtide.Model or a function of tokens")
-    if not ids and not is_path:
-        raise InvalidArgumentError("tokens are needed: only a folder says which text is read")
+        raise InvalidArgumentError("a reference is needed: a path, a kvtide.Model or a function of tokens")
+    if not ids and not (is_path and _native.brings_text(folder)):
+        raise InvalidArgumentError("tokens are needed: only a folder of golden arrays says which text is read")
     golden = None if is_path else reference._native if isinstance(reference, LoadedModel) else Golden(reference)
     first = ids[0] if ids else 0
     return Report(_native.validate_object(Tested(model, first), golden, folder, ids, count, *common))

@@ -91,6 +91,9 @@ Dict report_of(const ValidationReport& report) {
   out["checks"] = checks;
   out["schedules"] = schedules;
   out["apart"] = apart;
+  nb::list notes;
+  for (const Note& note : report.notes) notes.append(nb::make_tuple(note.name, note.what));
+  out["notes"] = notes;
   out["text"] = report_text(report);
   out["html"] = report_html(report);
   return out;
@@ -114,17 +117,19 @@ struct Asked {
   std::optional<double> gate;
   std::int64_t free_tokens;
   std::vector<TokenId> special;
+  std::int64_t length = 0;
 };
 
 Asked asked_of(const Sequence<std::int64_t>& chunks, std::optional<double> gate, std::int64_t free_tokens,
-               const Sequence<TokenId>& special) {
+               const Sequence<TokenId>& special, std::int64_t length) {
   return {vector_of<std::int64_t>(chunks, "chunks"), gate, free_tokens,
-          vector_of<TokenId>(special, "special")};
+          vector_of<TokenId>(special, "special"), length};
 }
 
 void set(ValidateOptions& options, const Asked& asked) {
   options.chunks = asked.chunks;
   options.free_tokens = asked.free_tokens;
+  options.length = asked.length;
   if (asked.gate) {
     options.gate = options.row_gate = *asked.gate;
     options.apart_gate = std::min(options.apart_gate, *asked.gate);
@@ -137,7 +142,8 @@ Dict validate_model(const PyModel& tested, const nb::bytes& folder, const Sequen
                     std::int64_t count, std::optional<bool> exact, const nb::str& key_type,
                     const nb::str& value_type, int threads, const nb::str& kernels,
                     const Sequence<std::int64_t>& chunks, std::optional<double> gate,
-                    std::int64_t free_tokens, const Sequence<TokenId>& special, const nb::object& progress) {
+                    std::int64_t free_tokens, const Sequence<TokenId>& special, std::int64_t length,
+                    const nb::object& progress) {
   const std::shared_ptr<const Model> model = tested.open();
   SessionOptions session;
   session.exact = exact.value_or(has_float_weights(*model));
@@ -147,15 +153,19 @@ Dict validate_model(const PyModel& tested, const nb::bytes& folder, const Sequen
   session.kernels = text_of(kernels);
   const std::string path = text_of(folder);
   std::vector<TokenId> tokens = vector_of<TokenId>(text, "tokens");
-  const Asked asked = asked_of(chunks, gate, free_tokens, special);
+  const Asked asked = asked_of(chunks, gate, free_tokens, special, length);
   ValidationReport report;
   {
     const Running running;
     const WithoutGil others_run;
     const std::int64_t longest =
         asked.chunks.empty() ? 1 : *std::max_element(asked.chunks.begin(), asked.chunks.end());
-    const auto engine = tested_model(*model, session, std::max<std::int64_t>({longest, count / 2, 1}));
-    const auto reference = path.empty() ? plain_reference(*model, threads) : golden_reference(path);
+    const auto engine = tested_model(
+        *model, session,
+        std::max<std::int64_t>({longest, count / 2, std::min<std::int64_t>(asked.length, 100), 1}));
+    auto reference = path.empty() ? plain_reference(*model, threads) : open_reference(path, threads);
+    if (!path.empty() && !holds_weights(path))
+      reference = with_weights(std::move(reference), plain_reference(*model, threads));
     if (tokens.empty()) tokens = reference->text() ? *reference->text() : validation_text(*model, count);
     if (static_cast<std::int64_t>(tokens.size()) > count) tokens.resize(static_cast<std::size_t>(count));
     ValidateOptions options = usual_gates(*model, session);
@@ -166,18 +176,47 @@ Dict validate_model(const PyModel& tested, const nb::bytes& folder, const Sequen
   return report_of(report);
 }
 
+// A folder of shards; nothing but progress needs Python.
+Dict validate_shards(const nb::bytes& shards, const nb::bytes& other, const Sequence<TokenId>& text,
+                     std::int64_t count, int threads, const nb::str& kernels,
+                     const Sequence<std::int64_t>& chunks, std::optional<double> gate,
+                     std::int64_t free_tokens, const Sequence<TokenId>& special, std::int64_t length,
+                     const nb::object& progress) {
+  const std::string folder = text_of(shards), path = text_of(other), table = text_of(kernels);
+  std::vector<TokenId> tokens = vector_of<TokenId>(text, "tokens");
+  const Asked asked = asked_of(chunks, gate, free_tokens, special, length);
+  ValidationReport report;
+  {
+    const Running running;
+    const WithoutGil others_run;
+    const auto tested = tested_shards(folder, {.threads = threads, .kernels = table});
+    auto reference = path.empty() ? plain_shard_reference(folder, threads) : open_reference(path, threads);
+    if (!path.empty() && !holds_weights(path))
+      reference = with_weights(std::move(reference), plain_shard_reference(folder, threads));
+    if (tokens.empty())
+      tokens = reference->text() ? *reference->text() : validation_text_of_shards(folder, count);
+    if (static_cast<std::int64_t>(tokens.size()) > count) tokens.resize(static_cast<std::size_t>(count));
+    ValidateOptions options = usual_shard_gates(folder, !path.empty());
+    set(options, asked);
+    options.progress = progress_of(progress);
+    report = validate(*tested, *reference, tokens, options);
+    compare_shards(report, folder, path);
+  }
+  return report_of(report);
+}
+
 // A Python object, against a Python object or a folder.
 Dict validate_object(nb::object adapter, nb::object reference_adapter, const nb::bytes& folder,
                      const Sequence<TokenId>& text, std::int64_t count, const Sequence<std::int64_t>& chunks,
                      std::optional<double> gate, std::int64_t free_tokens, const Sequence<TokenId>& special,
-                     const nb::object& progress) {
+                     std::int64_t length, const nb::object& progress) {
   const Running running;
   PythonModel tested(std::move(adapter));
   std::unique_ptr<Reference> reference;
   const std::string path = text_of(folder);
   std::vector<TokenId> tokens = vector_of<TokenId>(text, "tokens");
   if (!path.empty())
-    reference = golden_reference(path);
+    reference = open_reference(path);
   else if (nb::isinstance<PyModel>(reference_adapter))
     reference = plain_reference(*nb::cast<const PyModel&>(reference_adapter).open());
   else
@@ -185,7 +224,8 @@ Dict validate_object(nb::object adapter, nb::object reference_adapter, const nb:
   if (tokens.empty() && reference->text()) tokens = *reference->text();
   if (static_cast<std::int64_t>(tokens.size()) > count) tokens.resize(static_cast<std::size_t>(count));
   ValidateOptions options;
-  set(options, asked_of(chunks, gate, free_tokens, special));
+  set(options, asked_of(chunks, gate, free_tokens, special, length));
+  options.precision = !gate;
   options.progress = progress_of(progress);
   return report_of(validate(tested, *reference, tokens, options));
 }
@@ -196,10 +236,17 @@ void bind_validation(nb::module_& module) {
   module.def("validate_model", &validate_model, nb::arg("model"), nb::arg("folder"), nb::arg("tokens"),
              nb::arg("count"), nb::arg("exact").none(), nb::arg("key_type"), nb::arg("value_type"),
              nb::arg("threads"), nb::arg("kernels"), nb::arg("chunks"), nb::arg("gate").none(),
-             nb::arg("free_tokens"), nb::arg("special"), nb::arg("progress").none());
+             nb::arg("free_tokens"), nb::arg("special"), nb::arg("length"), nb::arg("progress").none());
+  module.def("validate_shards", &validate_shards, nb::arg("shards"), nb::arg("other"), nb::arg("tokens"),
+             nb::arg("count"), nb::arg("threads"), nb::arg("kernels"), nb::arg("chunks"),
+             nb::arg("gate").none(), nb::arg("free_tokens"), nb::arg("special"), nb::arg("length"),
+             nb::arg("progress").none());
+  module.def(
+      "brings_text", [](const nb::bytes& path) { return !holds_weights(text_of(path)); }, nb::arg("path"));
   module.def("validate_object", &validate_object, nb::arg("adapter"), nb::arg("reference").none(),
              nb::arg("folder"), nb::arg("tokens"), nb::arg("count"), nb::arg("chunks"),
-             nb::arg("gate").none(), nb::arg("free_tokens"), nb::arg("special"), nb::arg("progress").none());
+             nb::arg("gate").none(), nb::arg("free_tokens"), nb::arg("special"), nb::arg("length"),
+             nb::arg("progress").none());
 }
 
 }  // namespace kvtide::python

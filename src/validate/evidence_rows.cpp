@@ -1,5 +1,6 @@
 // Causes that show in the rows of the state: what the wrong rows equal instead says what went wrong.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -14,6 +15,7 @@ struct Story {  // of one layer under one schedule
   const Schedule& schedule;
   const HeldRows& held;
   std::int64_t heads, tokens;
+  Pos judged_from;  // a window may have let go of what is before
   std::vector<WrongRow> wrong;
 
   Pos call_start(Pos token) const {
@@ -69,6 +71,7 @@ std::optional<Cause> recreated(const Story& s) {
 // Right inside a call, wrong where a call begins.
 std::optional<Cause> edges(const Story& s) {
   if (s.schedule.longest() < 3 || s.schedule.calls.size() < 2 || s.wrong.empty()) return std::nullopt;
+  if (most(s.of(RowMatch::position), s.all())) return std::nullopt;  // the rows are there, turned otherwise
   std::set<Pos> begun;
   std::int64_t deepest = 0;
   for (const WrongRow& row : s.wrong) {
@@ -112,9 +115,11 @@ std::optional<Cause> interleaved(const Story& s) {
     const Pos start = s.call_start(row.token);
     const std::int64_t length = s.call_length(row.token);
     const std::int64_t flat = (row.token - start) * s.heads + row.head;
-    const bool there = (row.match.kind == RowMatch::token || row.match.kind == RowMatch::head) &&
-                       row.match.head_found == flat / length &&
-                       row.match.token_found == start + flat % length;
+    const std::int64_t back = row.head * length + row.token - start;  // read the other way round
+    const bool there =
+        (row.match.kind == RowMatch::token || row.match.kind == RowMatch::head) &&
+        ((row.match.head_found == flat / length && row.match.token_found == start + flat % length) ||
+         (row.match.head_found == back % s.heads && row.match.token_found == start + back / s.heads));
     fit += there;
     if (there && row.match.kind == RowMatch::head && example == nullptr) example = &row;
   }
@@ -142,6 +147,19 @@ std::optional<Cause> write_slot(const Story& s) {
                "Token t of a call that begins at position n goes to slot n + t: look at column t of the "
                "write mask, or at "
                "the index that the scatter uses when a call has several tokens."};
+}
+
+// Rows that were written once, or never.
+std::optional<Cause> lost(const Story& s) {
+  const std::int64_t gone = s.of(RowMatch::zero) + s.of(RowMatch::missing);
+  if (!most(gone, s.all())) return std::nullopt;
+  Pos first = s.tokens, last = 0;
+  for (const WrongRow& row : s.wrong) first = std::min(first, row.token), last = std::max(last, row.token);
+  const char* part = s.any(true) ? s.any(false) ? "keys and values" : "keys" : "values";
+  return Cause{
+      "rows_lost",
+      cat("the ", part, " of the tokens ", first, " to ", last, " are zeros or absent, all others are right"),
+      "Look for what clears or drops rows: a reset, a buffer that is made anew, a write that is left out."};
 }
 
 // Same token, another head.
@@ -183,6 +201,27 @@ std::optional<Cause> moved_position(const Story& s) {
   for (const WrongRow& row : s.wrong)
     if (row.match.kind == RowMatch::position) ++shifts[row.match.token_found - row.token];
   const WrongRow& row = s.wrong.front();
+  const auto all_at = [&](auto&& position) {
+    return std::all_of(s.wrong.begin(), s.wrong.end(), [&](const WrongRow& r) {
+      return r.match.kind != RowMatch::position || r.match.token_found == position(r);
+    });
+  };
+  // A call of one token says too little: the position in it is 0.
+  const bool calls_of_one = std::all_of(s.wrong.begin(), s.wrong.end(),
+                                        [&](const WrongRow& r) { return s.call_length(r.token) == 1; });
+  if (calls_of_one && s.schedule.longest() > 1 && all_at([](const WrongRow&) { return Pos{0}; }))
+    return std::nullopt;
+  const bool everywhere = most(s.all(), (s.tokens - std::max<Pos>(1, s.judged_from)) * s.heads);
+  if (everywhere && all_at([](const WrongRow&) { return Pos{0}; }))
+    return Cause{
+        "rope_skipped",
+        cat("keys are not rotated: all ", s.all(), " wrong rows are as at position 0; values are right"),
+        "Rotate queries and keys before attention, each token for its own position."};
+  if (all_at([&](const WrongRow& r) { return r.token - s.call_start(r.token); }))
+    return Cause{"position_in_call",
+                 cat("positions are counted within the call: ", row_text(row), " is rotated for position ",
+                     row.match.token_found, ", and its call begins at token ", s.call_start(row.token)),
+                 "Token t of a call that begins at position n stands at n + t."};
   if (shifts.size() > 1) {
     std::set<Pos> used;
     for (const WrongRow& r : s.wrong) used.insert(r.match.token_found);
@@ -238,12 +277,14 @@ std::vector<WrongRow> wrong_rows(const Inspection& in, const HeldRows& held, int
   return out;
 }
 
-}  // namespace
+using Look = std::function<std::optional<Cause>(const Story&)>;
 
-bool explain_rows(Inspection& in) {
+// The first of the looks that finds something, under the schedule that tells most.
+bool explain_by(Inspection& in, const std::function<std::vector<Look>(int layer)>& looks_at) {
   if (in.row_differences.empty()) return false;
   int layer = in.layers();
   for (const Difference& d : in.row_differences) layer = std::min(layer, d.layer);
+  const std::vector<Look> looks = looks_at(layer);
   std::map<std::size_t, double> worst;  // schedules that are wrong in it
   std::set<int> layers;
   for (const Difference& d : in.row_differences) {
@@ -262,18 +303,18 @@ bool explain_rows(Inspection& in) {
   for (const std::size_t schedule : order) {
     const Run& run = runs[schedule];
     const HeldRows& held = run.rows[static_cast<std::size_t>(layer)];
-    const Story story{in.schedules[schedule], held, in.golden.rows[static_cast<std::size_t>(layer)].kv_heads,
-                      run.tokens, wrong_rows(in, held, layer, run.tokens)};
-    const auto pairs = static_cast<std::int64_t>(in.reference.frequencies(layer).size());
-    std::optional<Cause> cause = recreated(story);
-    if (!cause) cause = edges(story);
-    if (!cause) cause = other_layer(story, layer);
-    if (!cause) cause = interleaved(story);
-    if (!cause) cause = write_slot(story);
-    if (!cause) cause = heads_changed(story);
-    if (!cause) cause = values_delayed(story);
-    if (!cause) cause = moved_position(story);
-    if (!cause) cause = rope_width(story, pairs);
+    const auto window = in.shape.layers[static_cast<std::size_t>(layer)].window;
+    const Story story{in.schedules[schedule],
+                      held,
+                      in.golden.rows[static_cast<std::size_t>(layer)].kv_heads,
+                      run.tokens,
+                      window ? std::max<Pos>(0, run.tokens - *window) : 0,
+                      wrong_rows(in, held, layer, run.tokens)};
+    std::optional<Cause> cause;
+    for (const auto& look : looks) {
+      cause = look(story);
+      if (cause) break;
+    }
     if (!cause) continue;
     Finding found;
     found.cause = cause->name;
@@ -291,6 +332,25 @@ bool explain_rows(Inspection& in) {
     return true;
   }
   return false;
+}
+
+}  // namespace
+
+bool explain_rows(Inspection& in) {
+  return explain_by(in, [](int layer) {
+    return std::vector<Look>{
+        recreated,     moved_position, edges, [layer](const Story& s) { return other_layer(s, layer); },
+        interleaved,   write_slot,     lost,  heads_changed,
+        values_delayed};
+  });
+}
+
+// A key may look like one of another width by chance, so better evidence comes before it.
+bool explain_rope_width(Inspection& in) {
+  return explain_by(in, [&in](int layer) {
+    const auto pairs = static_cast<std::int64_t>(in.reference.frequencies(layer).size());
+    return std::vector<Look>{[pairs](const Story& s) { return rope_width(s, pairs); }};
+  });
 }
 
 }  // namespace kvtide

@@ -27,6 +27,8 @@ Likeness likeness_of_change(std::span<const float> in, std::span<const float> ou
 
 // The relative error of vectors of equal length whose cosine is `gate`.
 double relative_of(double gate);
+// Whether such a gate is one of bf16 or 8-bit products, or of 8-bit rows.
+inline bool is_coarse(double gate) { return gate <= 0.999; }
 
 // Direction and length: a vector may be longer or shorter by twice the relative error that the gate allows.
 bool alike(const Likeness& found, double gate);

@@ -2,23 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
+#include <iterator>
+#include <utility>
 
 #include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kernels/codec.h"
 
 namespace kvtide {
-namespace {
-
-constexpr std::int64_t kTile = 8;  // tokens that share one pass over a weight row
-
-double silu(double x) { return x / (1.0 + std::exp(-x)); }
-double gelu(double x) {
-  return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-}
-
-}  // namespace
 
 PlainDecoder::PlainDecoder(std::unique_ptr<PlainWeights> weights, ThreadPool& pool)
     : weights_(std::move(weights)), config_(weights_->config()), pool_(pool) {}
@@ -34,53 +25,22 @@ std::vector<float> PlainDecoder::vector(Role role, int layer, std::int64_t n) co
   return weights_->vector(role, layer, n);
 }
 
-PlainDecoder::Rows PlainDecoder::product(const Rows& x, const PlainMatrix& m) {
-  const std::int64_t tokens = static_cast<std::int64_t>(x.size()) / m.columns;
-  const std::int64_t tiles = (tokens + kTile - 1) / kTile;
-  // [tile][column][token of the tile], so that the sums of a tile run side by side.
-  std::vector<double> columns(static_cast<std::size_t>(tiles * m.columns * kTile));
-  for (std::int64_t t = 0; t < tokens; ++t)
-    for (std::int64_t k = 0; k < m.columns; ++k)
-      columns[static_cast<std::size_t>((t / kTile * m.columns + k) * kTile + t % kTile)] =
-          static_cast<double>(x[static_cast<std::size_t>(t * m.columns + k)]);
-  Rows y(static_cast<std::size_t>(tokens * m.rows));
-  constexpr std::int64_t kRun = 16;  // weight rows of one piece of work
-  pool_.run((m.rows + kRun - 1) / kRun, [&](std::int64_t run) {
-    std::vector<float> weights(static_cast<std::size_t>(m.columns));
-    for (std::int64_t r = run * kRun; r < std::min(m.rows, (run + 1) * kRun); ++r) {
-      m.row(r, weights.data());
-      for (std::int64_t tile = 0; tile < tiles; ++tile) {
-        double sums[kTile] = {};
-        const double* column = columns.data() + tile * m.columns * kTile;
-        for (const float weight : weights) {
-          const auto w = static_cast<double>(weight);
-          for (std::int64_t i = 0; i < kTile; ++i) sums[i] += w * column[i];
-          column += kTile;
-        }
-        for (std::int64_t i = 0; i < std::min(kTile, tokens - tile * kTile); ++i)
-          y[static_cast<std::size_t>((tile * kTile + i) * m.rows + r)] = static_cast<float>(sums[i]);
-      }
-    }
-  });
-  return y;
-}
-
 PlainDecoder::Rows PlainDecoder::normed(const Rows& x, Role weight, Role bias, int layer) const {
   const std::int64_t n = config_.width;
-  const auto w = vector(weight, layer, n);
-  const auto b = config_.norm == NormKind::layer ? vector(bias, layer, n) : std::vector<float>();
+  const NormPlan plan = norm_plan(weight, bias, layer);
+  if (plan.skipped) return x;
+  const auto &w = plan.weight, &b = plan.bias;
   Rows y(x.size());
   for (std::size_t start = 0; start < x.size(); start += static_cast<std::size_t>(n)) {
     double mean = 0.0, square = 0.0;
     const auto row = std::span(x).subspan(start, static_cast<std::size_t>(n));
-    if (config_.norm == NormKind::layer) {
+    if (plan.takes_mean) {
       for (const float value : row) mean += static_cast<double>(value);
       mean /= static_cast<double>(n);
     }
     for (const float value : row)
       square += (static_cast<double>(value) - mean) * (static_cast<double>(value) - mean);
-    const double scale =
-        1.0 / std::sqrt(square / static_cast<double>(n) + static_cast<double>(config_.norm_epsilon));
+    const double scale = 1.0 / std::sqrt(square / static_cast<double>(n) + plan.epsilon);
     for (std::size_t i = 0; i < row.size(); ++i)
       y[start + i] =
           static_cast<float>((static_cast<double>(row[i]) - mean) * scale * static_cast<double>(w[i]) +
@@ -91,19 +51,20 @@ PlainDecoder::Rows PlainDecoder::normed(const Rows& x, Role weight, Role bias, i
 
 void PlainDecoder::add_bias(Rows& y, Role role, int layer, std::int64_t n) const {
   const auto bias = vector(role, layer, n);
-  if (bias.empty()) return;
+  if (bias.empty() || drops(role)) return;
   for (std::size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
 }
 
 void PlainDecoder::norm_heads(Rows& y, Role role, int layer) const {
   const auto dim = static_cast<std::size_t>(config_.head_dim);
-  const auto w = vector(role, layer, config_.head_dim);
+  auto w = vector(role, layer, config_.head_dim);
+  if (twist_.part == Twist::Part::all && slips(Slip::norm_weight_plus))
+    for (float& x : w) x += static_cast<float>(twist_.number);
   for (std::size_t start = 0; start < y.size(); start += dim) {
     double square = 0.0;
     for (std::size_t i = 0; i < dim; ++i)
       square += static_cast<double>(y[start + i]) * static_cast<double>(y[start + i]);
-    const double scale =
-        1.0 / std::sqrt(square / static_cast<double>(dim) + static_cast<double>(config_.norm_epsilon));
+    const double scale = 1.0 / std::sqrt(square / static_cast<double>(dim) + head_epsilon());
     for (std::size_t i = 0; i < dim; ++i)
       y[start + i] =
           static_cast<float>(static_cast<double>(y[start + i]) * scale * static_cast<double>(w[i]));
@@ -114,20 +75,23 @@ std::vector<double> PlainDecoder::frequencies(int layer) const { return weights_
 
 // Rows come out with pairs (i, i + pairs), however the checkpoint orders them.
 void PlainDecoder::rotate(Rows& y, int layer, std::int64_t heads, std::int64_t shift) const {
-  const auto angles = frequencies(layer);
-  const std::size_t dim = static_cast<std::size_t>(config_.head_dim), pairs = angles.size();
+  const Rotation plan = rotation(layer);
+  const std::size_t dim = static_cast<std::size_t>(config_.head_dim), pairs = plan.frequencies.size();
   if (pairs == 0) return;
-  const double magnitude = weights_->magnitude(layer);
+  const bool adjacent = config_.rope_interleaved != plan.paired_otherwise;
   std::vector<float> old(dim);
   for (std::size_t start = 0; start < y.size(); start += dim) {
     const auto token = static_cast<Pos>(start / (static_cast<std::size_t>(heads) * dim));
+    const Pos position = (twist_.position ? twist_.position(token) : token) + shift;
     std::copy_n(y.begin() + static_cast<std::ptrdiff_t>(start), dim, old.begin());
     for (std::size_t i = 0; i < pairs; ++i) {
-      const double a = static_cast<double>(old[config_.rope_interleaved ? 2 * i : i]);
-      const double b = static_cast<double>(old[config_.rope_interleaved ? 2 * i + 1 : i + pairs]);
-      const double angle = static_cast<double>(token + shift) * angles[i];
-      y[start + i] = static_cast<float>((a * std::cos(angle) - b * std::sin(angle)) * magnitude);
-      y[start + i + pairs] = static_cast<float>((a * std::sin(angle) + b * std::cos(angle)) * magnitude);
+      const std::size_t first = adjacent ? 2 * i : i, second = adjacent ? 2 * i + 1 : i + pairs;
+      const double a = static_cast<double>(old[first]), b = static_cast<double>(old[second]);
+      const double angle = plan.angle(position, i);
+      y[start + (plan.paired_otherwise ? first : i)] =
+          static_cast<float>((a * std::cos(angle) - b * std::sin(angle)) * plan.magnitude);
+      y[start + (plan.paired_otherwise ? second : i + pairs)] =
+          static_cast<float>((a * std::sin(angle) + b * std::cos(angle)) * plan.magnitude);
     }
   }
 }
@@ -137,19 +101,20 @@ PlainDecoder::Rows PlainDecoder::mixed_values(const Rows& q, const Rows& k, cons
                                               const Twist& twist) {
   const std::int64_t dim = config_.head_dim, heads = config_.heads, kv_heads = config_.kv_heads;
   const std::int64_t tokens = static_cast<std::int64_t>(q.size()) / (heads * dim);
-  const auto window = config_.layers[static_cast<std::size_t>(layer)].window;
+  const auto window = twisted_window(layer);
   Rows mixed(static_cast<std::size_t>(tokens * heads * dim));
   pool_.run(tokens * heads, [&](std::int64_t item) {
-    const std::int64_t t = item / heads, h = item % heads, g = h / (heads / kv_heads);
+    const std::int64_t t = item / heads, h = item % heads;
+    const std::int64_t g = slips(Slip::groups_by_remainder) ? h % kv_heads : h / (heads / kv_heads);
     std::vector<std::pair<double, std::int64_t>> seen;  // score, row
     for (std::int64_t row = 0; row < tokens; ++row) {
       const bool usual = row <= t && (!window || row > t - *window);
-      if (!(twist.visible ? twist.visible(t, row) : usual)) continue;
+      if (!(twist.visible ? twist.visible(t, row, usual) : usual)) continue;
       double score = 0.0;
       for (std::int64_t i = 0; i < dim; ++i)
         score += static_cast<double>(q[static_cast<std::size_t>((t * heads + h) * dim + i)]) *
                  static_cast<double>(k[static_cast<std::size_t>((row * kv_heads + g) * dim + i)]);
-      seen.emplace_back(score * static_cast<double>(config_.attention_scale), row);
+      seen.emplace_back(twisted_score(score * static_cast<double>(config_.attention_scale)), row);
     }
     const std::int64_t empty = twist.empty_rows ? twist.empty_rows(t) : 0;
     double top = empty > 0 || seen.empty() ? 0.0 : seen.front().first;
@@ -157,7 +122,7 @@ PlainDecoder::Rows PlainDecoder::mixed_values(const Rows& q, const Rows& k, cons
     double mass = static_cast<double>(empty) * std::exp(-top);
     std::vector<double> sum(static_cast<std::size_t>(dim));
     for (const auto& [score, row] : seen) {
-      const double weight = std::exp(score - top);
+      const double weight = rounded_weight(std::exp(score - top));
       mass += weight;
       for (std::int64_t i = 0; i < dim; ++i)
         sum[static_cast<std::size_t>(i)] +=
@@ -202,49 +167,59 @@ void PlainDecoder::attention(Rows& x, int layer, const Twist& twist, HeldRows* k
   add_bias(q, Role::query_bias, layer, heads * dim);
   add_bias(k, Role::key_bias, layer, kv_heads * dim);
   add_bias(v, Role::value_bias, layer, kv_heads * dim);
-  if (config_.head_norms) {
-    norm_heads(q, Role::query_norm, layer);
-    norm_heads(k, Role::key_norm, layer);
-  }
+  if (slips(Slip::keys_and_values_swapped)) std::swap(k, v);
+  mix_heads(q);
+  const bool late = slips(Slip::head_norms_late);
+  if (!late) norm_queries_and_keys(q, k, layer);
   if (config_.convolved) convolve(q, k, layer);
   rotate(q, layer, heads, twist.query_shift);
   rotate(k, layer, kv_heads, 0);
+  if (late) norm_queries_and_keys(q, k, layer);
+  if (slips(Slip::query_heads_rolled)) roll_heads(q);
+  if (slips(Slip::rows_int8)) round_rows(k), round_rows(v);
 
   Rows mixed = mixed_values(q, k, v, layer, twist);
+  if (slips(Slip::output_heads_rolled)) roll_heads(mixed);
   if (kept != nullptr) *kept = by_heads(k, v);
   Rows y = product(mixed, matrix(Role::attention_output, layer, width, heads * dim));
   add_bias(y, Role::attention_output_bias, layer, width);
   if (config_.post_norms) y = normed(y, Role::attention_post_norm, Role::attention_post_norm, layer);
+  if (slips(Slip::residual_normed, Twist::Part::attention)) x = input;
   join(x, y, layer, kAttentionScales);
 }
 
-void PlainDecoder::feed_forward(Rows& x, int layer) {
+void PlainDecoder::norm_queries_and_keys(Rows& q, Rows& k, int layer) const {
+  if (!config_.head_norms || slips(Slip::head_norms_skipped)) return;
+  if (!slips(Slip::query_norm_skipped)) norm_heads(q, Role::query_norm, layer);
+  if (!slips(Slip::key_norm_skipped)) norm_heads(k, Role::key_norm, layer);
+}
+
+// entered: what entered the layer.
+void PlainDecoder::feed_forward(Rows& x, int layer, const Rows& entered) {
   if (config_.experts) return experts(x, layer);
   const std::int64_t width = config_.width, hidden = config_.hidden;
-  const Rows input = normed(x, Role::feed_forward_norm, Role::feed_forward_norm_bias, layer);
+  const Rows input = normed(slips(Slip::parallel) ? entered : x, Role::feed_forward_norm,
+                            Role::feed_forward_norm_bias, layer);
   Rows up = product(input, matrix(Role::up, layer, hidden, width));
   add_bias(up, Role::up_bias, layer, hidden);
-  const auto act = config_.activation == Activation::silu ? silu : gelu;
+  const ActivationKind kind = activation_kind();
   if (config_.gated) {
-    const Rows gate = product(input, matrix(Role::gate, layer, hidden, width));
+    Rows gate = product(input, matrix(Role::gate, layer, hidden, width));
+    if (slips(Slip::gate_and_up_swapped)) std::swap(gate, up);
     for (std::size_t i = 0; i < up.size(); ++i)
-      up[i] = static_cast<float>(act(static_cast<double>(gate[i])) * static_cast<double>(up[i]));
+      up[i] = static_cast<float>(activated(kind, static_cast<double>(gate[i])) * static_cast<double>(up[i]));
   } else {
-    for (float& value : up) value = static_cast<float>(act(static_cast<double>(value)));
+    for (float& value : up) value = static_cast<float>(activated(kind, static_cast<double>(value)));
   }
   Rows y = product(up, matrix(Role::down, layer, width, hidden));
   add_bias(y, Role::down_bias, layer, width);
   if (config_.post_norms) y = normed(y, Role::feed_forward_post_norm, Role::feed_forward_post_norm, layer);
+  if (slips(Slip::residual_normed, Twist::Part::feed_forward)) x = input;
   join(x, y, layer, kFeedForwardScales);
 }
 
-Golden PlainDecoder::run(std::span<const TokenId> tokens) {
+PlainDecoder::Rows PlainDecoder::embedded(std::span<const TokenId> tokens) const {
   const std::int64_t width = config_.width;
-  Golden golden;
-  golden.tokens.assign(tokens.begin(), tokens.end());
-  golden.layers = static_cast<std::int64_t>(config_.layers.size());
-  golden.width = width;
-  golden.vocab = config_.vocab;
   Rows x(tokens.size() * static_cast<std::size_t>(width));
   const PlainMatrix embedding = matrix(Role::embedding, 0, config_.vocab, width);
   std::vector<float> position(static_cast<std::size_t>(width));
@@ -254,38 +229,126 @@ Golden PlainDecoder::run(std::span<const TokenId> tokens) {
                   cat("token id ", tokens[t], " is outside the vocabulary of ", config_.vocab));
     float* row = x.data() + t * static_cast<std::size_t>(width);
     embedding.row(tokens[t], row);
-    for (std::int64_t i = 0; i < width; ++i) row[i] *= config_.embedding_scale;
+    const float scale =
+        config_.embedding_scale * (slips(Slip::embedding_scale) ? static_cast<float>(twist_.number) : 1.0f);
+    for (std::int64_t i = 0; i < width; ++i) row[i] *= scale;
     if (config_.scaled_residual) scale_embedding(row);
     if (!config_.learned_positions) continue;
     if (static_cast<std::int64_t>(t) >= config_.context_length)
       throw Error(ErrorCode::context_full,
                   cat("the model has learned ", config_.context_length, " positions; ", tokens.size(),
                       " tokens do not fit: use fewer (--tokens)"));
-    matrix(Role::positions, 0, config_.context_length, width).row(static_cast<Pos>(t), position.data());
+    Pos at = twist_.position ? twist_.position(static_cast<Pos>(t)) : static_cast<Pos>(t);
+    if (slips(Slip::positions_shifted)) at += static_cast<Pos>(twist_.number);
+    at = std::clamp<Pos>(at, 0, config_.context_length - 1);
+    matrix(Role::positions, 0, config_.context_length, width).row(at, position.data());
     for (std::int64_t i = 0; i < width; ++i) row[i] += position[static_cast<std::size_t>(i)];
   }
+  return x;
+}
+
+void PlainDecoder::run_layers(Golden& golden, Rows x, int first) {
   golden.rows.resize(config_.layers.size());
-  golden.hidden = x;
-  router_.clear();
   ties_.clear();
-  for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
+  for (int layer = first; layer < static_cast<int>(config_.layers.size()); ++layer) {
+    const Rows entered = x;
     attention(x, layer, {}, &golden.rows[static_cast<std::size_t>(layer)]);
-    if (config_.experts)
-      passes_.push_back(
-          {layer, Rows(golden.hidden.end() - static_cast<std::ptrdiff_t>(x.size()), golden.hidden.end()),
-           router_});
-    feed_forward(x, layer);
+    if (config_.experts) passes_.push_back({layer, entered, router_});
+    feed_forward(x, layer, entered);
     golden.hidden.insert(golden.hidden.end(), x.begin(), x.end());
   }
-  golden.ties = std::move(ties_);
+  golden.ties.insert(golden.ties.end(), std::make_move_iterator(ties_.begin()),
+                     std::make_move_iterator(ties_.end()));
+  golden.logits = logits_of(x);
+}
+
+PlainDecoder::Rows PlainDecoder::logits_of(const Rows& x) {
   const bool tied = config_.tied_head.value_or(!weights_->has(Role::head));
-  golden.logits = product(normed(x, Role::final_norm, Role::final_norm_bias, 0),
-                          matrix(tied ? Role::embedding : Role::head, 0, config_.vocab, width));
+  PlainMatrix head = matrix(tied ? Role::embedding : Role::head, 0, config_.vocab, config_.width);
+  if (slips(Slip::head_transposed)) head = transposed(head);
+  Rows logits = product(normed(x, Role::final_norm, Role::final_norm_bias, 0), head);
+  twist_logits(logits);
+  return logits;
+}
+
+Golden PlainDecoder::run(std::span<const TokenId> tokens) {
+  Golden golden;
+  golden.tokens.assign(tokens.begin(), tokens.end());
+  golden.layers = static_cast<std::int64_t>(config_.layers.size());
+  golden.width = config_.width;
+  golden.vocab = config_.vocab;
+  golden.hidden = embedded(tokens);
+  router_.clear();
+  choices_.clear();
+  used_.clear();
+  run_layers(golden, golden.hidden, 0);
+  if (config_.experts) golden.experts = golden.layers * (config_.experts->count + 1);
+  golden.experts_used = static_cast<std::int64_t>(used_.size());
+  if (config_.experts) last_ = golden;
   return golden;
 }
 
-std::optional<std::vector<float>> PlainDecoder::twisted(int layer, std::span<const float> input,
-                                                        const Twist& twist) {
+std::optional<Golden> PlainDecoder::run_choosing(std::span<const TokenId> tokens,
+                                                 std::span<const RouterChoice> choices) {
+  if (!config_.experts) return std::nullopt;
+  if (!std::equal(tokens.begin(), tokens.end(), last_.tokens.begin(), last_.tokens.end())) run(tokens);
+  std::map<std::pair<int, Pos>, int> wanted;
+  for (const RouterChoice& choice : choices) wanted[{choice.layer, choice.token}] = choice.expert;
+  // The first layer in which a choice is another than in the last run.
+  int first = static_cast<int>(config_.layers.size());
+  for (const auto& [a, b] : {std::pair(&wanted, &choices_), std::pair(&choices_, &wanted)})
+    for (const auto& [place, expert] : *a)
+      if (const auto found = b->find(place); found == b->end() || found->second != expert)
+        first = std::min(first, place.first);
+  choices_ = std::move(wanted);
+  if (first == static_cast<int>(config_.layers.size())) return last_;
+  Golden golden = std::move(last_);
+  const auto size = golden.tokens.size() * static_cast<std::size_t>(config_.width);
+  const auto begin = golden.hidden.begin() + static_cast<std::ptrdiff_t>(size) * first;
+  const Rows x(begin, begin + static_cast<std::ptrdiff_t>(size));
+  golden.hidden.resize(size * (static_cast<std::size_t>(first) + 1));
+  std::erase_if(golden.ties, [&](const NearTie& tie) { return tie.layer >= first; });
+  const auto pass = std::find_if(passes_.rbegin(), passes_.rend(),
+                                 [&](const Pass& p) { return p.layer == first && p.input == x; });
+  router_ = pass == passes_.rend() ? Rows() : pass->router;
+  run_layers(golden, x, first);
+  last_ = golden;
+  return golden;
+}
+
+std::vector<NearTie> PlainDecoder::ties_of(const Golden& golden) {
+  if (!config_.experts || golden.layers != static_cast<std::int64_t>(config_.layers.size()) ||
+      golden.width != config_.width)
+    return {};
+  router_.clear();
+  choices_.clear();
+  ties_.clear();
+  const std::size_t size = golden.tokens.size() * static_cast<std::size_t>(golden.width);
+  for (int layer = 0; layer < static_cast<int>(golden.layers); ++layer) {
+    const auto first = golden.stream(layer, 0);
+    Rows x(first.data(), first.data() + size);
+    const Rows entered = x;
+    passes_.push_back({layer, entered, router_});
+    attention(x, layer, {}, nullptr);
+    both_ways_ = true;
+    feed_forward(x, layer, entered);
+    both_ways_ = false;
+  }
+  return std::exchange(ties_, {});
+}
+
+// Whatever ends a twisted computation, the decoder then is straight again.
+class PlainDecoder::Twisted {
+ public:
+  Twisted(PlainDecoder& decoder, const Twist& twist) : decoder_(decoder) { decoder_.twist_ = twist; }
+  ~Twisted() { decoder_.twist_ = {}; }
+
+ private:
+  PlainDecoder& decoder_;
+};
+
+std::optional<TwistedLayer> PlainDecoder::twisted(int layer, std::span<const float> input,
+                                                  const Twist& twist) {
   Rows x(input.begin(), input.end());
   if (config_.experts) {
     // What the router of the layer before had of these very inputs.
@@ -294,9 +357,42 @@ std::optional<std::vector<float>> PlainDecoder::twisted(int layer, std::span<con
     if (pass == passes_.end()) return std::nullopt;
     router_ = pass->router;
   }
-  attention(x, layer, twist, nullptr);
-  feed_forward(x, layer);
-  return x;
+  const Twisted scope(*this, twist);
+  if (twist.slip == Slip::weights_of_other_layer && twist.number < static_cast<double>(config_.layers.size()))
+    layer = static_cast<int>(twist.number);
+  TwistedLayer out{{}, HeldRows{}};
+  const Rows entered = x;
+  attention(x, layer, twist, &*out.rows);
+  feed_forward(x, layer, entered);
+  out.stream = std::move(x);
+  return out;
+}
+
+std::optional<std::vector<float>> PlainDecoder::twisted_embedding(std::span<const TokenId> tokens,
+                                                                  const Twist& twist) {
+  const Twisted scope(*this, twist);
+  return embedded(tokens);
+}
+
+std::optional<std::vector<float>> PlainDecoder::twisted_head(std::span<const float> stream,
+                                                             const Twist& twist) {
+  const Twisted scope(*this, twist);
+  return logits_of({stream.begin(), stream.end()});
+}
+
+std::optional<std::vector<float>> PlainDecoder::twisted_logits(std::span<const TokenId> tokens,
+                                                               const Twist& twist) {
+  const Twisted scope(*this, twist);
+  choices_.clear();
+  last_ = {};
+  router_.clear();
+  Rows x = embedded(tokens);
+  for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
+    const Rows entered = x;
+    attention(x, layer, twist, nullptr);
+    feed_forward(x, layer, entered);
+  }
+  return logits_of(x);
 }
 
 namespace {
@@ -308,9 +404,24 @@ class PlainReference final : public Reference {
       : pool_(threads), decoder_(std::move(weights), pool_) {}
   std::string name() const override { return decoder_.name(); }
   Golden run(std::span<const TokenId> tokens) override { return decoder_.run(tokens); }
-  std::optional<std::vector<float>> twisted(int layer, std::span<const float> input,
-                                            const Twist& twist) override {
+  std::optional<Golden> run_choosing(std::span<const TokenId> tokens,
+                                     std::span<const RouterChoice> choices) override {
+    return decoder_.run_choosing(tokens, choices);
+  }
+  std::vector<NearTie> ties_of(const Golden& golden) override { return decoder_.ties_of(golden); }
+  std::optional<TwistedLayer> twisted(int layer, std::span<const float> input, const Twist& twist) override {
     return decoder_.twisted(layer, input, twist);
+  }
+  std::optional<std::vector<float>> twisted_embedding(std::span<const TokenId> tokens,
+                                                      const Twist& twist) override {
+    return decoder_.twisted_embedding(tokens, twist);
+  }
+  std::optional<std::vector<float>> twisted_head(std::span<const float> stream, const Twist& twist) override {
+    return decoder_.twisted_head(stream, twist);
+  }
+  std::optional<std::vector<float>> twisted_logits(std::span<const TokenId> tokens,
+                                                   const Twist& twist) override {
+    return decoder_.twisted_logits(tokens, twist);
   }
   std::vector<double> frequencies(int layer) const override { return decoder_.frequencies(layer); }
 

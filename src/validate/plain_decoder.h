@@ -9,8 +9,11 @@
 // Thread rules: one caller at a time.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -27,8 +30,16 @@ class PlainDecoder final : public Reference {
 
   std::string name() const override { return "a plain f32 forward pass of the same weights"; }
   Golden run(std::span<const TokenId> tokens) override;
-  std::optional<std::vector<float>> twisted(int layer, std::span<const float> input,
-                                            const Twist& twist) override;
+  // Layers below the first choice are taken from the last run of the same text.
+  std::optional<Golden> run_choosing(std::span<const TokenId> tokens,
+                                     std::span<const RouterChoice> choices) override;
+  std::vector<NearTie> ties_of(const Golden& golden) override;
+  std::optional<TwistedLayer> twisted(int layer, std::span<const float> input, const Twist& twist) override;
+  std::optional<std::vector<float>> twisted_embedding(std::span<const TokenId> tokens,
+                                                      const Twist& twist) override;
+  std::optional<std::vector<float>> twisted_head(std::span<const float> stream, const Twist& twist) override;
+  std::optional<std::vector<float>> twisted_logits(std::span<const TokenId> tokens,
+                                                   const Twist& twist) override;
   std::vector<double> frequencies(int layer) const override;
 
  private:
@@ -44,10 +55,15 @@ class PlainDecoder final : public Reference {
   Rows product(const Rows& x, const PlainMatrix& m);
   Rows normed(const Rows& x, Role weight, Role bias, int layer) const;
   void add_bias(Rows& y, Role role, int layer, std::int64_t n) const;
+  Rows embedded(std::span<const TokenId> tokens) const;
+  // Golden's layers from `first` on, behind those that it has.
+  void run_layers(Golden& golden, Rows x, int first);
   void attention(Rows& x, int layer, const Twist& twist, HeldRows* rows);
   Rows mixed_values(const Rows& q, const Rows& k, const Rows& v, int layer, const Twist& twist);
   HeldRows by_heads(const Rows& k, const Rows& v) const;
-  void feed_forward(Rows& x, int layer);
+  void feed_forward(Rows& x, int layer, const Rows& entered);
+  void norm_queries_and_keys(Rows& q, Rows& k, int layer) const;
+  Rows logits_of(const Rows& x);
   void norm_heads(Rows& y, Role role, int layer) const;
   void rotate(Rows& y, int layer, std::int64_t heads, std::int64_t shift) const;
 
@@ -67,12 +83,47 @@ class PlainDecoder final : public Reference {
   // rows[width] of one token: what an expert, or the slot behind the last, makes of its input.
   Rows expert(const Rows& input, int layer, std::int64_t chosen, double share);
 
+  // What a twist makes of it; plain_slips.cpp.
+  class Twisted;
+  struct NormPlan {
+    std::vector<float> weight, bias;
+    bool skipped = false, takes_mean = false;
+    double epsilon = 0.0;
+  };
+  struct Rotation {
+    std::vector<double> frequencies;
+    double magnitude = 1.0;
+    bool paired_otherwise = false;
+    float (*rounded)(float) = nullptr;  // the angles
+    double angle(Pos position, std::size_t pair) const;
+  };
+  bool slips(Slip slip, Twist::Part part = Twist::Part::all) const;
+  bool drops(Role bias) const;
+  NormPlan norm_plan(Role weight, Role bias, int layer) const;
+  double head_epsilon() const;
+  Rotation rotation(int layer) const;
+  void mix_heads(Rows& q) const;
+  void roll_heads(Rows& heads) const;
+  void round_rows(Rows& rows) const;
+  std::optional<std::int64_t> twisted_window(int layer) const;
+  double twisted_score(double score) const;
+  double rounded_weight(double weight) const;
+  ActivationKind activation_kind() const;
+  static double activated(ActivationKind kind, double x);
+  static PlainMatrix transposed(const PlainMatrix& head);
+  void twist_logits(Rows& logits) const;
+
   std::unique_ptr<PlainWeights> weights_;
   const ModelConfig& config_;
   ThreadPool& pool_;
   Rows router_;               // [tokens][router width], of the layer before
   std::vector<Pass> passes_;  // of models with experts, of every text so far
   std::vector<NearTie> ties_;
+  bool both_ways_ = false;  // ties are told with what either expert gives: whose choice it is is not known
+  Twist twist_;             // of what is computed now
+  Golden last_;             // of models with experts: the last run
+  std::set<std::pair<int, std::int64_t>> used_;  // layers and experts
+  std::map<std::pair<int, Pos>, int> choices_;   // layer and token: the expert that is to be taken
 };
 
 // threads: 0: all.

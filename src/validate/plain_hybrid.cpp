@@ -3,6 +3,7 @@
 // the formulas and the sources; nothing here is theirs.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "validate/plain_decoder.h"
@@ -10,7 +11,8 @@
 namespace kvtide {
 namespace {
 
-constexpr double kNearTie = 0.05;  // of probabilities
+constexpr double kNearTie = 0.5;        // of probabilities
+constexpr std::size_t kMostOthers = 3;  // experts that are told beside the one that was taken
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 double wide(float x) { return static_cast<double>(x); }
@@ -19,8 +21,12 @@ double gelu_of(double x) { return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)))
 }  // namespace
 
 void PlainDecoder::join(Rows& x, const Rows& y, int layer, const Role (&scales)[4]) const {
-  if (!config_.scaled_residual) {
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+  const Twist::Part part = &scales == &kAttentionScales ? Twist::Part::attention : Twist::Part::feed_forward;
+  if (!config_.scaled_residual || slips(Slip::residual_unscaled, part)) {
+    const float times = slips(Slip::residual_dropped, part) ? 0.0f
+                        : slips(Slip::residual_twice, part) ? 2.0f
+                                                            : 1.0f;
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = times * x[i] + y[i];
     return;
   }
   std::vector<float> parts[4];
@@ -46,7 +52,8 @@ PlainDecoder::Rows PlainDecoder::values_of_two_tokens(const Rows& input, int lay
   Rows v(2 * now.size(), 0.0f);
   for (std::int64_t t = 0; t < static_cast<std::int64_t>(now.size()) / half; ++t) {
     std::copy_n(now.begin() + t * half, half, v.begin() + 2 * t * half);
-    if (t > 0) std::copy_n(late.begin() + (t - 1) * half, half, v.begin() + (2 * t + 1) * half);
+    const std::int64_t from = slips(Slip::values_not_delayed) ? t : t - 1;
+    if (from >= 0) std::copy_n(late.begin() + from * half, half, v.begin() + (2 * t + 1) * half);
   }
   return v;
 }
@@ -55,6 +62,8 @@ void PlainDecoder::convolve(Rows& q, Rows& k, int layer) const {
   const std::int64_t dim = config_.head_dim, heads = config_.heads, groups = config_.kv_heads,
                      share = heads / groups, channels = (heads + groups) * dim;
   const std::int64_t tokens = static_cast<std::int64_t>(q.size()) / (heads * dim);
+  const bool reversed = slips(Slip::convolution_reversed), skipped = slips(Slip::convolution_skipped);
+  const std::int64_t older = reversed ? 1 : 0, newer = 1 - older;
   const auto taps = vector(Role::conv_depthwise, layer, channels * 2),
              tap_bias = vector(Role::conv_depthwise_bias, layer, channels),
              grouped = vector(Role::conv_grouped, layer, channels * dim * 2),
@@ -68,8 +77,8 @@ void PlainDecoder::convolve(Rows& q, Rows& k, int layer) const {
                                 : old_k[at(t * groups * dim + c - heads * dim)]);
   };
   const auto smoothed = [&](std::int64_t t, std::int64_t c) {
-    return wide(taps[at(2 * c)]) * projected(t - 1, c) + wide(taps[at(2 * c + 1)]) * projected(t, c) +
-           wide(tap_bias[at(c)]);
+    return wide(taps[at(2 * c + older)]) * projected(t - 1, c) +
+           wide(taps[at(2 * c + newer)]) * projected(t, c) + wide(tap_bias[at(c)]);
   };
   pool_.run(tokens, [&](std::int64_t t) {
     std::vector<double> before(at(channels)), now(at(channels)), y(at(channels));
@@ -81,9 +90,9 @@ void PlainDecoder::convolve(Rows& q, Rows& k, int layer) const {
       const std::int64_t head = o / dim * dim;
       double sum = wide(grouped_bias[at(o)]);
       for (std::int64_t i = 0; i < dim; ++i)
-        sum += wide(grouped[at((o * dim + i) * 2)]) * before[at(head + i)] +
-               wide(grouped[at((o * dim + i) * 2 + 1)]) * now[at(head + i)];
-      y[at(o)] = sum;
+        sum += wide(grouped[at((o * dim + i) * 2 + older)]) * before[at(head + i)] +
+               wide(grouped[at((o * dim + i) * 2 + newer)]) * now[at(head + i)];
+      y[at(o)] = skipped ? projected(t, o) : sum;
     }
     const auto write = [&](std::int64_t head, double gain, float* out) {
       double square = 0.0;
@@ -105,6 +114,7 @@ void PlainDecoder::convolve(Rows& q, Rows& k, int layer) const {
       }
       double gain = wide(temperature[at(g)]);
       if (config_.temperature_is_log) gain = std::exp(std::clamp(gain, 1e-7, 2.0));
+      if (slips(Slip::temperature_ignored)) gain = 1.0;
       write(heads + g, gain, k.data() + (t * groups + g) * dim);
       for (std::int64_t j = g * share; j < (g + 1) * share; ++j)
         write(j, 1.0, q.data() + (t * heads + j) * dim);
@@ -117,7 +127,7 @@ PlainDecoder::Rows PlainDecoder::router_scores(const Rows& input, int layer) {
   const std::int64_t n = config_.experts->router_width, slots = config_.experts->count + 1;
   Rows z = product(input, matrix(Role::router_down, layer, n, config_.width));
   add_bias(z, Role::router_down_bias, layer, n);
-  if (layer > 0) {
+  if (layer > 0 && !slips(Slip::carry_dropped)) {
     const auto carry = vector(Role::router_carry, layer, n);
     for (std::size_t i = 0; i < z.size(); ++i) z[i] += router_[i] * carry[i % at(n)];
   }
@@ -144,7 +154,7 @@ PlainDecoder::Rows PlainDecoder::expert(const Rows& input, int layer, std::int64
   const std::int64_t width = config_.width, hidden = config_.hidden;
   Rows out = input;
   if (chosen == config_.experts->count) {
-    if (config_.experts->skip == SkipSlot::zero) share = 0.0;
+    if ((config_.experts->skip == SkipSlot::zero) != slips(Slip::skip_otherwise)) share = 0.0;
   } else {
     const auto part = [&](Role role, std::int64_t rows, std::int64_t columns, std::int64_t first,
                           std::int64_t of) {
@@ -173,24 +183,37 @@ void PlainDecoder::experts(Rows& x, int layer) {
     const double top = wide(*std::max_element(row.begin(), row.end()));
     for (const float score : row) sum += shares.emplace_back(std::exp(wide(score) - top));
     for (double& share : shares) share /= sum;
-    // The best and the second, the balance counting for the choice only.
-    const auto wanted = [&](std::int64_t e) { return shares[at(e)] + wide(balance[at(e)]); };
-    std::int64_t best = 0, second = 1;
-    if (wanted(second) > wanted(best)) std::swap(best, second);
-    for (std::int64_t e = 2; e <= count; ++e) {
-      if (wanted(e) > wanted(best))
-        second = std::exchange(best, e);
-      else if (wanted(e) > wanted(second))
-        second = e;
-    }
+    // The best come first, the balance counting for the choice only.
+    const bool balanced = !slips(Slip::balance_ignored);
+    const auto wanted = [&](std::int64_t e) {
+      return shares[at(e)] + (balanced ? wide(balance[at(e)]) : 0.0);
+    };
+    std::vector<std::int64_t> order(at(count + 1));
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return wanted(a) > wanted(b); });
+    if (const auto choice = choices_.find({layer, t}); choice != choices_.end())
+      std::stable_partition(order.begin(), order.end(), [&](auto e) { return e == choice->second; });
+    if (slips(Slip::second_expert)) std::swap(order[0], order[1]);
+    const std::int64_t best = order[0];
+    if (slips(Slip::share_ignored)) shares.assign(shares.size(), 1.0);
+    used_.insert({layer, best});
     const Rows one(input.begin() + t * width, input.begin() + (t + 1) * width);
     const Rows out = expert(one, layer, best, shares[at(best)]);
     y.insert(y.end(), out.begin(), out.end());
-    if (const double margin = wanted(best) - wanted(second); margin < kNearTie) {
-      NearTie tie{layer, t, margin, {x.begin() + t * width, x.begin() + (t + 1) * width}};
-      join(tie.stream, expert(one, layer, second, shares[at(second)]), layer, kFeedForwardScales);
-      ties_.push_back(std::move(tie));
+    const auto tie = [&](std::int64_t chosen, double margin, const Rows& result) {
+      NearTie made{
+          layer, t, static_cast<int>(chosen), margin, {x.begin() + t * width, x.begin() + (t + 1) * width}};
+      join(made.stream, result, layer, kFeedForwardScales);
+      ties_.push_back(std::move(made));
+    };
+    double nearest = kNearTie;
+    for (std::size_t other = 1; other < std::min(order.size(), kMostOthers + 1); ++other) {
+      const double margin = std::abs(wanted(best) - wanted(order[other]));
+      if (margin >= kNearTie) continue;
+      nearest = std::min(nearest, margin);
+      tie(order[other], margin, expert(one, layer, order[other], shares[at(order[other])]));
     }
+    if (both_ways_ && nearest < kNearTie) tie(best, nearest, out);
   }
   join(x, y, layer, kFeedForwardScales);
 }

@@ -135,6 +135,7 @@ class CheckpointWeights final : public PlainWeights {
     const RopeConfig& rope = rope_of(layer);
     return rope.scaling == RopeScaling::yarn && rope.factor > 1.0 ? 1.0 + 0.1 * std::log(rope.factor) : 1.0;
   }
+  double rope_base(int layer) const override { return rope_of(layer).base; }
 
  private:
   const RopeConfig& rope_of(int layer) const {

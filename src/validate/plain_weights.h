@@ -35,6 +35,7 @@ class PlainWeights {
   // How a layer's heads are turned: radians per position of each pair, and the length they are given.
   virtual std::vector<double> frequencies(int layer) const = 0;
   virtual double magnitude(int layer) const = 0;
+  virtual double rope_base(int layer) const = 0;  // that the frequencies come from; of rotated layers only
 };
 
 // Of a GGUF file or a Hugging Face folder. Throws Error: what open_checkpoint throws, unsupported (another

@@ -36,7 +36,11 @@ constexpr const char* kStyle =
     ".finding p{margin:.3rem 0}code{background:#f3f3f3;padding:0 .25rem}"
     ".scale{position:relative;max-width:32rem;margin:.4rem 0 1rem 64px;font-size:11px}"
     ".scale div{height:12px;margin-bottom:2px}.scale span:last-child{float:right}"
-    "svg{max-width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:#333}.note{color:#666}";
+    "svg{max-width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:#333}.note{color:#666}"
+    ".wide{overflow-x:auto}.wide svg{max-width:none}.first{font-size:1.1rem;margin:.2rem 0}"
+    "@media(max-width:40rem){body{margin:.6rem auto;padding:0 "
+    ".6rem}h1{font-size:1.2rem;overflow-wrap:anywhere}"
+    "td,th{padding-right:.5rem}.finding{padding-left:.6rem}}";
 
 std::string heat_map(const ValidationReport& report, const WorstTable& table, const std::vector<int>& order) {
   const int tokens = static_cast<int>(table.tokens);
@@ -92,15 +96,35 @@ std::string schedules_table(const ValidationReport& report) {
   return out + "</table>\n";
 }
 
+// Valid or not, what, where.
+std::string verdict(const ValidationReport& report) {
+  const bool compared = std::none_of(report.notes.begin(), report.notes.end(),
+                                     [](const Note& n) { return n.name == "weights_not_compared"; });
+  std::string out = cat("<p class=first>", report.passed ? "Valid" : "Not valid",
+                        report.passed && !compared ? ", but weights were not compared with a model's" : "");
+  if (!report.findings.empty()) {
+    const Finding& f = report.findings.front();
+    out += cat(": <b>", markup_text(f.cause), "</b>");
+    if (f.layer) out += cat(" in layer ", *f.layer);
+    if (f.token) out += cat(", from token ", *f.token, " on");
+    if (report.findings.size() > 1) out += cat(" (and ", report.findings.size() - 1, " more)");
+  }
+  return out + ".</p>\n";
+}
+
+std::string wide(const std::string& content) { return "<div class=wide>" + content + "</div>\n"; }
+
 }  // namespace
 
 std::string report_html(const ValidationReport& report) try {
   std::string out = cat(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>",
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width,initial-scale=1\"><title>",
       report.passed ? "passed" : "failed", ": ", markup_text(report.model), "</title><style>", kStyle,
       "</style></head><body>\n<h1><span class=\"", report.passed ? "passed\">Passed" : "failed\">Failed",
-      "</span>: ", markup_text(report.model), "</h1>\n<p class=note>Against ", markup_text(report.reference),
-      "; ", report.tokens.size(), " tokens; every layer and token must reach a cosine of ", report.gate, ".",
+      "</span>: ", markup_text(report.model), "</h1>\n", verdict(report), "<p class=note>Against ",
+      markup_text(report.reference), "; ", report.tokens.size(),
+      " tokens; every layer and token must reach a cosine of ", report.gate, ".",
       report.arithmetic.empty() ? "" : cat(" The model's arithmetic: ", markup_text(report.arithmetic), "."),
       "</p>\n");
   for (const Finding& f : report.findings) {
@@ -120,12 +144,12 @@ std::string report_html(const ValidationReport& report) try {
             report.schedules.size(), " ways to cut the text",
             table.isolated ? ", every layer fed with the reference's input" : ", layers in a chain",
             ". Green reaches the gate, yellow to red does not. At the right the worst of the layer.</p>\n",
-            heat_map(report, table, table.layers_worst_first()), colour_scale(report.gate));
+            wide(heat_map(report, table, table.layers_worst_first())), colour_scale(report.gate));
     std::vector<int> natural;
     for (int layer = 0; layer < table.layers; ++layer) natural.push_back(layer);
     if (natural != table.layers_worst_first())
-      out += cat("<details><summary>In the order of the model</summary>\n", heat_map(report, table, natural),
-                 "</details>\n");
+      out += cat("<details><summary>In the order of the model</summary>\n",
+                 wide(heat_map(report, table, natural)), "</details>\n");
     out +=
         "<h2>The worst</h2>\n<table><tr><th class=n>layer</th><th class=n>token</th><th class=n>cosine</th>"
         "<th class=n>max-abs</th><th>calls</th></tr>\n";
@@ -135,11 +159,14 @@ std::string report_html(const ValidationReport& report) try {
                  markup_text(report.schedules[cell.schedule].name), "</td></tr>\n");
     out += "</table>\n";
   }
-  out += "<h2>Checks</h2>\n<table>\n";
+  if (!report.notes.empty()) out += "<h2>To know</h2>\n";
+  for (const Note& note : report.notes)
+    out += cat("<p><b>", markup_text(note.name), "</b>: ", markup_text(note.what), ".</p>\n");
+  out += "<h2>Checks</h2>\n<div class=wide><table>\n";
   for (const CheckResult& check : report.checks)
     out += cat("<tr><td class=\"", outcome_name(check.outcome), "\">", outcome_name(check.outcome),
                "</td><td>", markup_text(check.name), "</td><td>", markup_text(check.detail), "</td></tr>\n");
-  out += cat("</table>\n<h2>By how the text was cut</h2>\n", schedules_table(report));
+  out += cat("</table></div>\n<h2>By how the text was cut</h2>\n", wide(schedules_table(report)));
   if (!report.apart.empty()) {
     out +=
         cat("<h2>Listed apart</h2>\n<p class=note>Tokens whose errors say little about a coarse model; their "

@@ -45,8 +45,11 @@ std::string place(const Finding& f) {
 }  // namespace
 
 std::string report_text(const ValidationReport& report) try {
-  std::string out = cat(report.passed ? "PASSED: " : "FAILED: ", report.model, ", against ", report.reference,
-                        ", ", report.tokens.size(), " tokens, gate ", report.gate, "\n");
+  const bool compared = std::none_of(report.notes.begin(), report.notes.end(),
+                                     [](const Note& n) { return n.name == "weights_not_compared"; });
+  std::string out =
+      cat(report.passed ? "PASSED" : "FAILED", compared ? ": " : " (weights not compared): ", report.model,
+          ", against ", report.reference, ", ", report.tokens.size(), " tokens, gate ", report.gate, "\n");
   if (!report.arithmetic.empty()) out += cat("  arithmetic of the model: ", report.arithmetic, "\n");
   for (std::size_t i = 0; i < std::min(kMostFindings, report.findings.size()); ++i) {
     const Finding& f = report.findings[i];
@@ -64,6 +67,7 @@ std::string report_text(const ValidationReport& report) try {
     out +=
         cat("  ", padded(outcome_name(check.outcome), 8), padded(check.name, name + 2), check.detail, "\n");
 
+  for (const Note& note : report.notes) out += "\n" + wrapped(note.name + ": " + note.what + ".", "  ");
   const WorstTable table = worst_of(report);
   if (!table.cells.empty()) {
     out += cat("\n  worst of what layers add",

@@ -18,7 +18,7 @@ void check_rows(Inspection& in) {
   for (std::size_t s = 0; s < runs.size(); ++s)
     for (int layer = 0; layer < static_cast<int>(runs[s].rows.size()); ++layer) {
       const HeldRows& found = runs[s].rows[static_cast<std::size_t>(layer)];
-      const HeldRows& wanted = in.golden.rows[static_cast<std::size_t>(layer)];
+      const HeldRows& wanted = in.wanted(s, isolated).rows[static_cast<std::size_t>(layer)];
       // A window may have let go of what none of its queries sees.
       const auto window = in.shape.layers[static_cast<std::size_t>(layer)].window;
       const Pos needed_from = window ? std::max<Pos>(0, runs[s].tokens - *window) : 0;
@@ -34,6 +34,7 @@ void check_rows(Inspection& in) {
                                       : likeness(found.value(head, t), wanted.value(head, t));
             ++compared;
             worst = std::min(worst, row.cosine);
+            if (!isolated && !in.courses[s].judges(layer, t)) continue;
             if (!alike(row, std::min(in.options.row_gate, in.gate_of(t))))
               in.row_differences.push_back({s, isolated, layer, t, row.cosine});
           }

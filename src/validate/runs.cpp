@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include "base/text.h"
@@ -23,6 +24,17 @@ Schedule calls_of(std::int64_t chunk, std::int64_t tokens) {
   // A tail of another length: what is right for whole chunks may not be for it.
   if (chunk > 1 && tokens > chunk && tokens % chunk == 0) --tokens;
   for (; tokens > 0; tokens -= out.calls.back()) out.calls.push_back(std::min(chunk, tokens));
+  return out;
+}
+
+Schedule mixed_calls(std::int64_t largest_chunk, std::int64_t tokens) {
+  Schedule out{"calls of mixed lengths", {}};
+  constexpr std::int64_t kLengths[] = {5, 1, 8, 2, 1, 13, 3, 6, 40, 1, 64, 7, 100, 1, 1, 17};
+  const std::size_t lengths = tokens > 128 ? std::size(kLengths) : 8;
+  for (std::size_t i = 0; tokens > 0; ++i, tokens -= out.calls.back()) {
+    const std::int64_t length = std::min(kLengths[i % lengths], tokens);
+    out.calls.push_back(largest_chunk > 0 ? std::min(largest_chunk, length) : length);
+  }
   return out;
 }
 
@@ -89,16 +101,94 @@ Run run_on(TestedModel& model, TestedState& state, std::span<const TokenId> toke
         auto& part = parts[static_cast<std::size_t>(layer)];
         part.insert(part.end(), first, first + count * width);
       }
+    out.tokens += count;
+    if (!options.want_logits) continue;
+    const Pos first = from + out.tokens - count;
     const bool last_only = static_cast<std::int64_t>(reading.logits.size()) == shape.vocab;
-    for (Pos t = last_only ? count - 1 : 0; t < count; ++t) out.known.push_back(from + out.tokens + t);
+    for (Pos t = last_only ? count - 1 : 0; t < count; ++t) out.known.push_back(first + t);
     if (out.logits.empty()) out.logits.reserve(static_cast<std::size_t>(all * shape.vocab));
     out.logits.insert(out.logits.end(), reading.logits.begin(), reading.logits.end());
-    out.tokens += count;
   }
   for (const auto& part : parts) out.hidden.insert(out.hidden.end(), part.begin(), part.end());
   if (shape.gives_rows && options.want_rows && out.tokens > 0)
     for (int layer = 0; layer < static_cast<int>(layers); ++layer)
       out.rows.push_back(model.rows(state, layer));
+  return out;
+}
+
+Run joined(const Run& first, const Run& second, std::int64_t layers, std::int64_t width) {
+  Run out = second;
+  out.tokens = first.tokens + second.tokens;
+  out.known.insert(out.known.begin(), first.known.begin(), first.known.end());
+  out.logits.insert(out.logits.begin(), first.logits.begin(), first.logits.end());
+  out.hidden.clear();
+  for (std::int64_t layer = 0; layer <= layers && !second.hidden.empty(); ++layer)
+    for (const Run* part : {&first, &second}) {
+      const auto begin = part->hidden.begin() + layer * part->tokens * width;
+      out.hidden.insert(out.hidden.end(), begin, begin + part->tokens * width);
+    }
+  return out;
+}
+
+namespace {
+
+bool same_rows(const HeldRows& a, const HeldRows& b) {
+  if (a.kv_heads != b.kv_heads || a.head_dim != b.head_dim) return false;
+  const Pos first = std::max(a.first, b.first), last = std::min(a.first + a.rows, b.first + b.rows);
+  for (std::int64_t head = 0; head < a.kv_heads; ++head)
+    for (Pos t = first; t < last; ++t)
+      if (!std::ranges::equal(a.key(head, t), b.key(head, t)) ||
+          !std::ranges::equal(a.value(head, t), b.value(head, t)))
+        return false;
+  return true;
+}
+
+HeldRows first_rows(const HeldRows& rows, std::int64_t count) {
+  HeldRows out{rows.kv_heads, count, rows.head_dim, 0, {}, {}};
+  for (std::int64_t head = 0; head < rows.kv_heads; ++head)
+    for (const auto& [from, to] : {std::pair(&rows.keys, &out.keys), std::pair(&rows.values, &out.values)}) {
+      const auto begin = from->begin() + head * rows.rows * rows.head_dim;
+      to->insert(to->end(), begin, begin + count * rows.head_dim);
+    }
+  return out;
+}
+
+}  // namespace
+
+bool same_bits(const Run& a, const Run& b, const TestedShape& shape) {
+  const std::int64_t tokens = std::min(a.tokens, b.tokens);
+  if (!a.refusal.empty() || !b.refusal.empty() || tokens == 0 || a.rows.size() != b.rows.size()) return false;
+  for (std::int64_t layer = 0; shape.gives_hidden && layer <= std::ssize(shape.layers); ++layer)
+    for (Pos t = 0; t < tokens; ++t)
+      if (!std::ranges::equal(a.stream(layer, t, shape.width), b.stream(layer, t, shape.width))) return false;
+  const auto vocab = static_cast<std::size_t>(shape.vocab);
+  for (std::size_t i = 0, j = 0; i < a.known.size() && j < b.known.size();) {
+    if (a.known[i] != b.known[j]) {
+      ++(a.known[i] < b.known[j] ? i : j);
+    } else if (!std::ranges::equal(std::span(a.logits).subspan(i++ * vocab, vocab),
+                                   std::span(b.logits).subspan(j++ * vocab, vocab))) {
+      return false;
+    }
+  }
+  return std::equal(a.rows.begin(), a.rows.end(), b.rows.begin(), same_rows);
+}
+
+std::optional<Run> cut_to(const Run& run, std::int64_t tokens, const TestedShape& shape) {
+  if (tokens > run.tokens || !run.refusal.empty()) return std::nullopt;
+  Run out = run;
+  out.logits.clear();
+  std::erase_if(out.known, [&](Pos token) { return token >= tokens; });
+  if (tokens == run.tokens) return out;
+  out.tokens = tokens;
+  out.hidden.clear();
+  for (std::int64_t layer = 0; layer <= std::ssize(shape.layers); ++layer) {
+    const auto begin = run.hidden.begin() + layer * run.tokens * shape.width;
+    out.hidden.insert(out.hidden.end(), begin, begin + tokens * shape.width);
+  }
+  for (HeldRows& rows : out.rows) {
+    if (rows.first != 0 || rows.rows < tokens) return std::nullopt;
+    rows = first_rows(rows, tokens);
+  }
   return out;
 }
 

@@ -119,6 +119,7 @@ class ShardWeights final : public PlainWeights {
   double magnitude(int layer) const override {
     return config().rope_dims > 0 ? rope_of(layer).magnitude : 1.0;
   }
+  double rope_base(int layer) const override { return rope_of(layer).theta; }
 
  private:
   const RopeFrequencies& rope_of(int layer) const {

@@ -13,26 +13,50 @@ Schedule ones(std::int64_t tokens) {
   return {"calls of 1", std::vector<std::int64_t>(static_cast<std::size_t>(tokens), 1)};
 }
 
-// The text in two parts: `head` tokens, something that must not matter, the rest.
+// Tokens behind the middle of the text: what something that happened there leaves shows in the first few.
+constexpr std::int64_t kTail = 12;
+
+// The text in two parts: half of it in a few calls, something that must not matter, and some more tokens one by
+// one.
 class TwoParts {
  public:
-  explicit TwoParts(Inspection& in) : in_(in), half_(static_cast<std::int64_t>(in.tokens.size()) / 2) {
+  explicit TwoParts(Inspection& in)
+      : in_(in),
+        half_(static_cast<std::int64_t>(in.tokens.size()) / 2),
+        tail_(in.tokens.subspan(
+            static_cast<std::size_t>(half_),
+            static_cast<std::size_t>(std::min(kTail, static_cast<std::int64_t>(in.tokens.size()) - half_)))) {
     options_.want_rows = false;
     const auto state = begin();
     straight_ = rest(*state);
   }
 
   std::int64_t half() const { return half_; }
+  Schedule head() const {
+    Schedule out{"", {}};
+    std::int64_t call = (half_ + 3) / 4;
+    if (in_.shape.largest_chunk > 0) call = std::min(call, in_.shape.largest_chunk);
+    for (std::int64_t left = half_; left > 0; left -= out.calls.back())
+      out.calls.push_back(std::min(call, left));
+    return out;
+  }
   std::int64_t room() const { return 2 * static_cast<std::int64_t>(in_.tokens.size()) + 8; }
 
   std::unique_ptr<TestedState> begin() {
     auto state = in_.model.make_state(room());
-    require(run_on(in_.model, *state, in_.tokens, ones(half_), options_, 0));
+    require(run_on(in_.model, *state, in_.tokens, head(), options_, 0));
     return state;
   }
   Run rest(TestedState& state) {
-    const auto tail = in_.tokens.subspan(static_cast<std::size_t>(half_));
-    return run_on(in_.model, state, tail, ones(static_cast<std::int64_t>(tail.size())), {}, half_);
+    return run_on(in_.model, state, tail_, ones(static_cast<std::int64_t>(tail_.size())), {}, half_);
+  }
+  // The same, but `other` reads something else behind the first token: what the two share then shows.
+  Run rest_beside(TestedState& state, TestedState& other) {
+    const Run first = run_on(in_.model, state, tail_.first(1), ones(1), {}, half_);
+    read_other(other, std::min<std::int64_t>(4, half_), 0, 1);
+    const Run second = run_on(in_.model, state, tail_.subspan(1),
+                              ones(static_cast<std::int64_t>(tail_.size()) - 1), {}, half_ + 1);
+    return joined(first, second, in_.layers(), in_.shape.width);
   }
   void read_other(TestedState& state, std::int64_t count, std::int64_t kind, std::int64_t chunk) {
     const std::vector<TokenId> tokens = other_tokens(count, kind);
@@ -93,6 +117,7 @@ class TwoParts {
   }
   Inspection& in_;
   std::int64_t half_;
+  std::span<const TokenId> tail_;
   RunOptions options_;
   Run straight_;
 };
@@ -120,15 +145,16 @@ void check_rollback(Inspection& in, TwoParts& parts) {
   std::sort(distances.begin(), distances.end());
   distances.erase(std::unique(distances.begin(), distances.end()), distances.end());
   for (const std::int64_t distance : distances) {
-    Run first, second;
-    for (const std::int64_t kind : {0, 1}) {
+    const auto behind = [&](std::int64_t kind) {
       const auto state = parts.begin();
       parts.read_other(*state, distance, kind, distance);
       in.model.truncate(*state, parts.half());
-      (kind == 0 ? first : second) = parts.rest(*state);
-    }
+      return parts.rest(*state);
+    };
+    const Run first = behind(0);
     const auto changed = parts.first_change(first);
     if (!changed) continue;
+    const Run second = behind(1);
     const bool depends = parts.first_change(first, second).has_value();
     const auto where = parts.where(first, parts.straight());
     const bool history = depends && where.first && parts.rows_changed(first, *where.first) > 0;
@@ -170,22 +196,28 @@ void check_copies(Inspection& in, TwoParts& parts) {
       in.add_check(name, Outcome::skipped, "this model cannot");
       continue;
     }
-    const auto state = parts.begin();
-    const auto copy = snapshot ? in.model.through_snapshot(*state) : in.model.fork(*state);
-    parts.read_other(*state, std::min<std::int64_t>(4, parts.half()), 0, 1);
-    const Run after = parts.rest(*copy);
-    const auto changed = parts.first_change(after);
-    in.add_check(name, changed ? Outcome::failed : Outcome::passed,
-                 changed ? cat("a copy goes on differently at token ", *changed) : "a copy goes on alike");
-    if (changed)
+    std::optional<Pos> changed;
+    for (const bool judges_copy : {true, false}) {
+      const auto state = parts.begin();
+      const auto copy = snapshot ? in.model.through_snapshot(*state) : in.model.fork(*state);
+      TestedState &judged = judges_copy ? *copy : *state, &beside = judges_copy ? *state : *copy;
+      const Run after = parts.rest_beside(judged, beside);
+      changed = parts.first_change(after);
+      if (!changed) continue;
+      const char* which = judges_copy ? "a copy" : "the original";
+      in.add_check(name, Outcome::failed, cat(which, " goes on differently at token ", *changed));
       in.report.findings.push_back(state_finding(
           snapshot ? "snapshot" : "state_shared_between_sequences", name,
           parts.where(after, parts.straight()),
-          cat("a copy of the state after ", parts.half(), " tokens, made by a ", name,
-              ", goes on differently from token ", *changed, " while the original reads something else"),
+          cat("a copy of the state was made after ", parts.half(), " tokens by a ", name, "; ", which,
+              " goes on differently from token ", *changed, " while the other one reads something else"),
           snapshot ? "Compare what is saved with what the state holds: rows, position and whatever is "
                      "carried beside them."
-                   : "A fork must own its rows from the first one it writes."));
+                   : "A fork must own its rows from the first one it writes, and so must the original."));
+      break;
+    }
+    if (!changed)
+      in.add_check(name, Outcome::passed, "a copy and the original go on alike, whatever the other reads");
   }
 }
 
@@ -194,10 +226,13 @@ void check_two_sequences(Inspection& in, TwoParts& parts) {
   const std::vector<TokenId> others = parts.other_tokens(parts.half(), 2);
   RunOptions options;
   options.want_rows = false;
-  for (std::int64_t t = 0; t < parts.half(); ++t) {
-    const auto at = static_cast<std::size_t>(t);
-    run_on(in.model, *one, in.tokens.subspan(at, 1), ones(1), options, t);
-    run_on(in.model, *two, std::span(others).subspan(at, 1), ones(1), options, t);
+  Pos at = 0;
+  for (const std::int64_t count : parts.head().calls) {
+    const auto first = static_cast<std::size_t>(at), size = static_cast<std::size_t>(count);
+    const Schedule call{"", {count}};
+    run_on(in.model, *one, in.tokens.subspan(first, size), call, options, at);
+    run_on(in.model, *two, std::span(others).subspan(first, size), call, options, at);
+    at += count;
   }
   const Run after = parts.rest(*one);
   const auto changed = parts.first_change(after);

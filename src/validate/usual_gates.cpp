@@ -109,4 +109,10 @@ std::vector<TokenId> validation_text(const Model& model, std::int64_t tokens) tr
   throw_out_of_memory();
 }
 
+std::vector<TokenId> validation_text_of_shards(const std::string& folder, std::int64_t tokens) try {
+  return validation_text(open_shard_tokenizer(folder, read_manifest(folder)), tokens);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
+}
+
 }  // namespace kvtide

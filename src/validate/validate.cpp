@@ -10,6 +10,7 @@
 #include "base/out_of_memory.h"
 #include "base/refuse.h"
 #include "base/text.h"
+#include "validate/evidence_twist.h"
 #include "validate/inspection.h"
 
 namespace kvtide {
@@ -68,6 +69,7 @@ void require_fit(const TestedShape& shape, const Golden& golden, const std::stri
   if (golden.layers != static_cast<std::int64_t>(shape.layers.size()) || golden.width != shape.width)
     refuse(cat("the reference (", name, ") has ", golden.layers, " layers of width ", golden.width,
                ", the model ", shape.layers.size(), " of width ", shape.width));
+  if (!shape.gives_rows) return;
   for (std::size_t layer = 0; layer < golden.rows.size(); ++layer)
     if (golden.rows[layer].kv_heads != shape.layers[layer].kv_heads ||
         golden.rows[layer].head_dim != shape.layers[layer].head_dim)
@@ -107,7 +109,20 @@ void make_schedules(Inspection& in) {
       in.schedules.push_back(calls_of(chunk, tokens));
   if (in.schedules.empty())
     refuse("no length of calls is left: the model takes shorter ones than were asked for");
+  in.schedules.push_back(mixed_calls(in.shape.largest_chunk, tokens));
   in.schedules.push_back(prompt_and_steps(in.shape.largest_chunk, tokens));
+}
+
+// Every token's embedding points the right way and is too long or too short by one factor; nullopt: not so.
+std::optional<double> embedding_factor(const Inspection& in) {
+  double lowest = INFINITY, highest = 0.0;
+  for (const Run& run : in.chained)
+    for (Pos t = 0; t < run.tokens; ++t) {
+      const Likeness one = likeness(run.stream(0, t, in.shape.width), in.golden.stream(0, t));
+      if (one.cosine < 0.9999) return std::nullopt;
+      lowest = std::min(lowest, one.ratio), highest = std::max(highest, one.ratio);
+    }
+  return highest < 1.02 * lowest ? std::optional(lowest) : std::nullopt;
 }
 
 // The embedding is not a layer: it comes first and spoils all that follows.
@@ -121,14 +136,26 @@ bool explain_embedding(Inspection& in) {
     }
   if (first == nullptr) return false;
   Finding found;
-  found.cause = "embedding";
   found.check = "chained layers";
   found.token = first->token;
   found.calls = in.schedules[first->schedule].name;
   found.cosine = first->cosine;
-  found.what = cat("what enters layer 0 is wrong from token ", first->token, " on (cosine ",
-                   cosine_text(first->cosine), "), before any layer has run. ",
-                   calls_text(in, {schedules.begin(), schedules.end()}));
+  const std::vector<std::size_t> wrong(schedules.begin(), schedules.end());
+  const std::string begins = cat("what enters layer 0 is wrong from token ", first->token, " on (cosine ",
+                                 cosine_text(first->cosine), "), before any layer has run");
+  const std::string ends = cat(". ", calls_text(in, wrong));
+  if (const auto factor = embedding_factor(in)) {
+    found.cause = "embedding_scale";
+    found.what = cat(begins, ": all of it is ", *factor, " times what it should be", ends);
+    found.advice = "Look at the embedding's scale: Gemma multiplies by sqrt(width), others do not.";
+    in.report.findings.push_back(std::move(found));
+    return true;
+  }
+  const std::vector<Fit> fits = fits_of_embedding(in);
+  for (const Fit& fit : fits) in.report.findings.push_back(finding_of(fit, found, begins + ": ", ends));
+  if (!fits.empty()) return true;
+  found.cause = "embedding";
+  found.what = begins + ends;
   found.advice = "Look at the embedding's rows, its scale, and the position if positions are added to it.";
   in.report.findings.push_back(std::move(found));
   return true;
@@ -168,12 +195,14 @@ void explain(Inspection& in) {
     const std::size_t before = in.report.findings.size();
     explain_embedding(in);
     explain_not_finite(in);
-    if (!explain_rows(in) && !explain_sight(in)) explain_numbers(in);
+    if (!explain_rows(in) && !explain_rotation(in) && !explain_sight(in) && !explain_rope_width(in))
+      explain_numbers(in);
     // What a layer computes comes before what a state does: the cause of the first is that of the second.
     std::rotate(in.report.findings.begin(), in.report.findings.begin() + static_cast<std::ptrdiff_t>(before),
                 in.report.findings.end());
-  } else if (!in.judges_layers())
+  } else {
     explain_outputs(in);
+  }
   // What failed without a finding is told, too.
   const bool failed = std::any_of(in.report.checks.begin(), in.report.checks.end(),
                                   [](const CheckResult& c) { return c.outcome == Outcome::failed; });
@@ -205,30 +234,17 @@ std::string sentences(std::string text) {
   return text;
 }
 
-}  // namespace
-
-ValidationReport validate(TestedModel& model, Reference& reference, std::span<const TokenId> tokens,
-                          const ValidateOptions& options) try {
-  if (tokens.size() < 4)
-    refuse(cat("a text of ", tokens.size(), " tokens shows too little; give at least 4"));
+// longer: the second text, of which one cut is read and nothing else is asked.
+ValidationReport judged(TestedModel& model, Reference& reference, std::span<const TokenId> tokens,
+                        const ValidateOptions& options, bool longer) {
   ValidationReport report;
-  Inspection in{model,
-                reference,
-                options,
-                model.shape(),
-                {},
-                tokens,
-                report,
-                [&](double share, std::string_view what) {
-                  if (options.progress && !options.progress(share, what))
-                    throw Error(ErrorCode::cancelled, "the validation was stopped");
-                },
-                {},
-                {},
-                {},
-                {},
-                {},
-                {}};
+  Inspection in{
+      model, reference, options, model.shape(), {}, tokens, report, [&](double share, std::string_view what) {
+        // The longer text comes last and takes the longer time.
+        const double of_all = longer ? 0.4 + 0.6 * share : options.length > 0 ? 0.4 * share : share;
+        if (options.progress && !options.progress(of_all, what))
+          throw Error(ErrorCode::cancelled, "the validation was stopped");
+      }};
   report.model = in.shape.name;
   report.reference = reference.name();
   report.tokens.assign(tokens.begin(), tokens.end());
@@ -239,16 +255,41 @@ ValidationReport validate(TestedModel& model, Reference& reference, std::span<co
   in.golden = reference.run(tokens);
   require_fit(in.shape, in.golden, report.reference);
   set_apart(in);
-  make_schedules(in);
+  if (longer) {
+    in.schedules = {mixed_calls(in.shape.largest_chunk, static_cast<std::int64_t>(tokens.size()))};
+    // Logits of a long text take much memory; those of models whose layers are judged say nothing more.
+    if (in.judges_layers()) in.golden.logits.clear();
+  } else {
+    make_schedules(in);
+    check_read_twice(in);
+  }
   check_layers(in);
   check_rows(in);
-  check_state(in);
-  check_free_run(in);
+  check_precision(in);
+  if (!longer) {
+    check_state(in);
+    check_free_run(in);
+  }
+  note_coverage(in);
   in.step(0.95, "looking for causes");
   explain(in);
   for (Finding& finding : report.findings) finding.what = sentences(std::move(finding.what));
   report.passed = std::none_of(report.checks.begin(), report.checks.end(),
                                [](const CheckResult& c) { return c.outcome == Outcome::failed; });
+  return report;
+}
+
+}  // namespace
+
+ValidationReport validate(TestedModel& model, Reference& reference, std::span<const TokenId> tokens,
+                          const ValidateOptions& options) try {
+  if (tokens.size() < 3)
+    refuse(cat("a text of ", tokens.size(), " tokens shows too little; give at least 3"));
+  if (options.length > 0 && reference.text())
+    refuse("a longer text needs a reference that can read it; golden arrays hold one text");
+  ValidationReport report = judged(model, reference, tokens, options, false);
+  if (options.length > std::ssize(tokens))
+    add_longer(report, judged(model, reference, lengthened(tokens, options.length), options, true));
   return report;
 } catch (const std::bad_alloc&) {
   throw_out_of_memory();

@@ -50,12 +50,54 @@ class Verdict(ProgramTest):
         words = ("shard", "export", "-m", GEMMA, "-o", shards, "--slots", 100)
         self.assert_fine(kvtide(*words, "--type", "int8", "--min-elements", 1))
         outcome = self.assert_fine(kvtide("validate", shards, "--tokens", 24))
-        self.assertRegex(outcome.text, r"^PASSED: gemma3-f32 in 8 shards \(int8, .*\), against a plain f32 .* gate 0.9999")
+        self.assertRegex(outcome.text, r"^PASSED \(weights not compared\): gemma3-f32 in 8 shards \(int8, .*\), against a plain f32 .* gate 0.9999")
         outcome = self.assert_fine(kvtide("validate", shards, "--reference", GOLDEN))
         self.assertIn("gate 0.97", outcome.text)
         self.assertEqual(kvtide("validate", shards, "--reference", GOLDEN, "--gate", 0.999999).status, INVALID)
+        outcome = self.assert_fine(kvtide("validate", shards, "--reference", GEMMA, "--tokens", 24))
+        self.assertTrue(outcome.text.startswith("PASSED: gemma3-f32 in 8 shards"), outcome.text)
+        for check in ("manifest", "weights", "vocabulary"):
+            self.assertRegex(outcome.text, rf"passed +{check}")
+        outcome = kvtide("validate", shards, "--reference", FOLDERS / "gemma3-other", "--tokens", 24)
+        self.assertEqual(outcome.status, NOT_FOUND, outcome.err)
         self.assert_refused(kvtide("validate", shards, "--tokens", 80), USAGE, "need 104 slots; these shards have 100")
         self.assert_refused(kvtide("validate", shards, "--exact"), USAGE, "shards have one arithmetic")
+
+    def test_shards_that_were_edited_are_not_the_models(self):
+        shards = self.folder / "shards"
+        self.assert_fine(kvtide("shard", "export", "-m", GEMMA, "-o", shards, "--slots", 100))
+        manifest = shards / "manifest.json"
+        text = manifest.read_text()
+        for key in ("norm_epsilon", "eos"):
+            edited = json.loads(text)
+            if key == "eos":
+                edited["eos"] = [7]
+            else:
+                edited[key] = 0.001
+            manifest.write_text(json.dumps(edited))
+            outcome = kvtide("validate", shards, "--reference", GEMMA, "--tokens", 24)
+            self.assertEqual(outcome.status, INVALID, outcome.text)
+            self.assertIn("manifest_differs", outcome.text)
+
+    def test_three_ids_are_a_text(self):
+        outcome = self.assert_fine(kvtide("validate", LLAMA, "--ids", "42,10,20", "--free", 2, "--json"))
+        self.assertEqual(outcome.json["tokens"], [42, 10, 20])
+        notes = {note["name"]: note["what"] for note in outcome.json["notes"]}
+        self.assertIn("positions 0 to 2", notes["coverage"])
+        self.assert_refused(kvtide("validate", LLAMA, "--ids", "42,10,20", "-p", "a"), USAGE, "--ids")
+
+    def test_a_longer_text_passes_windows_and_fills_slots(self):
+        outcome = self.assert_fine(kvtide("validate", GEMMA, "--tokens", 8, "--chunks", "1,4", "--free", 2, "--length", 150))
+        self.assertRegex(outcome.text, r"passed +chained layers, 150 tokens")
+        self.assertIn("positions 0 to 149", outcome.text)
+        self.assertNotIn("windows of 4 are NOT reached", outcome.text)
+        shards = self.folder / "shards"
+        self.assert_fine(kvtide("shard", "export", "-m", LLAMA, "-o", shards, "--slots", 60))
+        self.assert_fine(kvtide("validate", shards, "--tokens", 8, "--chunks", "1,4", "--free", 2, "--length", 60))
+        words = ("validate", shards, "--tokens", 8, "--length")
+        self.assert_refused(kvtide(*words, 61), USAGE, "61 tokens do not fit into 60 slots")
+        outcome = kvtide("validate", GEMMA, "--reference", GOLDEN, "--length", 100)
+        self.assert_refused(outcome, USAGE, "golden arrays hold one text")
 
     def test_convolutions_and_experts_need_no_golden_arrays(self):
         outcome = self.assert_fine(kvtide("validate", FOLDERS / "zaya-f16", "--tokens", 24))
@@ -78,7 +120,7 @@ class Json(ProgramTest):
     def test_every_layer_and_token_has_its_figures_for_every_cut(self):
         report = self.assert_fine(kvtide("validate", LLAMA, "--tokens", 12, "--chunks", "1,5", "--json")).json
         self.assertEqual([s["name"] for s in report["schedules"]],
-                         ["calls of 1", "calls of 5", "a prompt of 6, then calls of 1"])  # fmt: skip
+                         ["calls of 1", "calls of 5", "calls of mixed lengths", "a prompt of 6, then calls of 1"])  # fmt: skip
         self.assertEqual(report["schedules"][1]["calls"], [5, 5, 2])
         for schedule in report["schedules"]:
             for table in (schedule["isolated"], schedule["chained"]):
@@ -132,7 +174,7 @@ class Refusals(ProgramTest):
         self.assert_refused(kvtide("validate", GEMMA, "--reference", GOLDEN, "-p", "a"), USAGE, "--reference")
 
     def test_too_few_tokens_are_refused(self):
-        self.assert_refused(kvtide("validate", LLAMA, "-p", "a"), USAGE, "at least 4")
+        self.assert_refused(kvtide("validate", LLAMA, "-p", "a"), USAGE, "at least 3")
         self.assert_refused(kvtide("validate", LLAMA, "--tokens", "2"), USAGE, "--tokens")
 
 

@@ -232,7 +232,7 @@ class TestArguments:
         [
             (dict(reference=None), InvalidArgumentError, "a reference is needed"),
             (dict(tokens=None), InvalidArgumentError, "tokens are needed"),
-            (dict(tokens=[1, 2]), InvalidArgumentError, "at least 4"),
+            (dict(tokens=[1, 2]), InvalidArgumentError, "at least 3"),
             (dict(chunks=[]), InvalidArgumentError, "chunks"),
             (dict(gate=2), InvalidArgumentError, "gate"),
             (dict(reference=lambda tokens: np.zeros((3, VOCAB))), InvalidArgumentError, "(3, 13)"),

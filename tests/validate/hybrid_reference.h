@@ -93,14 +93,13 @@ class HybridReference final : public Reference {
     keep(golden.logits, times(weights_.embedding, normed(x)));
     return golden;
   }
-  std::optional<std::vector<float>> twisted(int layer, std::span<const float> input,
-                                            const Twist& twist) override {
+  std::optional<TwistedLayer> twisted(int layer, std::span<const float> input, const Twist& twist) override {
     Table x;
     for (std::size_t at = 0; at < input.size(); at += kWidth)
       x.emplace_back(input.begin() + static_cast<std::ptrdiff_t>(at),
                      input.begin() + static_cast<std::ptrdiff_t>(at) + kWidth);
-    std::vector<float> out;
-    keep(out, pass(weights_.layers[static_cast<std::size_t>(layer)], x, twist, nullptr));
+    TwistedLayer out;
+    keep(out.stream, pass(weights_.layers[static_cast<std::size_t>(layer)], x, twist, nullptr));
     return out;
   }
 
@@ -171,7 +170,7 @@ class HybridReference final : public Reference {
         double mass = twist.empty_rows ? static_cast<double>(twist.empty_rows(t)) : 0.0;
         const std::int64_t g = h / (kHeads / kKvHeads);
         for (std::int64_t row = 0; row < tokens; ++row) {
-          if (!(twist.visible ? twist.visible(t, row) : row <= t)) continue;
+          if (!(twist.visible ? twist.visible(t, row, row <= t) : row <= t)) continue;
           double score = 0.0;
           for (std::int64_t i = 0; i < kDim; ++i)
             score += mixed[static_cast<std::size_t>(t)][static_cast<std::size_t>(h * kDim + i)] *

@@ -50,12 +50,13 @@ TEST(PlainDecoder, ALayerWithExpertsFedWithItsOwnInputGivesItsOwnOutput_AndNothi
     const auto wanted = std::span(golden.hidden).subspan(static_cast<std::size_t>(layer + 1) * size, size);
     const auto got = decoder.twisted(layer, input, {});
     ASSERT_TRUE(got.has_value());
-    EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), got->begin(), got->end())) << layer;
+    EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), got->stream.begin(), got->stream.end())) << layer;
     Twist blind;
-    blind.visible = [](Pos query, Pos row) { return query == row; };
+    blind.visible = [](Pos query, Pos row, bool) { return query == row; };
     const auto other = decoder.twisted(layer, input, blind);
     ASSERT_TRUE(other.has_value());
-    EXPECT_FALSE(std::equal(wanted.begin(), wanted.end(), other->begin(), other->end())) << layer;
+    EXPECT_FALSE(std::equal(wanted.begin(), wanted.end(), other->stream.begin(), other->stream.end()))
+        << layer;
     std::vector<float> unknown(input.begin(), input.end());
     unknown.back() += 1.0f;
     EXPECT_FALSE(decoder.twisted(layer, unknown, {}).has_value());

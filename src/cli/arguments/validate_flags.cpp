@@ -1,5 +1,6 @@
 // validate_flags.cpp: the flags of kvtide validate.
 #include <cmath>
+#include <cstdint>
 
 #include "cli/arguments/flag_groups.h"
 #include "cli/arguments/flag_values.h"
@@ -11,10 +12,18 @@ using A = Arguments;
 using G = Given;
 
 constexpr Flag kValidate[] = {
-    {"", "--reference", "FOLDER", "golden arrays [a plain f32 forward pass of the same weights]",
+    {"", "--reference", "PATH",
+     "golden arrays, or a model: a plain pass of its weights [of the model's own weights]",
      [](A& a, const G& g) { a.validate.reference = g.value; }},
+    {"", "--ids", "LIST", "ids of the text, three at least [made-up prose]",
+     [](A& a, const G& g) {
+       for (const std::int64_t id : whole_list(g, "token ids", 0, INT32_MAX))
+         a.validate.ids.push_back(static_cast<TokenId>(id));
+     }},
     {"", "--tokens", "N", "tokens of the text [64]",
      [](A& a, const G& g) { a.validate.tokens = whole(g, "the number of tokens", 4, 4096); }},
+    {"", "--length", "N", "tokens of a longer text, read once in mixed calls: past windows, slots [none]",
+     [](A& a, const G& g) { a.validate.length = whole(g, "the length", 4, 65536); }},
     {"", "--chunks", "LIST", "tokens of a call: the text is read once for each [1,2,3,4,7]",
      [](A& a, const G& g) { a.validate.chunks = whole_list(g, "lengths of calls", 1, 4096); }},
     {"", "--free", "N", "greedy tokens that are compared [16]; 0: none",

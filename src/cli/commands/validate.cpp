@@ -14,21 +14,29 @@
 #include "cli/output/progress.h"
 #include "cli/output/terminal.h"
 #include "kvtide/validate.h"
+#include "model/loaded_model.h"
 #include "shards/shard_folder.h"
 #include "shards/tokenizer_export.h"
 
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kSpareSlots = 8;  // for tokens that are read and taken back
+constexpr std::int64_t kLongestCall = 100;  // of a longer text
+constexpr std::int64_t kSpareSlots = 8;     // for tokens that are read and taken back
 
 std::vector<TokenId> text_of(const Arguments& arguments, const Tokenizer& tokenizer, Reference& reference) {
   const auto wanted = static_cast<std::size_t>(arguments.validate.tokens);
   std::vector<TokenId> tokens;
+  const bool ids = !arguments.validate.ids.empty();
+  if (ids && (arguments.prompt || arguments.file))
+    throw Error(ErrorCode::invalid_argument, "--ids, -p, -f: one of them says which text is read");
   if (auto known = reference.text()) {
-    if (arguments.prompt || arguments.file)
-      throw Error(ErrorCode::invalid_argument, "-p, -f: the folder of --reference says which text is read");
+    if (ids || arguments.prompt || arguments.file)
+      throw Error(ErrorCode::invalid_argument,
+                  "--ids, -p, -f: the folder of --reference says which text is read");
     tokens = std::move(*known);
+  } else if (ids) {
+    return arguments.validate.ids;
   } else if (arguments.prompt || arguments.file) {
     tokens = encode_text(tokenizer, given_text(arguments), arguments);
   } else {
@@ -90,6 +98,12 @@ Json report_json(const ValidationReport& report) {
     item.set("token", note.token).set("why", note.why).set("cosine", note.cosine);
     apart.push(std::move(item));
   }
+  Json notes = Json::array();
+  for (const Note& note : report.notes) {
+    Json item = Json::object();
+    item.set("name", note.name).set("what", note.what);
+    notes.push(std::move(item));
+  }
   Json json = Json::object();
   json.set("passed", report.passed)
       .set("model", report.model)
@@ -101,23 +115,27 @@ Json report_json(const ValidationReport& report) {
       .set("findings", std::move(findings))
       .set("checks", std::move(checks))
       .set("schedules", std::move(schedules))
-      .set("apart", std::move(apart));
+      .set("apart", std::move(apart))
+      .set("notes", std::move(notes));
   return json;
 }
 
+// shards: the folder under test; empty: a model.
 int judge(const Arguments& arguments, TestedModel& tested, Reference& reference, const Tokenizer& tokenizer,
-          ValidateOptions options) {
+          ValidateOptions options, const std::string& shards = {}) {
   const ValidateRequest& request = arguments.validate;
   const std::vector<TokenId> tokens = text_of(arguments, tokenizer, reference);
   if (request.gate) options.gate = options.apart_gate = options.row_gate = *request.gate;
   options.chunks = request.chunks;
   options.free_tokens = request.free_tokens;
+  options.length = request.length;
   Progress progress("validating");
   options.progress = [&](double share, std::string_view) {
     progress.update(share);
     return !interrupted();
   };
-  const ValidationReport report = validate(tested, reference, tokens, options);
+  ValidationReport report = validate(tested, reference, tokens, options);
+  if (!shards.empty()) compare_shards(report, shards, request.reference);
   if (!request.html.empty()) OutputFile::write_whole(request.html, report_html(report));
   write_result(arguments.json ? report_json(report).text() + "\n" : report_text(report));
   return report.passed ? kExitFine : kExitInvalid;
@@ -130,6 +148,9 @@ int judge_shards(const Arguments& arguments) {
     throw Error(ErrorCode::invalid_argument,
                 "--exact, --no-exact, -ctk, -ctv: shards have one arithmetic, f32 with f16 rows");
   const ShardFolder folder(arguments.model, {.threads = 1});
+  if (arguments.validate.length > folder.slots())
+    throw Error(ErrorCode::invalid_argument, cat("--length: ", arguments.validate.length,
+                                                 " tokens do not fit into ", folder.slots(), " slots"));
   if (const std::int64_t needed = arguments.validate.tokens + arguments.validate.free_tokens + kSpareSlots;
       needed > folder.slots())
     throw Error(ErrorCode::invalid_argument,
@@ -137,12 +158,14 @@ int judge_shards(const Arguments& arguments) {
                     " greedy ones need ", needed, " slots; these shards have ", folder.slots()));
   const auto tested =
       tested_shards(arguments.model, {.threads = session.threads, .kernels = session.kernels});
-  const std::string& golden = arguments.validate.reference;
-  const auto reference =
-      golden.empty() ? plain_shard_reference(arguments.model, session.threads) : golden_reference(golden);
+  const std::string& other = arguments.validate.reference;
+  auto reference = other.empty() ? plain_shard_reference(arguments.model, session.threads)
+                                 : open_reference(other, session.threads);
+  if (!other.empty() && !holds_weights(other))
+    reference = with_weights(std::move(reference), plain_shard_reference(arguments.model, session.threads));
   return judge(arguments, *tested, *reference,
                open_shard_tokenizer(arguments.model, folder.internals().manifest),
-               usual_shard_gates(arguments.model, !golden.empty()));
+               usual_shard_gates(arguments.model, !other.empty()), arguments.model);
 }
 
 int judge_model(const Arguments& arguments) {
@@ -152,9 +175,13 @@ int judge_model(const Arguments& arguments) {
   session.context = 0;
   session.exact = session.exact || (!request.everyday && has_float_weights(model));
   const std::int64_t longest = *std::max_element(request.chunks.begin(), request.chunks.end());
-  const auto tested = tested_model(model, session, std::max(longest, request.tokens / 2));
-  const auto reference = request.reference.empty() ? plain_reference(model, session.threads)
-                                                   : golden_reference(request.reference);
+  const std::int64_t largest =
+      std::max({longest, request.tokens / 2, std::min(request.length, kLongestCall)});
+  const auto tested = tested_model(model, session, largest);
+  auto reference = request.reference.empty() ? plain_reference(model, session.threads)
+                                             : open_reference(request.reference, session.threads);
+  if (!request.reference.empty() && !holds_weights(request.reference) && model.internals().config.experts)
+    reference = with_weights(std::move(reference), plain_reference(model, session.threads));
   return judge(arguments, *tested, *reference, model.tokenizer(), usual_gates(model, session));
 }
 
