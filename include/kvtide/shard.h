@@ -10,8 +10,9 @@
 // shard is active when the write mask stores its key and value in a slot. The active columns come first. When
 // the state holds n positions, the write mask must put column t into slot n + t, and the attention mask must
 // show it the slots lo to n + t, where lo is the caller's choice. Other masks are refused with the number of
-// the slot. truncate(n) takes a rejected draft back. Slots that no column sees may hold anything, NaN
-// included. The router of a moe shard adds its own numbers to those of the moe shard in the layer before. So
+// the slot. So are two mistakes that only show in later tokens: a mask that shows a column nothing but its own
+// slot, and rope rows of another position than the slot's. truncate(n) takes a rejected draft back. Slots that
+// no column sees may hold anything, NaN included. The router of a moe shard adds its own numbers to those of the moe shard in the layer before. So
 // the caller hands these numbers on beside the activations (`router` of predict).
 // Ownership: a Shard owns its weights and shares the threads of its folder; a ShardState owns its arrays.
 // Thread rules: one call at a time among the shards of one folder.
@@ -56,6 +57,9 @@ struct ShardInputs {
   std::span<const float> rope_cos, rope_sin;  // [T, rope_half]; empty where nothing is rotated
   std::span<const float> attention_mask;      // [1, 1, T, S]: 0 visible, -1e4 or less hidden
   std::span<const float> write_mask;          // [1, 1, S, T]: 0 or 1
+  // The caller means it: columns that see their own slot only (layers with a window may have such), and rope
+  // rows of other positions than n + t.
+  bool hides_past = false, other_positions = false;
 };
 
 class ShardState {
@@ -110,8 +114,8 @@ class Shard {
   // Throws Error(unsupported) unless this is an attention shard.
   ShardState make_state() const;
   // Of an attention shard: hidden [1, D, T, 1], zeros in columns that are not active. The state then holds
-  // one more position for each active column. Throws Error: invalid_argument (shapes, masks, another
-  // shard's state), context_full, numeric (x, rope tables or results that are not finite).
+  // one more position for each active column. Throws Error: invalid_argument (shapes, masks, rope rows of
+  // other positions, another shard's state), context_full, numeric (x, rope tables or results that are not finite).
   std::vector<float> predict(const ShardInputs& inputs, ShardState& state) const;
   // Of an mlp shard: hidden [1, D, T, 1]; of a head shard: the logits of its tokens [1, tokens, T, 1].
   std::vector<float> predict(std::span<const float> hidden) const;
@@ -169,7 +173,9 @@ class ShardFolder {
   std::int64_t width() const;  // D
   std::int64_t vocabulary() const;
   int layers() const;
-  std::int64_t slots() const;         // S
+  std::int64_t slots() const;  // S
+  // Of one sequence with so many slots (0: S): what the states of all attention shards take once they are made.
+  std::int64_t state_bytes(std::int64_t slots = 0) const;
   std::int64_t t_max() const;         // most columns of a call
   std::int64_t rope_half() const;     // columns of the rope tables; 0: nothing is rotated
   int ropes() const;                  // kinds of rope tables

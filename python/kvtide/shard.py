@@ -152,7 +152,12 @@ class Shard:
         return ShardState(self._native.make_state())
 
     def predict(
-        self, inputs: Mapping[str, Any], state: ShardState | None = None
+        self,
+        inputs: Mapping[str, Any],
+        state: ShardState | None = None,
+        *,
+        hides_past: bool = False,
+        other_positions: bool = False,
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """float32 [1, channels, T, 1]; T is 1 to the folder's ``t_max``.
 
@@ -160,7 +165,9 @@ class Shard:
         [1, 1, T, S] and ``write_mask`` [1, 1, S, T], and its state; an mlp or head shard ``x``; the embedding ``ids`` and
         ``first``, the position of the first. A moe shard takes ``x`` and ``router`` [1, router_width, T, 1], what the moe
         shard of the layer before gave (layer 0 reads none of it, and it may be left out), and gives the pair (hidden,
-        router). float32 arrays in C order are read where they lie. Raises
+        router). float32 arrays in C order are read where they lie. Two mistakes that only later tokens show are refused
+        unless they are meant: a mask that shows a column nothing but its own slot (``hides_past``; layers with a window may),
+        and rope rows of another position than the slot's (``other_positions``). Raises
         InvalidArgumentError for masks that break the contract (the message names the slot), ContextFullError, NumericError;
         the state is then as it was.
         """
@@ -198,7 +205,7 @@ class Shard:
         )
         seen = _flat(inputs, "attention_mask", (1, 1, columns, self._slots))
         written = _flat(inputs, "write_mask", (1, 1, self._slots, columns))
-        out = self._native.predict_attention(x, cosine, sine, seen, written, state._native)
+        out = self._native.predict_attention(x, cosine, sine, seen, written, state._native, bool(hides_past), bool(other_positions))
         return out.reshape(1, self._width, columns, 1)
 
     def __repr__(self) -> str:
@@ -210,6 +217,7 @@ class ShardFolder:
 
     def __init__(self, path: str | os.PathLike[str], *, threads: int | None = None) -> None:
         """``threads``: None: as many as the machine has. Raises NotFoundError, BadFormatError, UnsupportedError."""
+        self.path = os.fspath(path)
         self._native = _native.ShardFolder(
             file_path(path), 0 if threads is None else whole(threads, "threads", 1, 256)
         )
@@ -258,6 +266,12 @@ class ShardFolder:
     def slots(self) -> int:
         """S: positions that a state holds."""
         return self._native.slots
+
+    @property
+    def state_nbytes(self) -> int:
+        """Bytes of the states of one sequence, those of all attention shards: taken when they are made."""
+        size: int = self._native.state_nbytes
+        return size
 
     @property
     def t_max(self) -> int:

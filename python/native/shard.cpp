@@ -93,9 +93,10 @@ PyShardState* PyShard::make_state() const { return new PyShardState(shard_.make_
 
 nb::object PyShard::predict_attention(const ShardFloats& x, const ShardFloats& cosine,
                                       const ShardFloats& sine, const ShardFloats& attention_mask,
-                                      const ShardFloats& write_mask, PyShardState& state) {
-  const ShardInputs inputs{span_of(x), span_of(cosine), span_of(sine), span_of(attention_mask),
-                           span_of(write_mask)};
+                                      const ShardFloats& write_mask, PyShardState& state, bool hides_past,
+                                      bool other_positions) {
+  const ShardInputs inputs{span_of(x),          span_of(cosine), span_of(sine),  span_of(attention_mask),
+                           span_of(write_mask), hides_past,      other_positions};
   // A state that came from another opened folder has turns of its own.
   std::optional<Turn> other;
   if (state.turns_ != turns_) other.emplace(*state.turns_);
@@ -183,7 +184,8 @@ void bind_shard(nb::module_& module) {
       .def("make_state", &PyShard::make_state, nb::rv_policy::take_ownership)
       .def("predict_attention", &PyShard::predict_attention, nb::arg("x").noconvert(),
            nb::arg("rope_cos").noconvert(), nb::arg("rope_sin").noconvert(),
-           nb::arg("attention_mask").noconvert(), nb::arg("write_mask").noconvert(), nb::arg("state"))
+           nb::arg("attention_mask").noconvert(), nb::arg("write_mask").noconvert(), nb::arg("state"),
+           nb::arg("hides_past"), nb::arg("other_positions"))
       .def("predict_hidden", &PyShard::predict_hidden, nb::arg("hidden").noconvert())
       .def("predict_moe", &PyShard::predict_moe, nb::arg("hidden").noconvert(), nb::arg("router").noconvert())
       .def("predict_ids", &PyShard::predict_ids, nb::arg("ids").noconvert(), nb::arg("first"));
@@ -194,6 +196,7 @@ void bind_shard(nb::module_& module) {
       .def_prop_ro("vocabulary", [](const PyShardFolder& self) { return self.look().vocabulary(); })
       .def_prop_ro("layers", [](const PyShardFolder& self) { return self.look().layers(); })
       .def_prop_ro("slots", [](const PyShardFolder& self) { return self.look().slots(); })
+      .def_prop_ro("state_nbytes", [](const PyShardFolder& self) { return self.look().state_bytes(); })
       .def_prop_ro("t_max", [](const PyShardFolder& self) { return self.look().t_max(); })
       .def_prop_ro("rope_half", [](const PyShardFolder& self) { return self.look().rope_half(); })
       .def_prop_ro("router_width", [](const PyShardFolder& self) { return self.look().router_width(); })

@@ -53,7 +53,7 @@ class PyShard {
   PyShardState* make_state() const;
   nanobind::object predict_attention(const ShardFloats& x, const ShardFloats& cosine, const ShardFloats& sine,
                                      const ShardFloats& attention_mask, const ShardFloats& write_mask,
-                                     PyShardState& state);
+                                     PyShardState& state, bool hides_past, bool other_positions);
   nanobind::object predict_hidden(const ShardFloats& hidden);
   // (hidden, router)
   nanobind::object predict_moe(const ShardFloats& hidden, const ShardFloats& router);

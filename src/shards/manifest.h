@@ -73,6 +73,9 @@ struct TensorNeed {
 };
 std::vector<TensorNeed> tensor_needs(const ModelConfig& config, const ShardEntry& shard);
 
+// Bytes of the state of one attention shard and one sequence, which takes them all when it is made.
+std::int64_t shard_state_bytes(const ModelConfig& config, std::int64_t slots);
+
 // Throws Error: not_found, bad_format, unsupported; messages name the file, the shard and what would be
 // right.
 ShardManifest read_manifest(const std::string& folder);

@@ -105,4 +105,12 @@ std::vector<TensorNeed> tensor_needs(const ModelConfig& c, const ShardEntry& sha
   return needs;
 }
 
+std::int64_t shard_state_bytes(const ModelConfig& config, std::int64_t slots) {
+  const std::int64_t rows =
+      2 * config.kv_heads * slots * config.head_dim * std::int64_t{sizeof(std::uint16_t)};
+  if (!config.convolved) return rows;
+  const CcaSizes sizes(config);
+  return rows + (2 * sizes.channels + sizes.kv_width / 2) * std::int64_t{sizeof(float)};
+}
+
 }  // namespace kvtide

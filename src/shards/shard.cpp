@@ -10,6 +10,7 @@
 #include "kvtide/error.h"
 #include "model/cca_weights.h"
 #include "shards/arithmetic.h"
+#include "shards/call_check.h"
 #include "shards/shard_file.h"
 #include "shards/shard_folder.h"
 #include "state/arrays/chunk_masks.h"
@@ -48,7 +49,7 @@ std::vector<float> channels_of(const std::vector<float>& rows, std::int64_t colu
 // every column so far: to take columns back, what they held at the newest positions is kept beside.
 struct ShardState::Impl {
   std::string shard;
-  std::uint32_t weights = 0;  // checksum of the shard's file
+  std::uint32_t weights = 0;  // rows_checksum of its shard
   std::int64_t slots = 0;
   Pos position = 0;
   Buffer memory;
@@ -122,11 +123,13 @@ struct Shard::Impl {
   std::shared_ptr<const ShardFolder::Impl> folder;
   const ShardEntry& entry;  // in the folder's manifest
   ShardFile file;
+  std::uint32_t rows;  // rows_checksum
 
   Impl(std::shared_ptr<const ShardFolder::Impl> from, const ShardEntry& which)
       : folder(std::move(from)),
         entry(which),
-        file(folder->path, which, folder->manifest.config, folder->pool) {}
+        file(folder->path, which, folder->manifest.config, folder->pool),
+        rows(rows_checksum(folder->manifest, which)) {}
 
   const ModelConfig& config() const { return folder->manifest.config; }
   ShardMachine machine() const { return {config(), folder->kernels, folder->pool}; }
@@ -178,7 +181,7 @@ ShardState Shard::make_state() const try {
   const ModelConfig& c = impl_->config();
   auto state = std::make_unique<ShardState::Impl>();
   state->shard = info().name;
-  state->weights = impl_->entry.file.crc32c;
+  state->weights = impl_->rows;
   state->slots = impl_->folder->manifest.slots;
   const std::vector<std::int64_t> shape = {1, c.kv_heads, state->slots, c.head_dim};
   const auto size = static_cast<std::size_t>(c.kv_heads * state->slots * c.head_dim) * sizeof(std::uint16_t);
@@ -205,7 +208,7 @@ std::vector<float> Shard::predict(const ShardInputs& inputs, ShardState& state) 
   impl_->need(ShardKind::attention, "takes no state");
   const ModelConfig& c = impl_->config();
   ShardState::Impl& memory = state.internals();
-  if (memory.shard != info().name || memory.weights != impl_->entry.file.crc32c)
+  if (memory.shard != info().name || memory.weights != impl_->rows)
     refuse(cat("the state belongs to shard ", memory.shard,
                memory.shard == info().name ? " of another folder" : "", "; shard ", info().name,
                " needs one of its own (make_state)"));
@@ -216,6 +219,7 @@ std::vector<float> Shard::predict(const ShardInputs& inputs, ShardState& state) 
                inputs.rope_sin.size(), " elements; [", columns, ", ", c.rope_dims / 2, "] has ", angles));
   const std::vector<Pos> lowest = read_masks({columns, memory.slots, memory.position, info().window},
                                              inputs.attention_mask, inputs.write_mask);
+  check_call(info(), impl_->folder->manifest.ropes, memory.position, lowest, inputs);
   AttentionCall call;
   call.columns = static_cast<std::int64_t>(lowest.size());
   call.first = memory.position;

@@ -40,6 +40,9 @@ std::int64_t ShardFolder::width() const { return impl_->manifest.config.width; }
 std::int64_t ShardFolder::vocabulary() const { return impl_->manifest.config.vocab; }
 int ShardFolder::layers() const { return static_cast<int>(impl_->manifest.config.layers.size()); }
 std::int64_t ShardFolder::slots() const { return impl_->manifest.slots; }
+std::int64_t ShardFolder::state_bytes(std::int64_t slots) const {
+  return layers() * shard_state_bytes(impl_->manifest.config, slots == 0 ? this->slots() : slots);
+}
 std::int64_t ShardFolder::t_max() const { return impl_->manifest.t_max; }
 std::int64_t ShardFolder::rope_half() const { return impl_->manifest.config.rope_dims / 2; }
 std::int64_t ShardFolder::router_width() const {

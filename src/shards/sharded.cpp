@@ -1,6 +1,7 @@
 #include "shards/sharded.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/stopwatch.h"
 #include "base/text.h"
@@ -21,6 +22,16 @@ std::vector<float> visible(const ChunkMask& chunk, std::optional<std::int64_t> w
 
 }  // namespace
 
+ShardSeconds operator-(ShardSeconds now, const ShardSeconds& before) {
+  now.calls -= before.calls;
+  now.embedding -= before.embedding;
+  now.head -= before.head;
+  std::transform(now.attention.begin(), now.attention.end(), before.attention.begin(), now.attention.begin(),
+                 std::minus<>());
+  std::transform(now.mlp.begin(), now.mlp.end(), before.mlp.begin(), now.mlp.begin(), std::minus<>());
+  return now;
+}
+
 ShardedModel::ShardedModel(const std::string& folder, const ShardOptions& options)
     : folder_(folder, options), tokenizer_(open_shard_tokenizer(folder, folder_.internals().manifest)) {
   std::vector<const ShardInfo*> attention(static_cast<std::size_t>(folder_.layers())),
@@ -40,6 +51,8 @@ ShardedModel::ShardedModel(const std::string& folder, const ShardOptions& option
   std::sort(heads.begin(), heads.end(),
             [](const ShardInfo* a, const ShardInfo* b) { return a->vocab_first < b->vocab_first; });
   for (const ShardInfo* info : heads) heads_.push_back(folder_.open(info->name));
+  seconds_.attention.resize(layers_.size());
+  seconds_.mlp.resize(layers_.size());
 }
 
 std::int64_t ShardedModel::weights_bytes() const {
@@ -82,7 +95,8 @@ std::vector<float> ShardedModel::run_layers(std::span<const TokenId> tokens) {
   seconds_.embedding += embedding.seconds();
   std::vector<float> seen, router(static_cast<std::size_t>(columns * folder_.router_width()));
   const std::optional<std::int64_t>* seen_by = nullptr;
-  for (Layer& layer : layers_) {
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    Layer& layer = layers_[i];
     const ShardInfo& info = layer.attention.info();
     const Stopwatch attention;
     if (seen_by == nullptr || *seen_by != info.window) seen = visible(chunk, info.window);
@@ -96,10 +110,10 @@ std::vector<float> ShardedModel::run_layers(std::span<const TokenId> tokens) {
     inputs.attention_mask = seen;
     inputs.write_mask = write;
     x = layer.attention.predict(inputs, layer.state);
-    seconds_.attention += attention.seconds();
+    seconds_.attention[i] += attention.seconds();
     const Stopwatch mlp;
     x = router.empty() ? layer.feed_forward.predict(x) : layer.feed_forward.predict(x, router);
-    seconds_.mlp += mlp.seconds();
+    seconds_.mlp[i] += mlp.seconds();
   }
   return x;
 }
@@ -139,6 +153,7 @@ std::span<const float> ShardedModel::read(std::span<const TokenId> tokens, std::
     throw;
   }
   position_ += columns;
+  ++seconds_.calls;
   return logits_;
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,9 +19,15 @@
 
 namespace kvtide {
 
-struct ShardSeconds {  // spent so far
-  double embedding = 0.0, attention = 0.0, mlp = 0.0, head = 0.0;
+struct ShardSeconds {  // spent in so many calls
+  std::int64_t calls = 0;
+  double embedding = 0.0, head = 0.0;
+  std::vector<double> attention, mlp;  // per layer; mlp: also that of moe shards
+  double all_attention() const { return std::accumulate(attention.begin(), attention.end(), 0.0); }
+  double all_mlp() const { return std::accumulate(mlp.begin(), mlp.end(), 0.0); }
 };
+// What was spent since `before`.
+ShardSeconds operator-(ShardSeconds now, const ShardSeconds& before);
 
 class ShardedModel {
  public:

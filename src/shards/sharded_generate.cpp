@@ -4,8 +4,8 @@
 
 #include "base/stopwatch.h"
 #include "base/text.h"
+#include "engine/suffix_draft.h"
 #include "kvtide/error.h"
-#include "shards/suffix_draft.h"
 
 namespace kvtide {
 namespace {
@@ -29,6 +29,7 @@ class Writer {
   ShardedGenerated run(std::span<const TokenId> prompt) {
     read_prompt(prompt);
     history_.assign(prompt.begin(), prompt.end());
+    const ShardSeconds before = model_.seconds();
     const Stopwatch watch;
     while (!finished_) {
       if (model_.position() >= model_.folder().slots())
@@ -37,6 +38,7 @@ class Writer {
         step();
     }
     out_.decode_seconds = watch.seconds();
+    out_.decode = model_.seconds() - before;
     return std::move(out_);
   }
 

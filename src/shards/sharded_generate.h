@@ -29,6 +29,7 @@ struct ShardedGenerated {
   std::int64_t prompt_tokens = 0, calls = 0;  // calls: behind the prompt
   std::int64_t drafted = 0, accepted = 0;     // guessed tokens
   double prompt_seconds = 0.0, decode_seconds = 0.0;
+  ShardSeconds decode;  // of the calls behind the prompt
 };
 
 // Reads the prompt behind what `model` holds, then writes. Throws Error: invalid_argument (an empty prompt),

@@ -76,6 +76,34 @@ class ShardTest(ProgramTest):
         for key in ("prompt_tok_s", "decode_tok_s", "weights_bytes", "state_bytes"):
             self.assertGreater(plain[key], 0)
 
+    def test_what_a_call_takes_is_told_per_layer_and_of_the_head(self):
+        folder = self.export()
+        words = ("shard", "run", "-m", folder, "-p", PROMPT, "-n", 5)
+        self.assertRegex(
+            self.assert_fine(kvtide(*words)).err,
+            r"a call takes [\d.]+ ms a layer \(attention [\d.]+, feed-forward [\d.]+; layer \d takes most, [\d.]+\) and [\d.]+ ms in the head",
+        )
+        spent = self.assert_fine(kvtide(*words, "--json")).json["decode_ms"]
+        self.assertEqual(len(spent["layers"]), 2)
+        for part in (spent["head"], spent["embedding"], *(layer[key] for layer in spent["layers"] for key in ("attention", "mlp"))):
+            self.assertGreater(part, 0)
+
+    def test_states_are_sized_before_one_is_made(self):
+        folder = self.export()
+        answer = self.assert_fine(kvtide("inspect", "-m", folder, "--json")).json
+        run = self.assert_fine(kvtide("shard", "run", "-m", folder, "-p", PROMPT, "-n", 1, "--json")).json
+        self.assertEqual((answer["format"], answer["slots"]), ("shards", 200))
+        self.assertEqual(answer["state_bytes"], run["state_bytes"])
+        self.assertEqual(answer["state_bytes_by_slots"]["4096"], 2 * 2 * answer["kv_heads"] * 4096 * answer["head_dim"] * 2)
+        self.assertIn("200 slots, as exported", self.assert_fine(kvtide("inspect", "-m", folder)).text)
+        plan = self.assert_fine(kvtide("plan", "-m", folder, "--ctx", 4096, "--json")).json
+        self.assertEqual(plan["state_bytes"], answer["state_bytes_by_slots"]["4096"])
+        self.assertEqual(plan["exported_state_bytes"], answer["state_bytes"])
+        self.assertIn("--slots 4096 makes more", self.assert_fine(kvtide("plan", "-m", folder, "--ctx", 4096)).text)
+        done = kvtide("plan", "-m", folder, "--kv-budget", "1M")
+        self.assertEqual(done.status, 2)
+        self.assertIn("the states of shards keep every row", done.err)
+
     def test_int8_takes_the_flags_that_it_has(self):
         for flags in (("--scales", "tensor"), ("--scales", "channel", "--min-elements", 1, "--keep-f16", "head,query")):
             folder = self.export(LLAMA, flags[1], "--type", "int8", *flags)

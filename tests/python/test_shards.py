@@ -106,6 +106,7 @@ def test_experts_and_convolutions_travel_through_the_same_host(tmp_path, models)
 def test_a_folder_says_what_it_holds(folder, shards):
     assert repr(folder).startswith("<kvtide.ShardFolder: ")
     assert (folder.slots, folder.t_max) == (96, 4)
+    assert folder.state_nbytes == folder.layers * folder.open("attention.0").make_state().nbytes
     kinds = [info.kind for info in folder.shards]
     assert kinds.count("embedding") == 1 and kinds.count("head") == 2
     assert kinds.count("attention") == kinds.count("mlp") == folder.layers
@@ -118,6 +119,26 @@ def test_a_folder_says_what_it_holds(folder, shards):
     assert cos.shape == sin.shape == (2, folder.rope_half)
     np.testing.assert_allclose(cos**2 + sin**2, 1, atol=1e-6)
     assert cos[0, 0] == np.float32(np.cos(5.0))
+
+
+def test_mistakes_that_only_later_tokens_show_are_refused_unless_they_are_meant(folder):
+    shard = folder.open("attention.0")
+    state = shard.make_state()
+    call(folder, shard, state, random_x(folder, 3), 0)
+    call(folder, shard, state, random_x(folder, 3), 3)
+    seen, written = masks(folder.slots, 6, 1)
+    alone = np.where(np.arange(folder.slots) == 6, 0, seen).astype(np.float32)
+    alone[..., :6] = -1e4
+    rows = dict(zip(("rope_cos", "rope_sin"), folder.rope_rows(shard.info.rope, 6, 1)))
+    first = dict(zip(("rope_cos", "rope_sin"), folder.rope_rows(shard.info.rope, 0, 1)))
+    inputs = {"x": random_x(folder, 1), "attention_mask": seen, "write_mask": written, **rows}
+    with pytest.raises(errors.InvalidArgumentError, match="column 0 sees nothing but its own slot 6"):
+        shard.predict({**inputs, "attention_mask": alone}, state)
+    with pytest.raises(errors.InvalidArgumentError, match="are those of position 0. Pass the rows of position 6"):
+        shard.predict({**inputs, **first}, state)
+    assert state.position == 6
+    shard.predict({**inputs, "attention_mask": alone, **first}, state, hides_past=True, other_positions=True)
+    assert state.position == 7
 
 
 def test_a_state_shows_its_arrays_where_they_lie(folder):

@@ -46,6 +46,7 @@ class ShardSample {
 struct HostCall {
   std::int64_t columns;
   std::vector<float> x, cosine, sine, attention, write;
+  bool hides_past = false, other_positions = false;
 
   // x [D][T] random; `real` active columns at `first` of a state of `slots`.
   HostCall(const ShardFolder& folder, Pos first, std::int64_t all_columns, std::int64_t real,
@@ -64,7 +65,7 @@ struct HostCall {
     attention = attention_mask(chunk);
     write = write_mask(chunk);
   }
-  ShardInputs inputs() const { return {x, cosine, sine, attention, write}; }
+  ShardInputs inputs() const { return {x, cosine, sine, attention, write, hides_past, other_positions}; }
   // Column t alone, at its own position.
   HostCall column(const ShardFolder& folder, Pos first, std::int64_t t,
                   std::optional<std::int64_t> size = std::nullopt) const {

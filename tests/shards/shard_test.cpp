@@ -151,6 +151,15 @@ TEST_F(ShardTest, AStateOfAnotherShardIsRefused) {
   expect_refused(ErrorCode::invalid_argument, "shard attention.0 of another folder",
                  [&] { stranger.predict(call.inputs(), state); });
   EXPECT_EQ(state.position(), 2);
+  // The same attention shard in a model with another embedding: its rows were others.
+  ShardExport coarser = ShardSample::small();
+  coarser.type = ShardExport::Type::int8;
+  coarser.keep_f16 = {"query", "key", "value", "output"};
+  const ShardSample other_below(testing::SampleModel{.head_dim = 16}, coarser);
+  ASSERT_EQ(other_below.manifest().find("attention.0")->file.crc32c,
+            sample().manifest().find("attention.0")->file.crc32c);
+  expect_refused(ErrorCode::invalid_argument, "shard attention.0 of another folder",
+                 [&] { Shard::open(other_below.path(), "attention.0").predict(call.inputs(), state); });
   const Shard again = Shard::open(sample().path(), "attention.0", {.threads = 1});
   again.predict(call.inputs(), state);
   EXPECT_EQ(state.position(), 3);
@@ -173,6 +182,7 @@ TEST_F(ShardTest, ACallThatFailsHasChangedNothing) {
   refused(ErrorCode::numeric, "do not fit f16", call);
   call = sound;
   for (std::size_t i = 0; i < call.sine.size(); ++i) call.sine[i] = call.cosine[i] = 1e6f;
+  call.other_positions = true;
   refused(ErrorCode::numeric, "do not fit f16", call);
   refused(ErrorCode::invalid_argument, "column 0 is written to slot 6", HostCall(folder, 6, 2, 2, 3));
   call = sound;
@@ -188,6 +198,61 @@ TEST_F(ShardTest, ACallThatFailsHasChangedNothing) {
   expect_refused(ErrorCode::numeric, "the results at position 5",
                  [&] { attention.predict(sound.inputs(), state); });
   EXPECT_EQ(state.position(), 5);
+}
+
+TEST_F(ShardTest, AMaskThatShowsNothingOfTheStateIsRefusedUnlessItIsMeant) {
+  ShardState state = filled(6);
+  HostCall alone(folder, 6, 1, 1, 3, 1);  // a decode mask of length 1
+  expect_refused(
+      ErrorCode::invalid_argument,
+      "shard attention.0: column 0 sees nothing but its own slot 6, though slots 0 to 5 are in use",
+      [&] { attention.predict(alone.inputs(), state); });
+  HostCall call(folder, 6, 3, 3, 3);  // as long as the call
+  for (std::size_t t = 0; t < 3; ++t)
+    for (std::size_t s = 0; s < 6; ++s) call.attention[t * 96 + s] = -1e4f;
+  expect_refused(ErrorCode::invalid_argument, "a mask as long as the call hides the past",
+                 [&] { attention.predict(call.inputs(), state); });
+  EXPECT_EQ(state.position(), 6);
+  HostCall prompt(folder, 0, 3, 3, 3, 1);  // the diagonal of a prompt
+  ShardState empty = attention.make_state();
+  expect_refused(ErrorCode::invalid_argument, "column 1 sees nothing but its own slot 1, though slot 0 is",
+                 [&] { attention.predict(prompt.inputs(), empty); });
+  alone.hides_past = true;
+  attention.predict(alone.inputs(), state);
+  EXPECT_EQ(state.position(), 7);
+  attention.predict(HostCall(folder, 7, 3, 3, 3, 2).inputs(), state);  // two slots are a choice
+  EXPECT_EQ(state.position(), 10);
+}
+
+TEST_F(ShardTest, RopeRowsOfAnotherPositionAreRefusedUnlessTheyAreMeant) {
+  ShardState state = filled(6);
+  HostCall call(folder, 6, 2, 2, 3);
+  const auto rows_of = [&](Pos first) { folder.rope_rows(0, first, 2, call.cosine, call.sine); };
+  for (const Pos other : {0, 5, 7}) {
+    rows_of(other);
+    expect_refused(
+        ErrorCode::invalid_argument,
+        "column 0 is written to slot 6, but its rows of rope_cos and rope_sin are those of position " +
+            std::to_string(other),
+        [&] { attention.predict(call.inputs(), state); });
+  }
+  rows_of(6);
+  for (float& value : call.sine) value = -value;
+  expect_refused(ErrorCode::invalid_argument, "are no row of rope table 0",
+                 [&] { attention.predict(call.inputs(), state); });
+  EXPECT_EQ(state.position(), 6);
+  call.other_positions = true;
+  attention.predict(call.inputs(), state);
+  call = HostCall(folder, 8, 2, 2, 3);
+  for (auto* table : {&call.cosine, &call.sine})  // a host whose tables are f16
+    for (float& value : *table) value = f16_to_f32(f32_to_f16(value));
+  attention.predict(call.inputs(), state);
+  EXPECT_EQ(state.position(), 10);
+}
+
+TEST_F(ShardTest, WhatStatesTakeIsKnownBeforeOneIsMade) {
+  EXPECT_EQ(folder.state_bytes(), folder.layers() * attention.make_state().bytes());
+  EXPECT_EQ(folder.state_bytes(4096), folder.layers() * 2 * 2 * 4096 * 16 * 2);
 }
 
 TEST_F(ShardTest, AFullStateTakesNoMore) {

@@ -9,10 +9,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "engine/suffix_draft.h"
 #include "kernels/kernels.h"
 #include "kvtide/session.h"
 #include "shards/sharded_generate.h"
-#include "shards/suffix_draft.h"
 #include "tests/engine/chain_model.h"
 #include "tests/engine/logits.h"
 #include "tests/engine/npy.h"
