@@ -1,0 +1,16 @@
+// kvtide coreml: Core ML packages without a Mac. The actions have a file each.
+#include "base/refuse.h"
+#include "base/text.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/coreml_actions.h"
+
+namespace kvtide {
+
+int coreml_command(const Arguments& arguments) {
+  if (arguments.coreml.action == "inspect") return coreml_inspect(arguments);
+  if (arguments.coreml.action == "lint") return coreml_lint(arguments);
+  if (arguments.coreml.action == "run") return coreml_run(arguments);
+  refuse(cat("kvtide coreml: there is no action ", quoted(arguments.coreml.action)));
+}
+
+}  // namespace kvtide

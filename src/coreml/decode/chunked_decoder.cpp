@@ -1,0 +1,248 @@
+#include "coreml/decode/chunked_decoder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/text.h"
+#include "coreml/decode/call_arrays.h"
+#include "coreml/decode/meta_yaml.h"
+#include "kvtide/error.h"
+
+namespace kvtide::coreml {
+namespace chunked_decoder_details {
+
+struct Part {
+  std::string name;
+  CoremlModel model;
+};
+
+Part open_part(const std::string& path, const CoremlOptions& options) {
+  return {std::filesystem::path(path).lexically_normal().filename().string(), CoremlModel(path, options)};
+}
+
+const CoremlFunction* function_named(const CoremlModel& model, std::string_view name) {
+  for (const CoremlFunction& each : model.functions())
+    if (each.name == name) return &each;
+  return nullptr;
+}
+
+// "infer", or the only function of a package that reads one token a call.
+const CoremlFunction& infer_of(const CoremlModel& model) {
+  const CoremlFunction* infer = function_named(model, "infer");
+  return infer != nullptr ? *infer : model.function();
+}
+
+bool same_states(const CoremlFunction& a, const CoremlFunction& b) {
+  return std::equal(a.states.begin(), a.states.end(), b.states.begin(), b.states.end(),
+                    [](const CoremlFeature& x, const CoremlFeature& y) {
+                      return x.name == y.name && x.shape == y.shape && x.type == y.type;
+                    });
+}
+
+// Rows that a chunk attends to; 0: its mask does not say.
+std::int64_t length_of_mask(const CoremlFunction& function) {
+  const auto* mask = feature_named(function.inputs, "causal_mask");
+  return mask == nullptr || mask->shape.empty() ? 0 : mask->shape.back();
+}
+
+[[noreturn]] void refuse_part(const Part& part, const CoremlFunction& function, std::string_view why) {
+  throw Error(ErrorCode::unsupported,
+              cat(part.name, ": ", why, "; function ", function.name, " has ", signature_of(function)));
+}
+
+class ChunkedDecoder final : public Decoder {
+ public:
+  // embeddings and head: absent when the only chunk goes from ids to logits.
+  ChunkedDecoder(std::optional<Part> embeddings, std::vector<Part> chunks, std::optional<Part> head,
+                 std::int64_t slots)
+      : Decoder(slots),
+        embeddings_(std::move(embeddings)),
+        chunks_(std::move(chunks)),
+        head_(std::move(head)) {
+    check();
+    clear();
+  }
+
+  ContractKind kind() const override { return ContractKind::positions; }
+  // prefill has no logits for every token, so the last one is read by infer.
+  std::int64_t size_of_call(std::int64_t left, std::int64_t most) const override {
+    return batch_ > 0 && left > batch_ && most >= batch_ ? batch_ : 1;
+  }
+  std::vector<PartTime> parts() const override {
+    std::vector<PartTime> parts;
+    const auto add = [&](const Part& part) {
+      const CoremlReport report = part.model.report();
+      parts.push_back({part.name, report.calls, report.seconds});
+    };
+    if (embeddings_) add(*embeddings_);
+    for (const Part& chunk : chunks_) add(chunk);
+    if (head_) add(*head_);
+    return parts;
+  }
+  std::vector<const CoremlState*> states() const override {
+    std::vector<const CoremlState*> states;
+    for (const CoremlState& state : states_) states.push_back(&state);
+    return states;
+  }
+  std::int64_t state_bytes_copied() const override {
+    std::int64_t bytes = 0;
+    for (const Part& chunk : chunks_) bytes += chunk.model.report().state_bytes_copied;
+    return bytes;
+  }
+  std::int64_t weight_bytes() const override {
+    std::int64_t bytes = 0;
+    for (const Part& chunk : chunks_) bytes += chunk.model.report().weight_bytes;
+    if (embeddings_) bytes += embeddings_->model.report().weight_bytes;
+    if (head_) bytes += head_->model.report().weight_bytes;
+    return bytes;
+  }
+
+ private:
+  void check();
+  void check_chunk(const Part& chunk, const CoremlFunction& function) const;
+  std::vector<float> call(std::span<const TokenId> ids, bool last) override;
+  void clear() override;
+  CoremlArray run_chunk(std::size_t number, const CoremlFunction& function, CoremlArray x,
+                        std::int64_t tokens, std::map<std::string, CoremlArray>& outputs);
+  std::vector<float> logits_in(const Part& part, const CoremlFunction& function,
+                               const std::map<std::string, CoremlArray>& outputs) const;
+
+  std::optional<Part> embeddings_;
+  std::vector<Part> chunks_;
+  std::optional<Part> head_;
+  std::int64_t batch_ = 0;  // tokens of prefill; 0: there is none
+  std::vector<CoremlState> states_;
+  std::vector<std::size_t> state_of_chunk_;
+};
+
+void ChunkedDecoder::check_chunk(const Part& chunk, const CoremlFunction& function) const {
+  for (const char* name : {"position_ids", "causal_mask", "current_pos"})
+    if (feature_named(function.inputs, name) == nullptr)
+      refuse_part(chunk, function,
+                  cat("a chunk takes ", embeddings_ ? "hidden_states" : "input_ids",
+                      ", position_ids, causal_mask and current_pos; it lacks ", name));
+  if (function.inputs.size() != 4) refuse_part(chunk, function, "a chunk takes four inputs");
+  if (feature_named(function.inputs, "position_ids")->shape.size() != 1)
+    refuse_part(chunk, function, "position_ids must be [T]");
+  if (length_of_mask(function) != slots() || slots() < 1)
+    refuse_part(chunk, function, cat("causal_mask must be [1, 1, T, ", slots(), "] in every chunk"));
+  if (head_ && function.outputs.size() != 1) refuse_part(chunk, function, "a chunk gives hidden states only");
+}
+
+void ChunkedDecoder::check() {
+  std::int64_t batch = -1;
+  for (const Part& chunk : chunks_) {
+    check_chunk(chunk, infer_of(chunk.model));
+    const CoremlFunction* prefill = function_named(chunk.model, "prefill");
+    if (prefill != nullptr) check_chunk(chunk, *prefill);
+    const std::int64_t here =
+        prefill == nullptr ? 0 : feature_named(prefill->inputs, "position_ids")->shape[0];
+    if (batch >= 0 && here != batch)
+      refuse_part(chunk, infer_of(chunk.model),
+                  cat("prefill takes ", here, " tokens, the chunk before it ", batch));
+    batch = here;
+  }
+  batch_ = std::max<std::int64_t>(batch, 0);
+  if (embeddings_ &&
+      (embeddings_->model.function().inputs.size() != 1 || embeddings_->model.function().outputs.size() != 1))
+    refuse_part(*embeddings_, embeddings_->model.function(), "embeddings take ids and give hidden states");
+  if (!head_) return;
+  const CoremlFunction& head = head_->model.function();
+  if (head.inputs.size() != 1) refuse_part(*head_, head, "a head takes hidden states only");
+  if (logits_of(head).empty())
+    refuse_part(*head_, head,
+                "the head gives no output named logits; one that chooses the token itself is not driven");
+}
+
+void ChunkedDecoder::clear() {
+  states_.clear();
+  state_of_chunk_.clear();
+  for (std::size_t i = 0; i < chunks_.size(); ++i) {
+    const CoremlFunction& function = infer_of(chunks_[i].model);
+    std::size_t shared = 0;
+    while (shared < i && !same_states(function, infer_of(chunks_[shared].model))) ++shared;
+    if (shared < i) {
+      state_of_chunk_.push_back(state_of_chunk_[shared]);
+    } else {
+      states_.push_back(chunks_[i].model.make_state(function.name));
+      state_of_chunk_.push_back(states_.size() - 1);
+    }
+  }
+}
+
+CoremlArray ChunkedDecoder::run_chunk(std::size_t number, const CoremlFunction& function, CoremlArray x,
+                                      std::int64_t tokens, std::map<std::string, CoremlArray>& outputs) {
+  std::vector<TokenId> positions(static_cast<std::size_t>(tokens));
+  for (std::int64_t i = 0; i < tokens; ++i)
+    positions[static_cast<std::size_t>(i)] = static_cast<TokenId>(position() + i);
+  std::map<std::string, CoremlArray> inputs;
+  for (const CoremlFeature& input : function.inputs) {
+    if (input.name == "position_ids") {
+      inputs[input.name] = ids_array({tokens}, positions);
+    } else if (input.name == "current_pos") {
+      inputs[input.name] = ids_array({1}, std::span(positions).first(1));
+    } else if (input.name == "causal_mask") {
+      inputs[input.name] = causal_mask(tokens, position(), input.shape.back());
+    } else {
+      inputs[input.name] = std::move(x);
+    }
+  }
+  outputs = chunks_[number].model.predict(inputs, &states_[state_of_chunk_[number]], function.name);
+  return outputs.begin()->second;
+}
+
+std::vector<float> ChunkedDecoder::logits_in(const Part& part, const CoremlFunction& function,
+                                             const std::map<std::string, CoremlArray>& outputs) const {
+  std::vector<float> logits;
+  for (const std::string& name : logits_of(function)) {
+    const std::vector<float> row = last_row(outputs.at(name), name);
+    logits.insert(logits.end(), row.begin(), row.end());
+  }
+  if (logits.empty()) refuse_part(part, function, "none of its outputs is named logits");
+  return logits;
+}
+
+std::vector<float> ChunkedDecoder::call(std::span<const TokenId> ids, bool last) {
+  const auto tokens = static_cast<std::int64_t>(ids.size());
+  CoremlArray x = ids_array({1, tokens}, ids);
+  if (embeddings_) {
+    const CoremlFunction& function = embeddings_->model.function();
+    x = embeddings_->model.predict({{function.inputs.front().name, std::move(x)}}).begin()->second;
+  }
+  std::map<std::string, CoremlArray> outputs;
+  for (std::size_t i = 0; i < chunks_.size(); ++i) {
+    const CoremlFunction& function =
+        tokens > 1 ? chunks_[i].model.function("prefill") : infer_of(chunks_[i].model);
+    x = run_chunk(i, function, std::move(x), tokens, outputs);
+  }
+  if (!last) return {};
+  if (!head_) return logits_in(chunks_.back(), infer_of(chunks_.back().model), outputs);
+  const CoremlFunction& function = head_->model.function();
+  outputs = head_->model.predict({{function.inputs.front().name, std::move(x)}});
+  return logits_in(*head_, function, outputs);
+}
+
+}  // namespace chunked_decoder_details
+
+using namespace chunked_decoder_details;
+
+std::unique_ptr<Decoder> open_chunked_decoder(const std::string& path, const CoremlOptions& options) {
+  const MetaYaml meta = read_meta_yaml(path);
+  Part embeddings = open_part(meta.embeddings, options), head = open_part(meta.head, options);
+  std::vector<Part> chunks;
+  for (const std::string& chunk : meta.chunks) chunks.push_back(open_part(chunk, options));
+  const std::int64_t slots = length_of_mask(infer_of(chunks.front().model));
+  return std::make_unique<ChunkedDecoder>(std::move(embeddings), std::move(chunks), std::move(head), slots);
+}
+
+std::unique_ptr<Decoder> open_single_chunk(const std::string& path, const CoremlOptions& options) {
+  std::vector<Part> chunks;
+  chunks.push_back(open_part(path, options));
+  const std::int64_t slots = length_of_mask(infer_of(chunks[0].model));
+  return std::make_unique<ChunkedDecoder>(std::nullopt, std::move(chunks), std::nullopt, slots);
+}
+
+}  // namespace kvtide::coreml

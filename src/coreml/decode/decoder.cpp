@@ -1,0 +1,52 @@
+#include "coreml/decode/decoder.h"
+
+#include <filesystem>
+
+#include "base/refuse.h"
+#include "base/text.h"
+#include "coreml/decode/chunked_decoder.h"
+#include "coreml/decode/whole_decoder.h"
+
+namespace kvtide::coreml {
+
+std::vector<float> Decoder::read(std::span<const TokenId> ids, std::int64_t chunk) {
+  if (ids.empty()) refuse("no tokens: there is nothing to go on from");
+  const auto count = static_cast<std::int64_t>(ids.size());
+  if (count > slots_ - position_)
+    throw Error(ErrorCode::context_full, cat(count, " tokens do not fit: ", slots_ - position_, " of ",
+                                             slots_, " rows of the states are free"));
+  std::vector<float> logits;
+  for (std::int64_t at = 0; at < count;) {
+    const std::int64_t left = count - at;
+    const std::int64_t size = size_of_call(left, chunk > 0 ? chunk : left);
+    if (size <= 0)
+      refuse(cat("the package takes no call of ", chunk > 0 ? std::min(chunk, left) : left,
+                 " tokens or fewer; kvtide coreml inspect shows what it takes"));
+    logits = call(ids.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)), size == left);
+    at += size;
+    position_ += size;
+    ++calls_;
+  }
+  return logits;
+}
+
+void Decoder::reset() {
+  clear();
+  position_ = 0;
+}
+
+std::int64_t Decoder::state_bytes() const {
+  std::int64_t bytes = 0;
+  for (const CoremlState* state : states()) bytes += state->bytes();
+  return bytes;
+}
+
+std::unique_ptr<Decoder> open_decoder(const std::string& path, const CoremlOptions& options) {
+  const std::filesystem::path given(path);
+  if (given.filename() == "meta.yaml") return open_chunked_decoder(path, options);
+  if (std::filesystem::exists(given / "meta.yaml"))
+    return open_chunked_decoder((given / "meta.yaml").string(), options);
+  return open_whole_decoder(path, options);
+}
+
+}  // namespace kvtide::coreml

@@ -1,0 +1,63 @@
+// decoder.h: a language model in one or several packages, driven as its exporter meant it: ids in, logits of the last one out.
+//
+//   auto decoder = open_decoder("zenz.mlpackage", {});
+//   std::vector<float> logits = decoder->read(prompt);      // as many tokens in a call as the package takes
+//
+// Errors: unsupported (contract.h), context_full, and those of CoremlModel. After a failure in the middle of read() the sequence
+// has to begin again: reset().
+// Thread rules: one caller.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "coreml/decode/contract.h"
+#include "kvtide/coreml.h"
+#include "kvtide/types.h"
+
+namespace kvtide::coreml {
+
+// What the calls of one package have cost.
+struct PartTime {
+  std::string name;  // of the package
+  std::int64_t calls = 0;
+  double seconds = 0.0;
+};
+
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+
+  // Logits behind the last id, which are at least one. `chunk`: at most so many in a call; 0: as many as go.
+  std::vector<float> read(std::span<const TokenId> ids, std::int64_t chunk = 0);
+  void reset();  // a new sequence
+
+  std::int64_t position() const { return position_; }
+  std::int64_t calls() const { return calls_; }
+  std::int64_t slots() const { return slots_; }  // the longest text
+  virtual ContractKind kind() const = 0;
+  // How many of `left` tokens the next call takes, at most `most` of them; 0: no number is right.
+  virtual std::int64_t size_of_call(std::int64_t left, std::int64_t most) const = 0;
+  virtual std::vector<PartTime> parts() const = 0;
+  virtual std::vector<const CoremlState*> states() const = 0;
+  virtual std::int64_t state_bytes_copied() const = 0;
+  virtual std::int64_t weight_bytes() const = 0;
+  std::int64_t state_bytes() const;
+
+ protected:
+  explicit Decoder(std::int64_t slots) : slots_(slots) {}
+  // Reads ids behind position(); empty when `last` is false.
+  virtual std::vector<float> call(std::span<const TokenId> ids, bool last) = 0;
+  virtual void clear() = 0;
+
+ private:
+  std::int64_t slots_ = 0, position_ = 0, calls_ = 0;
+};
+
+// A package, or a folder with meta.yaml (or that file).
+std::unique_ptr<Decoder> open_decoder(const std::string& path, const CoremlOptions& options);
+
+}  // namespace kvtide::coreml

@@ -1,0 +1,118 @@
+#include "coreml/decode/meta_yaml.h"
+
+#include <charconv>
+#include <filesystem>
+#include <map>
+
+#include "base/text.h"
+#include "formats/text_file.h"
+#include "kvtide/error.h"
+
+namespace kvtide::coreml {
+namespace meta_yaml_details {
+
+namespace fs = std::filesystem;
+using Fields = std::map<std::string, std::string>;
+
+std::string trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const auto first = text.find_first_not_of(kBlanks);
+  if (first == text.npos) return "";
+  return std::string(text.substr(first, text.find_last_not_of(kBlanks) - first + 1));
+}
+
+std::string unquoted(std::string text) {
+  const bool quoted =
+      text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front();
+  return quoted ? text.substr(1, text.size() - 2) : text;
+}
+
+Fields fields_of(const std::string& text, const std::string& path) {
+  Fields fields;
+  std::size_t number = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = trimmed(std::string_view(text).substr(at, end - at));
+    at = end + 1;
+    ++number;
+    if (line.empty() || line[0] == '#' || line == "---" || line[0] == '-') continue;
+    const std::size_t colon = line.find(':');
+    if (colon == 0 || colon == line.npos)
+      throw Error(ErrorCode::bad_format, cat(path, ": line ", number, " is not `key: value`"));
+    std::string value = trimmed(std::string_view(line).substr(colon + 1));
+    if (value.empty() || value[0] != '"')
+      if (const auto comment = value.find(" #"); comment != value.npos)
+        value = trimmed(value.substr(0, comment));
+    fields.emplace(trimmed(line.substr(0, colon)), unquoted(std::move(value)));
+  }
+  return fields;
+}
+
+std::int64_t count_of(const Fields& fields, const std::string& key, std::int64_t otherwise,
+                      const std::string& path) {
+  const auto found = fields.find(key);
+  if (found == fields.end()) return otherwise;
+  std::int64_t count = 0;
+  const std::string& text = found->second;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size() || count < 1 || count > 4096)
+    throw Error(ErrorCode::bad_format,
+                cat(path, ": ", key, " must be a whole number from 1 to 4096, not ", quoted(text)));
+  return count;
+}
+
+// The file itself, or the package that it was compiled from, or the other way round.
+std::string package_beside(const std::string& meta, const std::string& name) {
+  const fs::path inner = fs::path(name).lexically_normal();
+  if (inner.is_absolute() || inner.empty() || *inner.begin() == "..")
+    throw Error(ErrorCode::bad_format, cat(meta, ": ", quoted(name), " leaves the folder"));
+  fs::path file = fs::path(meta).parent_path() / inner;
+  for (const char* suffix : {"", ".mlmodelc", ".mlpackage"}) {
+    fs::path candidate = file;
+    if (*suffix != '\0') candidate.replace_extension(suffix);
+    if (fs::exists(candidate)) return candidate.string();
+  }
+  throw Error(ErrorCode::not_found, cat(meta, " names ", quoted(name), ", which is not beside it"));
+}
+
+std::string required(const Fields& fields, const std::string& key, const std::string& path) {
+  const auto found = fields.find(key);
+  if (found == fields.end() || found->second.empty())
+    throw Error(ErrorCode::bad_format, cat(path, ": the key ", quoted(key), " is missing"));
+  return found->second;
+}
+
+std::string two_digits(std::int64_t number) { return cat(number < 10 ? "0" : "", number); }
+
+// "x_chunk_01of03.mlmodelc" names the first; the others differ in their number.
+std::vector<std::string> chunk_names(const std::string& first, std::int64_t count) {
+  const std::string mark = cat("_chunk_01of", two_digits(count));
+  const std::size_t at = first.find(mark);
+  if (count == 1) return {first};
+  const fs::path file(first);
+  std::vector<std::string> names;
+  for (std::int64_t i = 1; i <= count; ++i) {
+    const std::string numbered = cat("_chunk_", two_digits(i), "of", two_digits(count));
+    names.push_back(
+        at == first.npos
+            ? (file.parent_path() / (file.stem().string() + numbered + file.extension().string())).string()
+            : first.substr(0, at) + numbered + first.substr(at + mark.size()));
+  }
+  return names;
+}
+
+}  // namespace meta_yaml_details
+
+MetaYaml read_meta_yaml(const std::string& path) {
+  using namespace meta_yaml_details;
+  const Fields fields = fields_of(read_whole_text(path), path);
+  MetaYaml meta;
+  meta.embeddings = package_beside(path, required(fields, "embeddings", path));
+  meta.head = package_beside(path, required(fields, "lm_head", path));
+  const std::int64_t count = count_of(fields, "num_chunks", 1, path);
+  for (const std::string& name : chunk_names(required(fields, "ffn", path), count))
+    meta.chunks.push_back(package_beside(path, name));
+  return meta;
+}
+
+}  // namespace kvtide::coreml

@@ -1,0 +1,118 @@
+#include "coreml/write/blob_file.h"
+
+#include <array>
+#include <cstring>
+
+#include "base/file.h"
+#include "coreml/program/data_type.h"
+
+namespace kvtide::coreml {
+namespace {
+
+constexpr std::uint64_t kBlobAlignment = 64;
+constexpr std::size_t kLeastElements = 10;
+
+// A numbering of its own, not that of the program.
+std::uint32_t blob_code(DataType type) {
+  switch (type) {
+    case DataType::fp16:
+      return 1;
+    case DataType::fp32:
+      return 2;
+    case DataType::uint8:
+      return 3;
+    case DataType::int8:
+      return 4;
+    case DataType::int16:
+      return 6;
+    case DataType::uint16:
+      return 7;
+    case DataType::int4:
+      return 8;
+    case DataType::uint1:
+      return 9;
+    case DataType::uint2:
+      return 10;
+    case DataType::uint4:
+      return 11;
+    case DataType::uint3:
+      return 12;
+    case DataType::uint6:
+      return 13;
+    case DataType::int32:
+      return 14;
+    case DataType::uint32:
+      return 15;
+    default:
+      return 0;
+  }
+}
+
+std::uint64_t aligned_for_blob(std::uint64_t offset) {
+  return (offset + kBlobAlignment - 1) / kBlobAlignment * kBlobAlignment;
+}
+
+using BlobRecord = std::array<std::byte, kBlobAlignment>;
+
+template <class T>
+void put_at(BlobRecord& record, std::size_t offset, T value) {
+  std::memcpy(record.data() + offset, &value, sizeof value);
+}
+
+BlobRecord blob_record(const Value& value, std::uint64_t at) {
+  BlobRecord record{};
+  put_at(record, 0, std::uint32_t{0xDEADBEEF});
+  put_at(record, 4, blob_code(value.type.dtype));
+  put_at(record, 8, std::uint64_t{value.bytes.size()});
+  put_at(record, 16, at + kBlobAlignment);
+  const std::uint64_t used =
+      *elements_of(value.type.shape) * static_cast<std::uint64_t>(bits_of(value.type.dtype));
+  put_at(record, 24, value.bytes.size() * 8 - used);
+  return record;
+}
+
+}  // namespace
+
+bool goes_to_blob(const Value& value, int specification) {
+  if (value.type.kind != ValueType::Kind::tensor ||
+      elements_of(value.type.shape).value_or(0) < kLeastElements)
+    return false;
+  switch (value.type.dtype) {
+    case DataType::int16:
+    case DataType::uint16:
+    case DataType::int32:
+    case DataType::uint32:
+      return specification >= 9;
+    default:
+      return blob_code(value.type.dtype) != 0;
+  }
+}
+
+std::uint64_t BlobFile::add(const Value& value) {
+  auto& [size, offset] = known_[{value.bytes.data(), value.type.dtype}];
+  if (offset != 0 && size == value.bytes.size()) return offset;
+  size = value.bytes.size();
+  offset = end_;
+  weights_.emplace_back(offset, value);
+  end_ = aligned_for_blob(offset + kBlobAlignment + size);
+  return offset;
+}
+
+void BlobFile::save(const std::string& path) const {
+  PosixFiles files;
+  save_file_in_parts(files, path, [&](const FileSink& sink) {
+    BlobRecord header{};
+    put_at(header, 0, static_cast<std::uint32_t>(weights_.size()));
+    put_at(header, 4, std::uint32_t{2});
+    sink(header);
+    static constexpr BlobRecord kZeros{};
+    for (const auto& [offset, value] : weights_) {
+      sink(blob_record(value, offset));
+      sink(value.bytes);
+      const std::uint64_t end = offset + kBlobAlignment + value.bytes.size();
+      sink(std::span(kZeros).first(static_cast<std::size_t>(aligned_for_blob(end) - end)));
+    }
+  });
+}
+
+}  // namespace kvtide::coreml

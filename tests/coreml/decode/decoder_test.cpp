@@ -1,0 +1,170 @@
+// Whole models are driven as their exporters meant it, and the split of a text into calls makes no difference.
+#include "coreml/decode/decoder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "coreml/decode/meta_yaml.h"
+#include "coreml/write/package_writer.h"
+#include "kvtide/error.h"
+#include "tests/coreml/sample_decoders.h"
+#include "tests/coreml/temporary_folder.h"
+
+namespace kvtide::coreml {
+namespace {
+
+using namespace testing;
+using kvtide::testing::TemporaryFolder;
+
+const std::vector<TokenId> kText = {7, 3, 41, 12, 0, 47, 22, 9, 18};
+
+std::string saved(const TemporaryFolder& folder, const std::string& name, const Package& package) {
+  write_package(package, folder / name);
+  return folder / name;
+}
+
+// Logits behind the last token when the text is read in pieces of these sizes.
+std::vector<float> read_in(Decoder& decoder, const std::vector<std::size_t>& sizes, std::int64_t chunk = 0) {
+  decoder.reset();
+  std::vector<float> logits;
+  std::size_t at = 0;
+  for (const std::size_t size : sizes) {
+    logits = decoder.read(std::span(kText).subspan(at, size), chunk);
+    at += size;
+  }
+  return logits;
+}
+
+void expect_near(const std::vector<float>& a, const std::vector<float>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  const auto [least, most] = std::minmax_element(a.begin(), a.end());
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 0.005f * (*most - *least)) << i;
+}
+
+std::string refusal(const std::string& path) {
+  try {
+    open_decoder(path, {});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void expect_same_in_all_splits(Decoder& decoder) {
+  const auto one_by_one = read_in(decoder, std::vector<std::size_t>(kText.size(), 1));
+  EXPECT_EQ(one_by_one.size(), 48u);
+  EXPECT_EQ(decoder.position(), 9);
+  expect_near(one_by_one, read_in(decoder, {5, 1, 3}));
+  expect_near(one_by_one, read_in(decoder, {9}));
+  expect_near(one_by_one, read_in(decoder, {9}, 4));
+  EXPECT_EQ(decoder.state_bytes_copied(), 0);
+}
+
+TEST(Decoder, DrivesAModelWithACounter) {
+  TemporaryFolder folder;
+  const auto decoder = open_decoder(saved(folder, "zenz.mlpackage", zenz_sample({})), {});
+  EXPECT_EQ(decoder->kind(), ContractKind::counted);
+  EXPECT_EQ(decoder->slots(), 64);
+  EXPECT_EQ(decoder->state_bytes(), 2 * 2 * 2 * 64 * 32 * 2 + 2);
+  expect_same_in_all_splits(*decoder);
+  EXPECT_EQ(decoder->parts().front().name, "zenz.mlpackage");
+  EXPECT_EQ(decoder->parts().front().calls, decoder->calls());
+}
+
+TEST(Decoder, DrivesAModelWithACausalMask) {
+  TemporaryFolder folder;
+  const auto decoder = open_decoder(saved(folder, "llama.mlpackage", llama_sample({})), {});
+  EXPECT_EQ(decoder->kind(), ContractKind::causal_mask);
+  expect_same_in_all_splits(*decoder);
+}
+
+// Embeddings and head of a chunk of anemll_sample, and the file that names all three.
+void save_anemll(const TemporaryFolder& folder, const SampleOptions& how) {
+  SampleBuilder embeddings(how, "main");
+  Feature ids;
+  ids.name = "input_ids";
+  ids.dtype = DataType::int32;
+  ids.shape = {1, 1};
+  ids.shapes = {{1, 1}, {1, how.most_tokens}};
+  const auto id = embeddings.f.input(ids);
+  const auto table = embeddings.random("embedding", {how.vocabulary, how.width}, 1.0f);
+  embeddings.f.output(embeddings.op.gather(table, id), "hidden_states");
+  saved(folder, "embeddings.mlpackage", make_package(std::move(embeddings.f)));
+  saved(folder, "chunk.mlpackage", anemll_sample(how));
+  SampleBuilder head(how, "main");
+  const auto x = head.f.input("hidden_states", DataType::fp16, {1, 1, how.width});
+  for (const char* name : {"logits2", "logits1"}) head.f.output(head.project(x, how.vocabulary / 2), name);
+  saved(folder, "head.mlpackage", make_package(std::move(head.f)));
+  std::ofstream(folder / "meta.yaml") << "model_info:\n  name: sample  # of the tests\n  parameters:\n"
+                                         "    num_chunks: 1\n    embeddings: embeddings.mlmodelc\n"
+                                         "    lm_head: \"head.mlmodelc\"\n    ffn: chunk.mlmodelc\n";
+}
+
+TEST(Decoder, DrivesPackagesThatAMetaYamlNames) {
+  TemporaryFolder folder;
+  save_anemll(folder, {});
+  const auto decoder = open_decoder(folder / "", {});
+  EXPECT_EQ(decoder->kind(), ContractKind::positions);
+  expect_same_in_all_splits(*decoder);
+  read_in(*decoder, {9});
+  const auto parts = decoder->parts();
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_EQ(parts[2].name, "head.mlpackage");
+  EXPECT_LT(parts[2].calls, parts[1].calls);  // prefill needs no head
+  EXPECT_EQ(open_decoder(folder / "meta.yaml", {})->slots(), 64);
+}
+
+TEST(Decoder, RefusesWhatItCannotDriveAndSaysWhatThereIs) {
+  TemporaryFolder folder;
+  const std::string shard = refusal(saved(folder, "shard.mlpackage", shard_sample({})));
+  EXPECT_NE(shard.find("its inputs are not ids and a mask; function main has inputs x fp16"), shard.npos)
+      << shard;
+  EXPECT_NE(shard.find("kvtide drives: ids [1, T]"), shard.npos) << shard;
+  const std::string chunk = refusal(saved(folder, "chunk.mlpackage", anemll_sample({})));
+  EXPECT_NE(chunk.find("say the folder that holds meta.yaml"), chunk.npos) << chunk;
+  const std::string one = refusal(saved(folder, "one.mlpackage", zenz_sample({.fault = Fault::mask_of_one})));
+  EXPECT_NE(one.find("'attention_mask' has one length"), one.npos) << one;
+  EXPECT_NE(refusal(folder / "none").find("there is no such file"), std::string::npos);
+}
+
+TEST(Decoder, RefusesATextThatDoesNotFit) {
+  TemporaryFolder folder;
+  const auto decoder = open_decoder(saved(folder, "llama.mlpackage", llama_sample({.slots = 8})), {});
+  try {
+    decoder->read(kText);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::context_full);
+  }
+  EXPECT_EQ(decoder->position(), 0);
+  EXPECT_EQ(decoder->read(std::span(kText).first(8)).size(), 48u);
+  EXPECT_THROW(decoder->read({}), Error);
+}
+
+TEST(MetaYaml, NamesItsMistakes) {
+  TemporaryFolder folder;
+  const auto says = [&](const std::string& text) -> std::string {
+    std::ofstream(folder / "meta.yaml") << text;
+    try {
+      read_meta_yaml(folder / "meta.yaml");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(says("embeddings\n").find("line 1 is not `key: value`"), std::string::npos);
+  EXPECT_NE(says("num_chunks: 1\n").find("the key 'embeddings' is missing"), std::string::npos);
+  EXPECT_NE(says("embeddings: ../x\n").find("leaves the folder"), std::string::npos);
+  EXPECT_NE(says("embeddings: x\n").find("which is not beside it"), std::string::npos);
+  for (const char* name : {"e.mlpackage", "f_chunk_01of02.mlmodelc", "f_chunk_02of02.mlmodelc"})
+    std::filesystem::create_directories(folder / name);
+  const std::string good = "embeddings: e\nlm_head: e.mlmodelc\nffn: f_chunk_01of02.mlmodelc\nnum_chunks: ";
+  EXPECT_NE(says(good + "x\n").find("must be a whole number"), std::string::npos);
+  EXPECT_EQ(says(good + "2\n"), "");
+  EXPECT_EQ(read_meta_yaml(folder / "meta.yaml").chunks.size(), 2u);
+}
+
+}  // namespace
+}  // namespace kvtide::coreml
