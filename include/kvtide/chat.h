@@ -1,13 +1,16 @@
 // chat.h: how a model wants a conversation written down.
 //
-// There is no Jinja engine: a model's template is recognised by the markers it uses and written by a routine
-// of ours. The result is a list of segments, so that what a user typed is never read as markup (see
+// JinjaTemplate renders any template in the language that models bring. ChatTemplate recognises a model's template by
+// the markers it uses, and writes it by a routine of ours, turn by turn. The result is a list of segments, so that what a user typed is never read as markup (see
 // Tokenizer::encode). The bos token is not part of it: encode adds it to a text that starts, as the
 // vocabulary says.
 // Ownership and thread rules: a plain value.
 #pragma once
 
 #include <cstddef>
+#include <ctime>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +19,28 @@
 #include "kvtide/tokenizer.h"
 
 namespace kvtide {
+
+namespace jinja {
+class Template;
+}
+
+// A chat template in its own language: Jinja, as transformers renders it. It is a program that came with a file, so it
+// runs in a sandbox, and the time, memory and stack that it takes are bounded.
+// Ownership: copies share one tree. Thread rules: const from any thread.
+class JinjaTemplate {
+ public:
+  // Throws Error(bad_format) for what is no template, Error(unsupported) for filters and tags that there are not; both
+  // name the line. Throws Error(bad_text) for what is not UTF-8.
+  explicit JinjaTemplate(std::string_view source);
+  // `variables`: a JSON object of what the template can read: "messages", "tools", "add_generation_prompt",
+  // "bos_token". `now`: what strftime_now tells; without it that function is refused. Throws Error(bad_format) for what
+  // is no JSON, and Error(invalid_argument) that names the line: for what the template raises, for values that do not
+  // fit, and for too much work.
+  std::string render(std::string_view variables, const std::optional<std::tm>& now = std::nullopt) const;
+
+ private:
+  std::shared_ptr<const jinja::Template> template_;
+};
 
 struct ChatMessage {
   std::string role;  // "system", "user" or "assistant"
