@@ -5,23 +5,21 @@
 // file, on pages of its own and side by side.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/checksum.h"
 #include "formats/packed_file.h"
 #include "formats/packed_format.h"
+#include "fuzz/fuzzing.h"
 #include "kvtide/error.h"
 #include "tests/formats/packed_bytes.h"
+
+using kvtide::fuzzing::require;
 
 namespace {
 
 using namespace kvtide;
 using namespace kvtide::packed_format;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 void open(std::span<const std::byte> bytes) {
   const testing::AlignedBytes aligned(bytes);

@@ -2,20 +2,14 @@
 //
 // What is accepted has to lie inside the file, side by side; anything else has to be refused with bad_format.
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
 #include "base/json/json_value.h"
 #include "formats/safetensors.h"
+#include "fuzz/fuzzing.h"
 #include "kvtide/error.h"
 
-namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
+using kvtide::fuzzing::require;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span bytes(reinterpret_cast<const std::byte*>(data), size);

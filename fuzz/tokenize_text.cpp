@@ -3,15 +3,17 @@
 // Valid UTF-8 has to survive encode and decode in every pre-tokeniser; anything else has to be refused with
 // bad_text.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "fuzz/fuzzing.h"
 #include "kvtide/error.h"
 #include "kvtide/tokenizer.h"
 #include "text/utf8.h"
 #include "text/vocab.h"
+
+using kvtide::fuzzing::require;
 
 namespace {
 
@@ -79,10 +81,6 @@ Vocabulary sentencepiece() {
   }
   vocabulary.add("aab", TokenType::unused, -1);
   return vocabulary;
-}
-
-void require(bool holds) {
-  if (!holds) std::abort();
 }
 
 }  // namespace

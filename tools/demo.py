@@ -21,7 +21,7 @@ TYPES = ["-ctk", "q8_0", "-ctv", "q8_0"]
 TEXT_BYTES = 88_000  # some 19,000 tokens
 WINDOW = 8_000  # tokens whose plain cache takes CAP_MIB in the same types
 WINDOW_BYTES = 48_000  # more than so many tokens of text
-KEY = "71482"
+KEY = "48213"
 PLANTED = f" The pass key is {KEY}. Remember it: {KEY} is the pass key."
 QUESTIONS = [  # the beginning of a sentence, what the text says, where it says it
     (" What is the pass key? The pass key is", KEY, "planted at 10% of the text"),

@@ -9,7 +9,7 @@ set -euo pipefail
 
 packages_of() {
   case "$1" in
-    build) echo g++ cmake ninja-build make nlohmann-json3-dev libpcre2-dev libutf8proc-dev libedit-dev python3 ;;
+    build) echo g++ cmake ninja-build make nlohmann-json3-dev libpcre2-dev libutf8proc-dev libedit-dev libprotozero-dev libboost1.81-dev python3 ;;
     test) echo libgtest-dev ;;
     fuzz) echo clang-14 libclang-rt-14-dev ;;
     check) echo clang-14 clang-format-14 binutils ;;

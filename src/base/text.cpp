@@ -1,7 +1,10 @@
 #include "base/text.h"
 
+#include <charconv>
 #include <cstddef>
 #include <iomanip>
+#include <sstream>
+#include <utility>
 
 namespace kvtide {
 namespace {
@@ -26,6 +29,26 @@ std::size_t printable_at(std::string_view text, std::size_t i) {
 }
 
 }  // namespace
+
+void MessagePart::signed_number(std::int64_t number) {
+  text_ = {digits_, std::to_chars(digits_, std::end(digits_), number).ptr};
+}
+
+void MessagePart::unsigned_number(std::uint64_t number) {
+  text_ = {digits_, std::to_chars(digits_, std::end(digits_), number).ptr};
+}
+
+MessagePart::MessagePart(double number)
+    : text_(digits_, std::to_chars(digits_, std::end(digits_), number, std::chars_format::general, 6).ptr) {}
+
+std::string concatenated(std::initializer_list<MessagePart> parts) {
+  std::size_t size = 0;
+  for (const MessagePart& part : parts) size += part.text().size();
+  std::string text;
+  text.reserve(size);
+  for (const MessagePart& part : parts) text += part.text();
+  return text;
+}
 
 std::string quoted(std::string_view text, std::size_t limit) {
   static constexpr char kHex[] = "0123456789abcdef";

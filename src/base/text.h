@@ -2,22 +2,45 @@
 //   throw Error(ErrorCode::io, cat(path, ": read failed: ", strerror));
 #pragma once
 
+#include <concepts>
 #include <cstddef>
-#include <sstream>
+#include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace kvtide {
 
-// Concatenates anything that can be streamed. For messages; not for hot paths. Throws std::bad_alloc: a
-// stream on its own would leave the rest of the text out.
+// One part of a message, as text. Made where the message is: it looks at what it was made from.
+class MessagePart {
+ public:
+  MessagePart(std::string_view text) : text_(text) {}
+  MessagePart(const std::string& text) : text_(text) {}
+  MessagePart(const char* text) : text_(text) {}
+  MessagePart(char letter) : text_(digits_, 1) { digits_[0] = letter; }
+  MessagePart(std::signed_integral auto number) { signed_number(number); }
+  MessagePart(std::unsigned_integral auto number) { unsigned_number(number); }
+  MessagePart(double number);  // six digits, as printf's %g
+  MessagePart(const MessagePart&) = delete;
+  MessagePart& operator=(const MessagePart&) = delete;
+
+  std::string_view text() const { return text_; }
+
+ private:
+  void signed_number(std::int64_t number);
+  void unsigned_number(std::uint64_t number);
+
+  char digits_[32];
+  std::string_view text_;
+};
+
+std::string concatenated(std::initializer_list<MessagePart> parts);
+
+// Texts, letters and numbers in a row. For messages; not for hot paths. There are a thousand and more calls, most of other
+// types than any before: what is here is compiled for each, so that it only lists the parts.
 template <class... Parts>
 std::string cat(const Parts&... parts) {
-  std::ostringstream out;
-  out.exceptions(std::ios_base::badbit);
-  ((out << parts), ...);
-  return std::move(out).str();
+  return concatenated({MessagePart(parts)...});
 }
 
 std::string fixed(double value, int digits);  // "12.50": so many digits behind the point

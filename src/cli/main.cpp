@@ -49,6 +49,8 @@ int dispatch(const Arguments& arguments) {
       return plan_command(arguments);
     case Command::shard:
       return shard_command(arguments);
+    case Command::coreml:
+      return coreml_command(arguments);
     case Command::validate:
       return validate_command(arguments);
     case Command::fetch:
@@ -57,6 +59,8 @@ int dispatch(const Arguments& arguments) {
       return models_command(arguments);
     case Command::pack:
       return pack_command(arguments);
+    case Command::serve:
+      return serve_command(arguments);
   }
   return kExitBug;
 }

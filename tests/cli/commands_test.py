@@ -90,11 +90,23 @@ class Run(ProgramTest):
 
     def test_threads_chunks_and_mapping_change_no_bit(self):
         hashes = set()
-        for words in ([], ["-t", 1], ["-t", 3], ["--prefill-chunk", 1], ["--prefill-chunk", 7, "--no-mmap"]):
-            outcome, report = self.report("-n", 10, "--logits-hash", *words)
+        for words in ([], ["-t", 1], ["-t", 3], ["--prefill-chunk", 1], ["--prefill-chunk", 7, "--no-mmap"],
+                      ["--draft", "ngram"]):  # fmt: skip
+            outcome, report = self.report("-n", 60, "--logits-hash", *words)
             self.assertIn(report["logits_hash"], outcome.err)
             hashes.add((report["logits_hash"], report["text"]))
         self.assertEqual(len(hashes), 1)
+
+    def test_a_draft_says_how_many_guesses_came_true_and_other_drafts_are_refused(self):
+        _, plain = self.report("-n", 60)
+        outcome, report = self.report("-n", 60, "-v", "--draft", "ngram")
+        self.assertEqual((plain["drafted"], plain["accepted"]), (0, 0))
+        self.assertGreater(report["drafted"], report["accepted"] - 1)
+        if report["drafted"]:
+            self.assertIn(f"{report['accepted']} of {report['drafted']} guessed tokens were right", outcome.err)
+        refused = kvtide("run", "-m", LLAMA, "-p", "a", "--draft", "tree")
+        self.assertEqual(refused.status, 2)
+        self.assertIn("--draft: there is ngram, not 'tree'", refused.err)
 
     def test_the_hash_tells_texts_and_lengths_apart(self):
         hashes = [self.report(*words, prompt=prompt)[1]["logits_hash"] for words, prompt in

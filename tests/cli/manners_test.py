@@ -16,7 +16,7 @@ from program import (LLAMA, PROGRAM, TEXT, TIMEOUT_S, ProgramTest, environment, 
                      wait_for_line)  # fmt: skip
 
 COMMANDS = ("run", "chat", "ppl", "bench", "inspect", "tokenize", "logits", "state", "heads", "copytest", "recall", "table", "plan",
-            "shard", "validate", "fetch", "models")
+            "shard", "coreml", "validate", "fetch", "models")
 CANCELLED, READER_GONE = 130, 141
 
 

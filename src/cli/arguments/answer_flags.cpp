@@ -1,6 +1,8 @@
 // answer_flags.cpp: the flags of answers: of run and chat, and those that only one of them takes.
 #include <random>
 
+#include "base/refuse.h"
+#include "base/text.h"
 #include "cli/arguments/flag_groups.h"
 #include "cli/arguments/flag_values.h"
 #include "cli/arguments/strategy.h"
@@ -40,6 +42,12 @@ constexpr Flag kAnswers[] = {
     {"", "--repeat-last-n", "N", "how many tokens the penalty looks back at [64]",
      [](A& a, const G& g) {
        a.sampler.repeat_last = static_cast<int>(whole(g, "the reach of the repeat penalty", 0, INT32_MAX));
+     }},
+    {"", "--draft", "ngram",
+     "guess tokens from what the text said before; changes speed only, the answer is the same",
+     [](A& a, const G& g) {
+       if (g.value != "ngram") refuse(cat(g.flag, ": there is ngram, not ", quoted(g.value)));
+       a.draft = Draft::ngram;
      }},
     {"-s", "--seed", "N", "of the random choices [0]; -1: another one each time",
      [](A& a, const G& g) { a.sampler.seed = seed_of(g); }},

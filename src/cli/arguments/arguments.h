@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "cli/arguments/command.h"
+#include "cli/arguments/coreml_request.h"
 #include "cli/arguments/memory_flags.h"
+#include "cli/arguments/serve_request.h"
 #include "cli/arguments/shard_request.h"
 #include "cli/arguments/validate_request.h"
 #include "kvtide/generate.h"
@@ -29,6 +31,7 @@ struct Arguments {
   ModelOptions loading;
   SessionOptions session;  // context 0: the command's default
   SamplerOptions sampler;
+  Draft draft = Draft::none;
   std::optional<std::string> prompt;       // -p
   std::optional<std::string> file;         // -f; "-" is stdin
   std::optional<std::int64_t> max_tokens;  // -n; -1: until the end of the text
@@ -72,7 +75,9 @@ struct Arguments {
   std::string fetched;  // fetch: which model
   std::string folder;   // fetch, models: where models lie; empty: the usual place
   ShardRequest shard;
+  CoremlRequest coreml;
   ValidateRequest validate;
+  ServeRequest serve;
 };
 
 }  // namespace kvtide

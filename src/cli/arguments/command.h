@@ -20,10 +20,12 @@ enum class Command : unsigned {
   table,
   plan,
   shard,
+  coreml,
   validate,
   fetch,
   models,
-  pack
+  pack,
+  serve
 };
 
 struct CommandInfo {
@@ -67,6 +69,8 @@ inline constexpr CommandInfo kCommands[] = {
     {Command::shard, "shard", "split a model into files that run on their own, and run them",
      "export -m MODEL -o FOLDER | run -m FOLDER -p TEXT  [flags]",
      "run -m shards -p \"The sea is\" -n 64 --draft ngram"},
+    {Command::coreml, "coreml", "what a Core ML package holds, gets wrong and writes, without a Mac",
+     "inspect|lint|run PACKAGE [flags]", "run model.mlpackage --tokenizer model -p \"The sea is\""},
     {Command::validate, "validate", "a model against a reference, layer by layer: what is wrong, and where",
      "MODEL [--reference FOLDER] [--tokens N] [--chunks LIST] [flags]", "model.gguf --html report.html"},
     {Command::fetch, "fetch", "download a small model to try: smollm2 or gemma3",
@@ -75,6 +79,8 @@ inline constexpr CommandInfo kCommands[] = {
      "[--dir FOLDER] [--json]", "--json"},
     {Command::pack, "pack", "pack a model's weights ahead, so that even its first start takes a moment",
      "MODEL [-o FILE]", "model.gguf -o model.gguf.packed"},
+    {Command::serve, "serve", "a server for the clients of OpenAI, Anthropic and llama.cpp",
+     "-m MODEL [-m NAME=MODEL ...] [flags]", "-m smollm2 --kv-budget 2G --port 8080"},
 };
 
 constexpr const CommandInfo& command_info(Command command) {

@@ -64,6 +64,9 @@ Groups taken_by(Command command) {
     case Command::shard:
       return {model_flags(), shard_flags(), prompt_flags(), text_flags(),
               file_flags(),  json_flags(),  thread_flags(), kernel_flags()};
+    case Command::coreml:
+      return {coreml_flags(), prompt_flags(), file_flags(),  text_flags(),
+              json_flags(),   thread_flags(), kernel_flags()};
     case Command::validate:
       return {model_flags(),  validate_flags(), prompt_flags(),  text_flags(),
               file_flags(),   json_flags(),     exact_flags(),   cache_type_flags(),
@@ -72,6 +75,9 @@ Groups taken_by(Command command) {
       return {models_folder_flags()};
     case Command::pack:
       return {model_flags(), out_flags(), thread_flags(), weights_flags()};
+    case Command::serve:
+      return {model_flags(),      serve_flags(),  context_flags(), serve_memory_flags(), exact_flags(),
+              cache_type_flags(), thread_flags(), mapping_flags(), weights_flags()};
     case Command::models:
       return {models_folder_flags(), json_flags()};
   }

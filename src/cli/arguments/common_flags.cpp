@@ -65,7 +65,7 @@ constexpr Flag kChunk[] = {
      [](A& a, const G& g) { a.session.prefill_chunk = whole(g, "the prefill chunk", 1, 65536); }},
 };
 constexpr Flag kKernels[] = {
-    {"", "--kernels", "NAME", "avx512_bf16, avx512, avx2 or scalar [the best], changes speed only",
+    {"", "--kernels", "NAME", "kernels that `kvtide version` lists [the best], changes speed only",
      [](A& a, const G& g) { a.session.kernels = g.value; }},
 };
 constexpr Flag kOut[] = {

@@ -70,4 +70,11 @@ FlagGroup seal_log_flags();
 // shard_flags.cpp
 FlagGroup shard_flags();
 
+// serve_flags.cpp
+FlagGroup serve_flags();
+FlagGroup serve_memory_flags();
+
+// coreml_flags.cpp
+FlagGroup coreml_flags();
+
 }  // namespace kvtide

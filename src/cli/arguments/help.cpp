@@ -30,9 +30,8 @@ std::string program_help() {
     text += cat("  ", name, info.what, "\n");
   }
   return text +
-         "Examples:\n"
-         "  kvtide fetch smollm2 && kvtide run -m smollm2 -p \"The sea is\" -n 64\n"
-         "  kvtide run -m model.gguf -f book.txt -p \"Pierre is the son of\" --kv-budget 64M\n"
+         "Examples: kvtide fetch smollm2; kvtide run -m smollm2 -f book.txt -p \"The sea is\" --kv-budget "
+         "64M\n"
          "`kvtide COMMAND --help` shows its flags and an example. - as a file is stdin. Results go to "
          "stdout,\n"
          "everything else to stderr; Ctrl-C stops and says what was kept. Exit statuses: docs/cli.md\n";

@@ -76,6 +76,10 @@ class Parser {
       out_.shard.action = word;
       return;
     }
+    if (out_.command == Command::coreml && (out_.coreml.action.empty() || out_.coreml.package.empty())) {
+      (out_.coreml.action.empty() ? out_.coreml.action : out_.coreml.package) = word;
+      return;
+    }
     const CommandInfo& info = command_info(out_.command);
     refuse(cat("what should ", quoted(word), " be? kvtide ", info.name, " takes ", info.usage, advice(word)));
   }
@@ -158,6 +162,7 @@ void begin_with(Arguments& a) {
 
 // Defaults that differ from command to command.
 void fill_in(Arguments& a) {
+  if (a.command == Command::serve) name_served_models(a);
   if (a.lengths.empty()) a.lengths = {a.command == Command::plan ? 100000 : 4096};
   if (a.command == Command::plan && !a.memory.procedural.on) a.memory.procedural.on = true;
   if (a.presets.empty() && a.budgets.empty()) a.presets = {"balanced"};
@@ -199,6 +204,7 @@ void check(const Arguments& a) {
   check_memory_flags(a);
   if (a.command == Command::state) return check_state_request(a);
   if (a.command == Command::shard) return check_shard_request(a);
+  if (a.command == Command::coreml) return check_coreml_request(a);
   if (a.command == Command::fetch) return need(!a.fetched.empty(), "the name of a model");
   if (a.command == Command::models) return;
   check_files(a);
@@ -215,9 +221,9 @@ void check(const Arguments& a) {
   if (!a.rows.empty() && a.plot.empty())
     refuse("--rows: is drawn by --plot FILE; without it nothing happens");
   if (a.command == Command::bench && !a.rows.empty() && a.model.empty()) return;
-  if (a.models.size() > 1 && a.command != Command::table)
+  if (a.models.size() > 1 && a.command != Command::table && a.command != Command::serve)
     refuse(cat("-m: is given twice, ", quoted(a.models[0]), " and ", quoted(a.models[1]),
-               "; only kvtide table takes several models"));
+               "; only kvtide table and serve take several models"));
   need(!a.model.empty(), a.command == Command::inspect    ? "FILE"
                          : a.command == Command::validate ? "MODEL"
                          : a.command == Command::pack     ? "MODEL"

@@ -53,6 +53,7 @@ AnswerOptions answer_options(const Arguments& arguments, std::int64_t default_to
   options.max_tokens = arguments.max_tokens.value_or(default_tokens);
   options.stop = arguments.stop;
   options.sampler = arguments.sampler;
+  options.draft = arguments.draft;
   options.hash = arguments.logits_hash || !arguments.report.empty();
   options.start = Clock::now();
   return options;
@@ -94,9 +95,12 @@ Answer answer(Session& session, ContextGuard& guard, LiveMemory& memory, std::sp
     result.looped = options.stops_loops && loops.add(text);
     return !interrupted() && !result.looped;
   };
-  generating.on_logits = [&](std::span<const float> logits) {
+  generating.draft = options.draft;
+  generating.before_pass = [&] {
     if (session.room() > 0) guard.before_reading(1);
     memory.pause();
+  };
+  generating.on_logits = [&](std::span<const float> logits) {
     // on_text ends the answer; tokens without text must not keep Ctrl-C waiting for ever.
     if (interrupted() && asked_before) throw Error(ErrorCode::cancelled, "stopped while writing");
     asked_before = interrupted();
@@ -110,6 +114,8 @@ Answer answer(Session& session, ContextGuard& guard, LiveMemory& memory, std::sp
   result.generated = generate(session, generating);
   figures.decode_seconds = seconds_since(decode_start) - hashing - (memory.saving_seconds() - saved_reading);
   figures.decode_tokens = static_cast<std::int64_t>(result.generated.tokens.size());
+  figures.drafted = result.generated.drafted;
+  figures.accepted = result.generated.accepted;
   figures.stop_reason = result.looped ? "loop" : stop_reason_name(result.generated.reason);
   if (options.hash && options.max_tokens == 0) hash = hash_logits(session.logits(), hash);
   if (options.hash) result.hash = hash;

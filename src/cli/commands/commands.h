@@ -20,9 +20,11 @@ int recall_command(const Arguments& arguments);
 int table_command(const Arguments& arguments);
 int plan_command(const Arguments& arguments);
 int shard_command(const Arguments& arguments);
+int coreml_command(const Arguments& arguments);
 int validate_command(const Arguments& arguments);
 int fetch_command(const Arguments& arguments);
 int models_command(const Arguments& arguments);
 int pack_command(const Arguments& arguments);
+int serve_command(const Arguments& arguments);
 
 }  // namespace kvtide

@@ -162,6 +162,8 @@ void Conversation::add_to_report(const Answer& result) {
   sum.prefill_tokens += turn.prefill_tokens;
   sum.prefill_seconds += turn.prefill_seconds;
   sum.decode_tokens += turn.decode_tokens;
+  sum.drafted += turn.drafted;
+  sum.accepted += turn.accepted;
   sum.decode_seconds += turn.decode_seconds;
   if (!sum.ttft_seconds) sum.ttft_seconds = turn.ttft_seconds;
   sum.stop_reason = turn.stop_reason;

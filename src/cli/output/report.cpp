@@ -20,6 +20,8 @@ void set_figures(Json& json, const TurnFigures& figures) {
       .set("prefill_tok_s", rate_or_null(figures.prefill_rate()))
       .set("decode_tokens", figures.decode_tokens)
       .set("decode_tok_s", rate_or_null(figures.decode_rate()))
+      .set("drafted", figures.drafted)
+      .set("accepted", figures.accepted)
       .set("ttft_ms", figures.ttft_seconds ? Json(*figures.ttft_seconds * 1e3) : Json());
 }
 
@@ -64,6 +66,9 @@ std::string held_text(const RunReport& report, const Session& session) {
 // What only someone who measures wants to know.
 void print_details(const RunReport& report, const Session& session) {
   const TurnFigures& f = report.figures;
+  if (f.drafted > 0)
+    say(cat("drafts   ", count_text(f.accepted), " of ", count_text(f.drafted),
+            " guessed tokens were right"));
   if (f.ttft_seconds) say(cat("first    text after ", time_text(*f.ttft_seconds)));
   say(cat("types    ", element_type_name(session.options().key_type), " keys, ",
           element_type_name(session.options().value_type), " values"));

@@ -20,8 +20,9 @@ struct TurnFigures {  // of one prompt and its answer
   double prefill_seconds = 0.0;
   std::int64_t decode_tokens = 0;
   double decode_seconds = 0.0;
-  std::optional<double> ttft_seconds;  // from the prompt in hand to the first text written
-  std::string stop_reason;             // "end_of_text", ..., "not_started"
+  std::int64_t drafted = 0, accepted = 0;  // tokens guessed, and those of them that were right
+  std::optional<double> ttft_seconds;      // from the prompt in hand to the first text written
+  std::string stop_reason;                 // "end_of_text", ..., "not_started"
 
   double prefill_rate() const {
     return prefill_seconds > 0.0 ? static_cast<double>(prefill_tokens) / prefill_seconds : 0.0;

@@ -1,0 +1,71 @@
+// kvtide serve: models behind HTTP, for the clients that people have.
+#include <cstdlib>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/arguments/serve_request.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/exit_status.h"
+#include "cli/commands/http_server.h"
+#include "cli/commands/loading.h"
+#include "cli/output/terminal.h"
+#include "kvtide/error.h"
+#include "serve/routes/guard.h"
+#include "serve/server.h"
+
+namespace kvtide {
+namespace {
+
+serve::ServiceOptions service_options(const Arguments& a) {
+  serve::ServiceOptions out;
+  out.work.kv_budget = a.serve.kv_budget;
+  out.work.context = a.session.context;
+  out.work.max_tokens = a.serve.max_tokens;
+  out.work.parallel = static_cast<int>(a.serve.parallel);
+  out.work.queue = static_cast<int>(a.serve.queue);
+  out.work.threads = a.session.threads;
+  out.work.exact = a.session.exact;
+  out.work.key_type = a.session.key_type;
+  out.work.value_type = a.session.value_type;
+  out.api_key = a.serve.api_key;
+  out.any_host = !serve::is_loopback(a.serve.host);
+  out.states_folder = a.serve.states_folder;
+  out.version = KVTIDE_VERSION;
+  return out;
+}
+
+}  // namespace
+
+int serve_command(const Arguments& given) {
+  Arguments arguments = given;
+  if (const char* key = std::getenv("KVTIDE_API_KEY"); key != nullptr && arguments.serve.api_key.empty())
+    arguments.serve.api_key = key;
+  check_serve_request(arguments);
+  std::vector<std::unique_ptr<Model>> models;
+  std::vector<serve::ServedModel> served;
+  for (std::size_t i = 0; i < arguments.models.size(); ++i) {
+    models.push_back(std::make_unique<Model>(load_model(arguments.models[i], arguments)));
+    served.push_back({arguments.serve.names[i], models.back().get()});
+  }
+  serve::Server server(std::move(served), service_options(arguments));
+  HttpOptions options;
+  options.host = arguments.serve.host;
+  options.port = static_cast<std::uint16_t>(arguments.serve.port);
+  HttpServer http(server, options);
+  server.start();
+  const bool v6 = options.host.find(':') != options.host.npos;
+  std::string names;
+  for (const std::string& name : arguments.serve.names) names += cat(names.empty() ? "" : ", ", name);
+  say(cat("serving ", names, " at http://", v6 ? "[" : "", options.host, v6 ? "]" : "", ":", http.port(),
+          ", KV budget ", bytes_text(arguments.serve.kv_budget), "; Ctrl-C ends it"));
+  const bool ended = http.run([&](const std::string& line) {
+    if (!arguments.serve.quiet) say(line);
+  });
+  server.stop();  // while there are connections that answers can go to
+  say(ended ? "all answers have ended" : "answers that took too long were cancelled");
+  return kExitFine;
+}
+
+}  // namespace kvtide

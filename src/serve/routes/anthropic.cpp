@@ -1,0 +1,147 @@
+#include "serve/routes/anthropic.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "serve/routes/chat_prompt.h"
+#include "serve/routes/request_fields.h"
+
+namespace kvtide::serve {
+namespace anthropic {
+
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
+
+const char* stop_reason(const Written& choice) {
+  switch (choice.reason) {
+    case StopReason::max_tokens:
+    case StopReason::context_full:
+      return "max_tokens";
+    case StopReason::stop_string:
+      return "stop_sequence";
+    default:
+      return "end_turn";
+  }
+}
+
+Json stop_sequence(const Written& choice) {
+  return choice.reason == StopReason::stop_string ? Json(choice.stop) : Json();
+}
+
+Json usage(const AnswerFigures& figures) {
+  Json out = Json::object();
+  out.set("input_tokens", figures.prompt_tokens - figures.cached_tokens);
+  out.set("cache_read_input_tokens", figures.cached_tokens).set("cache_creation_input_tokens", 0);
+  out.set("output_tokens", figures.written_tokens);
+  return out;
+}
+
+class Format final : public AnswerFormat {
+ public:
+  explicit Format(AnswerHead head) : head_(std::move(head)) {}
+
+  Dialect dialect() const override { return Dialect::anthropic; }
+  std::string whole(const std::vector<Written>& choices, const AnswerFigures& figures) override {
+    Json content = Json::array();
+    content.push(text_block(choices[0].text));
+    return message(std::move(content), stop_reason(choices[0]), stop_sequence(choices[0]), figures)
+        .text(false);
+  }
+  std::string opening(const AnswerFigures& figures) override {
+    Json start = typed("message_start"), block = typed("content_block_start");
+    start.set("message", message(Json::array(), Json(), Json(), figures));
+    block.set("index", 0).set("content_block", text_block(""));
+    return server_event(start, "message_start") + server_event(block, "content_block_start") +
+           server_event(typed("ping"), "ping");
+  }
+  std::string piece(const AnswerPiece& piece) override {
+    if (piece.text.empty()) return "";
+    Json out = typed("content_block_delta"), delta = typed("text_delta");
+    out.set("index", 0).set("delta", std::move(delta.set("text", piece.text)));
+    return server_event(out, "content_block_delta");
+  }
+  std::string ended(const Written&) override {
+    Json out = typed("content_block_stop");
+    return server_event(out.set("index", 0), "content_block_stop");
+  }
+  std::string closing(const std::vector<Written>& choices, const AnswerFigures& figures) override {
+    Json out = typed("message_delta"), delta = Json::object(), counts = Json::object();
+    delta.set("stop_reason", stop_reason(choices[0])).set("stop_sequence", stop_sequence(choices[0]));
+    out.set("delta", std::move(delta))
+        .set("usage", std::move(counts.set("output_tokens", figures.written_tokens)));
+    return server_event(out, "message_delta") + server_event(typed("message_stop"), "message_stop");
+  }
+  std::string problem(const Problem& problem) override {
+    return "event: error\ndata: " + problem_body(problem, dialect()) + "\n\n";
+  }
+
+ private:
+  static Json typed(const char* type) {
+    Json out = Json::object();
+    out.set("type", type);
+    return out;
+  }
+  static Json text_block(const std::string& text) {
+    Json out = typed("text");
+    out.set("text", text);
+    return out;
+  }
+  Json message(Json content, Json reason, Json sequence, const AnswerFigures& figures) const {
+    Json out = Json::object();
+    out.set("id", head_.id).set("type", "message").set("role", "assistant").set("model", head_.model);
+    out.set("content", std::move(content)).set("stop_reason", std::move(reason));
+    out.set("stop_sequence", std::move(sequence)).set("usage", usage(figures));
+    return out;
+  }
+
+  AnswerHead head_;
+};
+
+ChatPrompt prompt_of(const Fields& fields, const Model& model) {
+  if (const auto* tools = fields.list("tools"); tools != nullptr && !tools->empty())
+    refuse_unsupported(fields, "tools", "tools are not supported yet");
+  std::vector<ChatMessage> conversation = read_messages(fields, "messages");
+  if (fields.has("system"))
+    conversation.insert(conversation.begin(), {"system", read_content(fields, "system")});
+  return chat_prompt(model, conversation);
+}
+
+}  // namespace anthropic
+
+void messages(Service& service, const Request& request, const std::shared_ptr<Reply>& reply) {
+  const JsonValue body = parse_body(request.body);
+  const Fields fields(body);
+  const std::size_t model = service.model_of(fields);
+  const ServedModel& served = service.models()[model];
+  AnswerSpec spec;
+  spec.sampler.temperature = 1.0f;
+  spec.sampler.top_p = 1.0f;
+  spec.sampler.seed = service.new_seed();
+  read_sampling(fields, spec);
+  read_stop(fields, "stop_sequences", spec);
+  if (!fields.has("max_tokens")) fields.refuse("max_tokens", "is missing; it must be a whole number");
+  spec.max_tokens = *fields.whole("max_tokens", 1, anthropic::kMostTokens);
+  const bool stream = fields.flag("stream").value_or(false);
+  if (const auto thinking = fields.child("thinking"))
+    if (thinking->text("type").value_or("disabled") != "disabled")
+      refuse_unsupported(fields, "thinking", "thinking cannot be switched on");
+  ChatPrompt prompt = anthropic::prompt_of(fields, *served.model);
+  spec.prompt = std::move(prompt.tokens);
+  spec.stop_tokens = std::move(prompt.stop_tokens);
+  for (std::string& stop : prompt.stop) spec.stop.push_back(std::move(stop));
+  const auto metadata = fields.child("metadata");
+  spec.key = read_key(fields, request.header("x-session-id"),
+                      metadata ? metadata->text("user_id").value_or("") : std::string());
+  AnswerHead head{service.new_id("msg_"), served.name, Service::now(), &served.model->tokenizer(), false};
+  service.answer(model, std::move(spec), std::make_unique<anthropic::Format>(std::move(head)), stream, reply);
+}
+
+void count_tokens(Service& service, const Request& request, const std::shared_ptr<Reply>& reply) {
+  const JsonValue body = parse_body(request.body);
+  const Fields fields(body);
+  const ChatPrompt prompt = anthropic::prompt_of(fields, *service.models()[service.model_of(fields)].model);
+  Json out = Json::object();
+  out.set("input_tokens", prompt.tokens.size());
+  reply->send({200, "application/json", out.text(false)});
+}
+
+}  // namespace kvtide::serve

@@ -1,0 +1,245 @@
+#include "serve/work/lane.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+
+namespace kvtide::serve {
+namespace lane {
+
+// What a model with windows can always take back: the end of an answer whose text is spelt with other tokens.
+constexpr std::int64_t kSlack = 64;
+// Below so many tokens nobody waits for another to read them.
+constexpr std::int64_t kWorthWaiting = 64;
+
+BatchOptions batch_options(const WorkOptions& o) {
+  return {.threads = o.threads, .max_step = o.step + o.parallel, .kernels = {}};
+}
+
+bool has_windows(const State& state) {
+  const StateShape shape = state.shape();
+  return std::any_of(shape.layers.begin(), shape.layers.end(),
+                     [](const StateLayer& layer) { return layer.window.has_value(); });
+}
+
+State empty_state(const Model& model, const SessionOptions& options) {
+  return Session(model, options).state().fork();
+}
+
+}  // namespace lane
+
+bool Running::is_over() const {
+  if (error) return true;
+  return !choices.empty() && !reads() &&
+         std::all_of(choices.begin(), choices.end(), [](const Choice& c) { return c.writer.ended(); });
+}
+
+Lane::Lane(const Model& model, const WorkOptions& options)
+    : model_(&model),
+      options_(&options),
+      context_(options.context > 0 ? options.context : model.context_length()),
+      batch_(model, lane::batch_options(options)),
+      shape_(lane::empty_state(model, session_options(context_))),
+      has_windows_(lane::has_windows(shape_)) {}
+
+SessionOptions Lane::session_options(std::int64_t tokens) const {
+  SessionOptions out;
+  out.exact = options_->exact;
+  out.key_type = options_->key_type;
+  out.value_type = options_->value_type;
+  out.context = tokens;
+  out.slack = lane::kSlack;
+  out.threads = 1;  // the batch has its own
+  out.prefill_chunk = std::min(options_->step, tokens);
+  return out;
+}
+
+std::int64_t Lane::growth(const AnswerSpec& spec, std::int64_t max_tokens, std::int64_t shared) const {
+  const auto prompt = static_cast<std::int64_t>(spec.prompt.size());
+  // The state at the end of the prompt goes into the cache, and every choice goes on from it in pages of its own.
+  const std::int64_t own = growth_bytes(shape_, prompt, prompt + max_tokens) +
+                           model_->vocabulary() * static_cast<std::int64_t>(sizeof(float));
+  return growth_bytes(shape_, shared, prompt) + spec.choices * own;
+}
+
+std::int64_t Lane::growth_left(const Running& running) const {
+  const auto prompt = static_cast<std::int64_t>(running.spec.prompt.size());
+  const std::int64_t end = prompt + running.max_tokens;
+  if (running.reads()) return growth(running.spec, running.max_tokens, running.choices[0].session.position());
+  std::int64_t left = 0;
+  for (const Choice& choice : running.choices) left += growth_bytes(shape_, choice.session.position(), end);
+  return left;
+}
+
+bool Lane::is_being_read(const std::vector<TokenId>& prompt) const {
+  const std::int64_t known = cache_.find(prompt).length;
+  return std::any_of(running_.begin(), running_.end(), [&](const Running& other) {
+    if (!other.reads()) return false;
+    const std::int64_t same = common_prefix(prompt, other.spec.prompt);
+    const bool whole = same == static_cast<std::int64_t>(other.spec.prompt.size());
+    return same >= known + lane::kWorthWaiting && (whole || !has_windows_);
+  });
+}
+
+Running& Lane::begin(AnswerSpec spec, std::shared_ptr<AnswerListener> listener, std::int64_t max_tokens) {
+  const auto prompt = static_cast<std::int64_t>(spec.prompt.size());
+  Running& out = running_.emplace_back();
+  try {
+    out.spec = std::move(spec);
+    out.listener = std::move(listener);
+    out.max_tokens = max_tokens;
+    Session session(*model_, session_options(std::min(context_, prompt + max_tokens)));
+    const PrefixCache::Hit hit = cache_.find(out.spec.prompt);
+    if (hit.length > 0) session.restore(cache_.fork(hit));
+    out.read = static_cast<std::size_t>(hit.length);
+    out.figures.prompt_tokens = prompt;
+    out.figures.cached_tokens = hit.length;
+    out.choices.reserve(static_cast<std::size_t>(out.spec.choices));
+    out.choices.push_back(
+        {std::move(session), AnswerWriter(model_->tokenizer(), out.spec, 0, max_tokens), {}});
+  } catch (...) {
+    running_.pop_back();
+    throw;
+  }
+  return out;
+}
+
+// Tokens of prompts in a step that others write in. Changes when answers come, and none of their bits.
+std::int64_t Lane::most_read_beside() const {
+  const double most = static_cast<double>(options_->step);
+  const double least = std::min(8.0, most);  // or a long prompt would never be read
+  if (token_ms_ <= 0 || options_->beside_ms <= 0) return options_->step_beside;
+  return static_cast<std::int64_t>(std::clamp(options_->beside_ms / token_ms_, least, most));
+}
+
+// Those that write come first: a token each. What is left of the step is for prompts, the oldest first.
+std::vector<Batch::Item> Lane::items(std::vector<std::pair<Running*, Choice*>>& whose) {
+  std::vector<Batch::Item> out;
+  for (Running& running : running_) {
+    if (running.error || running.reads() || running.listener->stalled()) continue;
+    for (Choice& choice : running.choices) {
+      if (!choice.next || static_cast<std::int64_t>(out.size()) >= batch_.options().max_step) continue;
+      out.push_back({&choice.session, {&*choice.next, 1}});
+      whose.emplace_back(&running, &choice);
+    }
+  }
+  std::int64_t left = std::min(out.empty() ? options_->step : most_read_beside(),
+                               batch_.options().max_step - static_cast<std::int64_t>(out.size()));
+  for (Running& running : running_) {
+    if (left <= 0) break;
+    if (running.error || !running.reads()) continue;
+    const std::span<const TokenId> rest = std::span(running.spec.prompt).subspan(running.read);
+    const auto chunk = rest.first(std::min(rest.size(), static_cast<std::size_t>(left)));
+    out.push_back({&running.choices[0].session, chunk, chunk.size() == rest.size()});
+    whose.emplace_back(&running, &running.choices[0]);
+    left -= static_cast<std::int64_t>(chunk.size());
+  }
+  return out;
+}
+
+Lane::Done Lane::step() {
+  Done done;
+  std::vector<std::pair<Running*, Choice*>> whose;
+  const std::vector<Batch::Item> batch = items(whose);
+  if (batch.empty()) return done;
+  done.worked = true;
+  const Stopwatch watch;
+  const std::vector<Batch::Outcome> outcomes = batch_.step(batch);
+  const double ms = watch.ms();
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    Running& running = *whose[i].first;
+    if (running.error) continue;
+    try {
+      if (outcomes[i].error) throw *outcomes[i].error;
+      if (running.reads()) {
+        running.read += static_cast<std::size_t>(outcomes[i].read);
+        done.read += outcomes[i].read;
+        if (!running.reads()) prompt_is_read(running);
+      } else {
+        advance(running, *whose[i].second);
+      }
+    } catch (const Error& error) {
+      running.error = error;
+    }
+  }
+  if (done.read > 0) {
+    const double now = ms / static_cast<double>(done.read + static_cast<std::int64_t>(batch.size()));
+    token_ms_ = token_ms_ > 0 ? 0.75 * token_ms_ + 0.25 * now : now;
+  }
+  done.written = std::exchange(written_, 0);
+  return done;
+}
+
+void Lane::prompt_is_read(Running& running) {
+  running.figures.prompt_ms = running.since.ms();
+  // Others that begin the same go on from here, and so does an edited last message where windows have moved on.
+  const bool is_new = running.figures.prompt_tokens > running.figures.cached_tokens + lane::kWorthWaiting;
+  if (is_new) cache_.keep(running.choices[0].session.state().fork(), running.spec.key);
+  for (int i = 1; i < running.spec.choices; ++i)
+    running.choices.push_back({running.choices[0].session.fork(),
+                               AnswerWriter(model_->tokenizer(), running.spec, i, running.max_tokens),
+                               {}});
+  for (Choice& choice : running.choices) advance(running, choice);
+}
+
+void Lane::advance(Running& running, Choice& choice) {
+  const std::int64_t before = choice.writer.written();
+  choice.next = choice.writer.choose(choice.session.logits());
+  written_ += choice.writer.written() - before;
+  if (choice.next && choice.session.room() < 1) {
+    choice.writer.end(StopReason::context_full);
+    choice.next.reset();
+  }
+  tell(running, choice);
+}
+
+void Lane::tell(Running& running, Choice& choice) {
+  const int index = static_cast<int>(&choice - running.choices.data());
+  if (choice.writer.has_piece()) running.listener->piece(choice.writer.take());
+  if (choice.writer.ended()) running.listener->ended(index, choice.writer.reason(), choice.writer.stop());
+}
+
+void Lane::keep(Running& running) {
+  if (running.choices.empty()) return;
+  const State& state = running.choices[0].session.state();
+  if (state.position() > running.figures.cached_tokens) cache_.keep(state.fork(), running.spec.key);
+}
+
+std::int64_t Lane::finish() {
+  std::int64_t gone = 0;
+  for (auto at = running_.begin(); at != running_.end();) {
+    Running& running = *at;
+    const bool left = !running.is_over() && running.listener->gone();
+    if (!left && !running.is_over()) {
+      ++at;
+      continue;
+    }
+    gone += left ? 1 : 0;
+    for (const Choice& choice : running.choices) running.figures.written_tokens += choice.writer.written();
+    running.figures.writing_ms = running.since.ms() - running.figures.prompt_ms;
+    const std::shared_ptr<AnswerListener> listener = running.listener;
+    const std::optional<Error> error = running.error;
+    const AnswerFigures figures = running.figures;
+    try {
+      if (!error || error->code() != ErrorCode::numeric) keep(running);
+    } catch (const Error&) {
+      // What was read is then not kept, which costs the next request time and nothing else.
+    }
+    at = running_.erase(at);
+    while (cache_.entries().size() > static_cast<std::size_t>(options_->most_cached)) cache_.evict();
+    if (error)
+      listener->failed(*error);
+    else if (!left)
+      listener->done(figures);
+  }
+  return gone;
+}
+
+void Lane::add_to(StateBytes& bytes) const {
+  cache_.add_to(bytes);
+  for (const Running& running : running_)
+    for (const Choice& choice : running.choices) bytes.add(choice.session.state());
+}
+
+}  // namespace kvtide::serve

@@ -1,0 +1,114 @@
+// lane.h: one model at work: the answers that run on it, its batch and its prefix cache.
+//
+// Ownership: owns sessions, batch and cache; refers to the model. Thread rules: one thread, the scheduler's.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/stopwatch.h"
+#include "kvtide/model.h"
+#include "kvtide/session.h"
+#include "serve/work/answer.h"
+#include "serve/work/answer_writer.h"
+#include "serve/work/prefix_cache.h"
+
+namespace kvtide::serve {
+
+struct WorkOptions {
+  std::int64_t kv_budget = std::int64_t{2} << 30;  // bytes of all sessions and caches of all models
+  std::int64_t context = 0;                        // tokens of a session at most; 0: as the model was trained
+  std::int64_t max_tokens = 2048;                  // of answers whose request does not say
+  int parallel = 8;                                // answers that run at once
+  int queue = 64;                                  // requests that wait; further ones are refused
+  int most_cached = 128;                           // states in a prefix cache
+  std::int64_t step = 512;                         // tokens that a step reads of prompts when nobody writes
+  std::int64_t step_beside = 64;  // likewise while others write, until it is known how long a token takes
+  double beside_ms =
+      100;          // then as many as take so long, for the others wait for them; 0: always step_beside
+  int threads = 0;  // 0: as many as the machine has
+  bool exact = false;
+  ElementType key_type = ElementType::f16, value_type = ElementType::f16;
+};
+
+// One of the answers to a prompt.
+struct Choice {
+  Session session;
+  AnswerWriter writer;
+  std::optional<TokenId> next;  // to be read
+};
+
+// A request that has been admitted.
+struct Running {
+  AnswerSpec spec;
+  std::shared_ptr<AnswerListener> listener;
+  std::int64_t max_tokens = 0;
+  std::size_t read = 0;  // of the prompt
+  std::vector<Choice> choices;
+  AnswerFigures figures;
+  Stopwatch since;  // admission
+  std::optional<Error> error;
+
+  bool reads() const { return read < spec.prompt.size(); }
+  bool is_over() const;
+};
+
+class Lane {
+ public:
+  Lane(const Model& model, const WorkOptions& options);
+
+  const Model& model() const { return *model_; }
+  PrefixCache& cache() { return cache_; }
+  const PrefixCache& cache() const { return cache_; }
+  std::list<Running>& running() { return running_; }
+  const std::list<Running>& running() const { return running_; }
+
+  // Tokens of a session at most.
+  std::int64_t context() const { return context_; }
+  // Bytes that an answer may come to hold, beyond what the first `shared` tokens share.
+  std::int64_t growth(const AnswerSpec& spec, std::int64_t max_tokens, std::int64_t shared) const;
+  // The same for what runs, beyond what it holds now.
+  std::int64_t growth_left(const Running& running) const;
+
+  // Whether a running request is about to read what this prompt begins with, further than the cache knows it.
+  bool is_being_read(const std::vector<TokenId>& prompt) const;
+  // Begins with what the cache knows. Throws Error: out_of_memory.
+  Running& begin(AnswerSpec spec, std::shared_ptr<AnswerListener> listener, std::int64_t max_tokens);
+
+  struct Done {
+    std::int64_t read = 0, written = 0;  // tokens
+    bool worked = false;
+  };
+  // One pass for everything that runs, and what follows from it.
+  Done step();
+  // Takes away what is over and what nobody waits for; their memories go into the cache. The number of the latter.
+  std::int64_t finish();
+
+  void add_to(StateBytes& bytes) const;
+
+ private:
+  SessionOptions session_options(std::int64_t tokens) const;
+  std::int64_t most_read_beside() const;
+  std::vector<Batch::Item> items(std::vector<std::pair<Running*, Choice*>>& whose);
+  void prompt_is_read(Running& running);
+  void advance(Running& running, Choice& choice);
+  void tell(Running& running, Choice& choice);
+  void keep(Running& running);
+
+  const Model* model_;
+  const WorkOptions* options_;
+  std::int64_t context_;
+  Batch batch_;
+  State shape_;       // an empty state, for planning
+  bool has_windows_;  // only the whole of a prompt can then be gone on from, once they have moved on
+  PrefixCache cache_;
+  std::list<Running> running_;
+  double token_ms_ = 0;       // of steps that read prompts, of late; 0: not known yet
+  std::int64_t written_ = 0;  // tokens, since the step began
+};
+
+}  // namespace kvtide::serve

@@ -1,0 +1,342 @@
+#include "serve/work/scheduler.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "base/text.h"
+
+namespace kvtide::serve {
+namespace scheduler {
+
+// While every answer waits for its client, they are looked at again so often.
+constexpr std::chrono::milliseconds kLookAgain{10};
+
+void check(const WorkOptions& o) {
+  const auto need = [](bool fine, const std::string& why) {
+    if (!fine) throw Error(ErrorCode::invalid_argument, why);
+  };
+  need(o.kv_budget > 0, "the KV budget must be more than 0 bytes");
+  need(o.parallel >= 1 && o.parallel <= 256, "answers in parallel must be from 1 to 256");
+  need(o.queue >= 0, "the queue must hold 0 requests or more");
+  need(o.step >= 1 && o.step_beside >= 1, "a step must read at least 1 token");
+}
+
+}  // namespace scheduler
+
+Scheduler::Scheduler(const std::vector<const Model*>& models, const WorkOptions& options)
+    : options_(options) {
+  scheduler::check(options_);
+  lanes_.reserve(models.size());
+  for (const Model* model : models) lanes_.emplace_back(*model, options_);
+  publish();
+}
+
+Scheduler::~Scheduler() { stop(); }
+
+void Scheduler::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  cancel_all("the server has stopped");
+}
+
+std::int64_t Scheduler::tokens_by_default(std::size_t model, std::int64_t prompt) const {
+  return std::max<std::int64_t>(1, std::min(options_.max_tokens, lanes_[model].context() - prompt));
+}
+
+std::optional<Busy> Scheduler::submit(std::size_t model, AnswerSpec spec,
+                                      std::shared_ptr<AnswerListener> listener) {
+  const Lane& lane = lanes_[model];
+  const auto prompt = static_cast<std::int64_t>(spec.prompt.size());
+  if (spec.prompt.empty()) throw Error(ErrorCode::invalid_argument, "the prompt holds no tokens");
+  if (spec.max_tokens < 0) spec.max_tokens = tokens_by_default(model, prompt);
+  if (prompt + std::min<std::int64_t>(spec.max_tokens, 1) > lane.context())
+    throw Error(ErrorCode::context_full, cat("the prompt has ", prompt, " tokens, and the context holds ",
+                                             lane.context(), "; use a shorter text"));
+  spec.max_tokens = std::min(spec.max_tokens, lane.context() - prompt);
+  static_cast<void>(Sampler(spec.sampler));
+  const std::int64_t needs = lane.growth(spec, spec.max_tokens, 0);
+  if (needs > options_.kv_budget)
+    throw Error(ErrorCode::context_full,
+                cat("the answer needs up to ", needs, " bytes of KV memory and the server's budget is ",
+                    options_.kv_budget, "; ask for fewer tokens or choices"));
+  {
+    const std::lock_guard lock(mutex_);
+    if (draining_ || stopping_) {
+      ++refused_;
+      return Busy{"the server is about to stop", 10};
+    }
+    if (waiting_ >= options_.queue + (published_.running < options_.parallel ? 1 : 0)) {
+      ++refused_;
+      return Busy{cat("all ", options_.parallel, " places are taken or the KV budget is, and ",
+                      options_.queue, " requests wait already"),
+                  2};
+    }
+    ++waiting_;
+    ++requests_;
+    arrived_.push_back({model, std::move(spec), std::move(listener), {}});
+  }
+  changed_.notify_all();
+  return std::nullopt;
+}
+
+void Scheduler::between_steps(const std::function<void(std::vector<Lane>&)>& action) {
+  if (!thread_.joinable()) return action(lanes_);
+  std::optional<Error> error;
+  bool done = false;
+  std::condition_variable ready;
+  std::unique_lock lock(mutex_);
+  if (stopping_) throw Error(ErrorCode::cancelled, "the server is about to stop");
+  actions_.push_back([&] {
+    try {
+      action(lanes_);
+    } catch (const Error& thrown) {
+      error = thrown;
+    } catch (const std::bad_alloc&) {
+      error = Error(ErrorCode::out_of_memory, "out of memory");
+    }
+    const std::lock_guard inner(mutex_);
+    done = true;
+    ready.notify_all();
+  });
+  changed_.notify_all();
+  ready.wait(lock, [&] { return done; });
+  if (error) throw *error;
+}
+
+void Scheduler::do_actions() {
+  std::deque<std::function<void()>> actions;
+  {
+    const std::lock_guard lock(mutex_);
+    actions.swap(actions_);
+    for (Waiting& waiting : arrived_) queue_.push_back(std::move(waiting));
+    arrived_.clear();
+  }
+  for (const auto& action : actions) action();
+}
+
+// Of those that wait, one whose key has fewest at work; among these the first that came.
+std::optional<std::size_t> Scheduler::next_to_admit() {
+  std::map<std::string, int> at_work;
+  for (const Lane& lane : lanes_)
+    for (const Running& running : lane.running()) ++at_work[running.spec.key];
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < queue_.size(); ++i) {
+    if (lanes_[queue_[i].model].is_being_read(queue_[i].spec.prompt)) continue;
+    if (!best || at_work[queue_[i].spec.key] < at_work[queue_[*best].spec.key]) best = i;
+  }
+  return best;
+}
+
+std::int64_t Scheduler::planned_bytes() const {
+  std::int64_t planned = held_bytes();
+  for (const Lane& lane : lanes_)
+    for (const Running& running : lane.running()) planned += lane.growth_left(running);
+  return planned;
+}
+
+bool Scheduler::make_room(std::int64_t bytes) {
+  while (planned_bytes() + bytes > options_.kv_budget) {
+    const auto fullest = std::max_element(lanes_.begin(), lanes_.end(), [](const Lane& a, const Lane& b) {
+      return a.cache().entries().size() < b.cache().entries().size();
+    });
+    if (!fullest->cache().evict()) return false;
+    ++own_.evicted;
+  }
+  return true;
+}
+
+void Scheduler::keep(std::size_t model, State state, const std::string& key) {
+  between_steps([&](std::vector<Lane>& lanes) {
+    StateBytes bytes;
+    bytes.add(state);
+    if (!make_room(bytes.total()))
+      throw Error(ErrorCode::context_full,
+                  cat("the state takes ", bytes.total(), " bytes, which the KV budget of ",
+                      options_.kv_budget, " has no room for now"));
+    lanes[model].cache().keep(std::move(state), key);
+  });
+}
+
+// False: there is no room for it yet.
+bool Scheduler::admit_one(Waiting& waiting) {
+  Lane& lane = lanes_[waiting.model];
+  const std::int64_t max_tokens = waiting.spec.max_tokens;
+  const PrefixCache::Hit hit = lane.cache().find(waiting.spec.prompt);
+  const std::int64_t id = hit.entry == nullptr ? 0 : hit.entry->id;
+  // Making room must not take away what it would go on from, unless nothing else is left.
+  std::optional<State> held;
+  if (hit.length > 0) held = lane.cache().fork(hit);
+  if (!make_room(lane.growth(waiting.spec, max_tokens, hit.length))) {
+    const bool idle =
+        std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& l) { return l.running().empty(); });
+    if (!idle) return false;
+    held.reset();
+  }
+  if (held && lane.cache().at(id) == nullptr) lane.cache().keep(std::move(*held), waiting.spec.key);
+  held.reset();
+  Running& running = lane.begin(std::move(waiting.spec), waiting.listener, max_tokens);
+  running.figures.queued_ms = waiting.since.ms();
+  own_.prompt_tokens += running.figures.prompt_tokens;
+  own_.cached_tokens += running.figures.cached_tokens;
+  running.listener->begun(running.figures);
+  return true;
+}
+
+void Scheduler::admit() {
+  std::size_t at_work = 0;
+  for (const Lane& lane : lanes_) at_work += lane.running().size();
+  while (at_work < static_cast<std::size_t>(options_.parallel) && !queue_.empty()) {
+    const std::optional<std::size_t> next = next_to_admit();
+    if (!next) return;
+    Waiting& waiting = queue_[*next];
+    try {
+      if (!admit_one(waiting)) return;
+      ++at_work;
+    } catch (const Error& error) {
+      ++own_.failed;
+      waiting.listener->failed(error);
+    }
+    queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(*next));
+    --waiting_;
+  }
+}
+
+void Scheduler::forget_gone() {
+  const auto gone = [&](const Waiting& waiting) {
+    if (!waiting.listener->gone()) return false;
+    ++own_.cancelled;
+    --waiting_;
+    return true;
+  };
+  std::erase_if(queue_, gone);
+}
+
+bool Scheduler::step() {
+  do_actions();
+  forget_gone();
+  for (Lane& lane : lanes_) own_.cancelled += lane.finish();
+  admit();
+  bool worked = false;
+  const std::size_t before = at_work_;
+  at_work_ = 0;
+  for (Lane& lane : lanes_) {
+    const Stopwatch watch;
+    const Lane::Done done = lane.step();
+    own_.cancelled += lane.finish();
+    at_work_ += lane.running().size();
+    if (!done.worked) continue;
+    worked = true;
+    ++own_.steps;
+    own_.written_tokens += done.written;
+    (done.read > 0 ? own_.reading_seconds : own_.writing_seconds) += watch.seconds();
+  }
+  // Adding up all states takes as long as a step of a small model.
+  if (at_work_ != before || own_.steps % 32 == 0 || !worked) own_.kv_bytes = held_bytes();
+  publish();
+  return worked;
+}
+
+std::int64_t Scheduler::held_bytes() const {
+  StateBytes held;
+  for (const Lane& lane : lanes_) lane.add_to(held);
+  return held.total();
+}
+
+void Scheduler::publish() {
+  Counts now = own_;
+  for (const Lane& lane : lanes_) {
+    now.running += static_cast<std::int64_t>(lane.running().size());
+    now.cached_states += static_cast<std::int64_t>(lane.cache().entries().size());
+  }
+  now.kv_budget = options_.kv_budget;
+  const std::lock_guard lock(mutex_);
+  published_ = now;
+  if (now.running == 0 && queue_.empty() && arrived_.empty()) idle_.notify_all();
+}
+
+Counts Scheduler::counts() const {
+  const std::lock_guard lock(mutex_);
+  Counts out = published_;
+  out.waiting = waiting_;
+  out.requests = requests_;
+  out.refused = refused_;
+  return out;
+}
+
+void Scheduler::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Scheduler::run() {
+  for (;;) {
+    bool worked = false;
+    try {
+      worked = step();
+    } catch (const Error& error) {
+      cancel_all(error.what());
+    } catch (const std::bad_alloc&) {
+      cancel_all("out of memory");
+    }
+    std::unique_lock lock(mutex_);
+    if (cancelling_) {
+      cancelling_ = false;
+      lock.unlock();
+      cancel_all("the server has stopped");
+      lock.lock();
+    }
+    if (stopping_) break;
+    const auto is_due = [&] { return stopping_ || cancelling_ || !arrived_.empty() || !actions_.empty(); };
+    if (worked) continue;
+    if (published_.running > 0 || !queue_.empty())
+      changed_.wait_for(lock, scheduler::kLookAgain, is_due);
+    else
+      changed_.wait(lock, is_due);
+  }
+  do_actions();  // somebody may wait for one
+}
+
+void Scheduler::cancel_all(const char* why) {
+  const Error error(ErrorCode::cancelled, why);
+  for (Lane& lane : lanes_) {
+    for (Running& running : lane.running()) running.error = error;
+    lane.finish();
+  }
+  std::deque<Waiting> left;
+  {
+    const std::lock_guard lock(mutex_);
+    left.swap(arrived_);
+  }
+  for (Waiting& waiting : queue_) left.push_back(std::move(waiting));
+  queue_.clear();
+  waiting_ -= static_cast<std::int64_t>(left.size());
+  for (const Waiting& waiting : left) waiting.listener->failed(error);
+  publish();
+}
+
+void Scheduler::cancel() {
+  {
+    const std::lock_guard lock(mutex_);
+    cancelling_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool Scheduler::drain(double seconds) {
+  std::unique_lock lock(mutex_);
+  draining_ = true;
+  const auto idle = [&] { return published_.running == 0 && waiting_ == 0; };
+  const bool ended = idle_.wait_for(lock, std::chrono::duration<double>(seconds), idle);
+  cancelling_ = !ended;
+  changed_.notify_all();
+  // The clients of what is cancelled hear of it.
+  if (!ended) idle_.wait_for(lock, std::chrono::seconds(1), idle);
+  return ended;
+}
+
+}  // namespace kvtide::serve

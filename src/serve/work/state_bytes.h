@@ -1,0 +1,33 @@
+// state_bytes.h: the memory of several KV states together, rows that they share counted once.
+//
+// Ownership: refers to the states while it adds. Thread rules: one thread, which also changes the states.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "kvtide/state.h"
+#include "state/rows/extent.h"
+
+namespace kvtide::serve {
+
+class StateBytes {
+ public:
+  void add(const State& state);
+  // Bytes of the pages that all states added so far may hold, and of their tokens and logits.
+  std::int64_t total() const;
+
+ private:
+  struct Held {
+    std::int64_t first, last;  // rows
+    RowFormat format;
+  };
+  std::map<const Extent*, Held> extents_;
+  std::int64_t others_ = 0;
+};
+
+// The most that a state of this shape may come to hold beyond its first `from` rows, which it shares with another, when
+// it has `tokens`.
+std::int64_t growth_bytes(const State& state, std::int64_t from, std::int64_t tokens);
+
+}  // namespace kvtide::serve

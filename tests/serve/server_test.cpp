@@ -1,0 +1,337 @@
+// Every route, without sockets: what is answered, and that what is wrong with a request is a status of 4xx.
+#include "serve/server.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/formats/temporary_folder.h"
+#include "tests/kernels/samples.h"
+#include "tests/serve/asking.h"
+
+namespace kvtide {
+namespace {
+
+using serve::Request;
+using testing::ask;
+using testing::json_of;
+using testing::request_of;
+
+class ServerTest : public ::testing::Test {
+ protected:
+  static const JsonValue& at(const JsonValue& json, const char* name) {
+    const JsonValue* found = json.find(name);
+    EXPECT_NE(found, nullptr) << name;
+    return found == nullptr ? json : *found;
+  }
+
+  const testing::TemporaryFile file_ = testing::chat_model_file();
+  const Model model_{file_.path()};
+  serve::Server server_{{{"tiny", &model_}}, testing::small_service()};
+};
+
+TEST_F(ServerTest, SaysWhatItIs) {
+  EXPECT_EQ(ask(server_, request_of("GET", "/health"))->body(), R"({"status":"ok"})");
+  const auto models = ask(server_, request_of("GET", "/v1/models"));
+  EXPECT_EQ(*at((*at(json_of(*models), "data").list())[0], "id").text(), "tiny");
+  EXPECT_EQ(ask(server_, request_of("GET", "/v1/models/tiny"))->status(), 200);
+  EXPECT_EQ(ask(server_, request_of("GET", "/v1/models/other"))->status(), 404);
+  const auto metrics = ask(server_, request_of("GET", "/metrics"));
+  EXPECT_NE(metrics->body().find("\nvllm:num_requests_waiting 0\n"), std::string::npos);
+  EXPECT_EQ(ask(server_, request_of("GET", "/props"))->status(), 200);
+}
+
+TEST_F(ServerTest, ChatsWholeAndInPieces) {
+  const std::string common =
+      R"("messages":[{"role":"user","content":"the end"}],"temperature":0,"max_tokens":6)";
+  const auto whole = ask(server_, "/v1/chat/completions", "{" + common + "}");
+  ASSERT_EQ(whole->status(), 200) << whole->body();
+  const JsonValue json = json_of(*whole);
+  const std::string text = *at(at((*at(json, "choices").list())[0], "message"), "content").text();
+  EXPECT_EQ(*at(at(json, "usage"), "completion_tokens").integer(), 6);
+
+  const auto pieces = ask(server_, "/v1/chat/completions",
+                          "{" + common + R"(,"stream":true,"stream_options":{"include_usage":true}})");
+  EXPECT_TRUE(pieces->opened());
+  EXPECT_EQ(pieces->response().type, "text/event-stream");
+  std::string joined;
+  std::size_t events = 0, last = 0;
+  for (std::size_t from = 0; (from = pieces->body().find("data: {", from)) != std::string::npos; ++from) {
+    const std::size_t end = pieces->body().find("\n\n", from);
+    const JsonValue event = JsonValue::parse(pieces->body().substr(from + 6, end - from - 6), "event");
+    ++events;
+    last = end;
+    if (at(event, "choices").list()->empty()) {
+      EXPECT_GT(*at(at(at(event, "usage"), "prompt_tokens_details"), "cached_tokens").integer(), 0);
+      continue;
+    }
+    const JsonValue& delta = at((*at(event, "choices").list())[0], "delta");
+    if (const JsonValue* content = delta.find("content")) joined += *content->text();
+  }
+  EXPECT_EQ(joined, text);
+  EXPECT_GE(events, 4u);
+  EXPECT_EQ(pieces->body().substr(last), "\n\ndata: [DONE]\n\n");
+}
+
+TEST_F(ServerTest, CompletesTextsForTheClientsOfOpenAiAndLlama) {
+  const auto openai = ask(server_, "/v1/completions",
+                          R"({"prompt":"the end","temperature":0,"max_tokens":5,"logprobs":2,"n":2})");
+  ASSERT_EQ(openai->status(), 200) << openai->body();
+  const JsonValue json = json_of(*openai);
+  ASSERT_EQ(at(json, "choices").list()->size(), 2u);
+  const JsonValue& first = (*at(json, "choices").list())[0];
+  EXPECT_EQ(at(at(first, "logprobs"), "tokens").list()->size(), 5u);
+  const auto llama = ask(server_, "/completion", R"({"prompt":"the end","temperature":0,"n_predict":5})");
+  EXPECT_EQ(*at(json_of(*llama), "content").text(), *at(first, "text").text());
+  EXPECT_EQ(*at(json_of(*llama), "stop_type").text(), "limit");
+  const std::string stop = at(first, "text").text()->substr(0, 1);
+  const auto stopped = ask(server_, "/v1/completions",
+                           "{\"prompt\":\"the end\",\"temperature\":0,\"max_tokens\":5,\"stop\":[" +
+                               JsonValue::text_of(std::string_view(stop)) + "]}");
+  EXPECT_EQ(*at((*at(json_of(*stopped), "choices").list())[0], "text").text(), "");
+}
+
+TEST_F(ServerTest, AnswersMessages) {
+  const std::string body =
+      R"("messages":[{"role":"user","content":[{"type":"text","text":"on"}]}],"max_tokens":4)";
+  const auto whole = ask(server_, "/v1/messages", "{" + body + R"(,"system":"be","temperature":0})");
+  ASSERT_EQ(whole->status(), 200) << whole->body();
+  EXPECT_EQ(*at(json_of(*whole), "stop_reason").text(), "max_tokens");
+  const auto pieces = ask(server_, "/v1/messages", "{" + body + R"(,"stream":true})");
+  for (const char* name :
+       {"message_start", "content_block_start", "content_block_stop", "message_delta", "message_stop"})
+    EXPECT_NE(pieces->body().find(std::string("event: ") + name + "\n"), std::string::npos) << name;
+  const auto count = ask(server_, "/v1/messages/count_tokens", "{" + body + "}");
+  EXPECT_GT(*at(json_of(*count), "input_tokens").integer(), 0);
+  EXPECT_EQ(*at(json_of(*ask(server_, "/v1/messages", "{}")), "type").text(), "error");
+}
+
+TEST_F(ServerTest, TurnsTextsIntoTokensAndBack) {
+  const auto tokens = ask(server_, "/tokenize", R"({"content":"the end","with_pieces":true})");
+  EXPECT_EQ(*at((*at(json_of(*tokens), "tokens").list())[0], "piece").text(), "the");
+  const auto text = ask(server_, "/detokenize", R"({"tokens":[43,2]})");
+  EXPECT_EQ(*at(json_of(*text), "content").text(), "thea") << text->body();
+  const auto prompt = ask(server_, "/apply-template", R"({"messages":[{"role":"user","content":"x"}]})");
+  EXPECT_NE(at(json_of(*prompt), "prompt").text()->find("<|im_start|>user\nx"), std::string::npos);
+}
+
+TEST_F(ServerTest, AResponseIsStoredAndGoneOnFrom) {
+  const auto first =
+      ask(server_, "/v1/responses", R"({"input":"the end","temperature":0,"max_output_tokens":6})");
+  ASSERT_EQ(first->status(), 200) << first->body();
+  const JsonValue json = json_of(*first);
+  const std::string id = *at(json, "id").text();
+  EXPECT_EQ(*at(json, "status").text(), "incomplete");
+  const std::string text = *at((*at((*at(json, "output").list())[0], "content").list())[0], "text").text();
+  EXPECT_EQ(testing::fetch(server_, "/v1/responses/" + id)->body(), first->body());
+
+  const std::string rest =
+      R"("input":[{"role":"user","content":"on"}],"temperature":0,"max_output_tokens":6)";
+  const auto second = ask(server_, "/v1/responses", "{\"previous_response_id\":\"" + id + "\"," + rest + "}");
+  ASSERT_EQ(second->status(), 200) << second->body();
+  EXPECT_GT(*at(at(at(json_of(*second), "usage"), "input_tokens_details"), "cached_tokens").integer(), 0);
+  const auto told =
+      ask(server_, "/v1/chat/completions",
+          R"({"temperature":0,"max_tokens":6,"messages":[{"role":"user","content":"the end"},)"
+          R"({"role":"assistant","content":)" +
+              JsonValue::text_of(std::string_view(text)) + R"(},{"role":"user","content":"on"}]})");
+  EXPECT_EQ(*at((*at((*at(json_of(*second), "output").list())[0], "content").list())[0], "text").text(),
+            *at(at((*at(json_of(*told), "choices").list())[0], "message"), "content").text());
+
+  const auto stream = ask(server_, "/v1/responses",
+                          R"({"input":"the end","temperature":0,"max_output_tokens":3,"stream":true})");
+  for (const char* name : {"created", "in_progress", "output_item.added", "output_text.delta",
+                           "output_text.done", "output_item.done", "incomplete"})
+    EXPECT_NE(stream->body().find(std::string("event: response.") + name + "\n"), std::string::npos) << name;
+  EXPECT_EQ(ask(server_, request_of("DELETE", "/v1/responses/" + id))->status(), 200);
+  EXPECT_EQ(testing::fetch(server_, "/v1/responses/" + id)->status(), 404);
+  EXPECT_EQ(ask(server_, "/v1/responses", "{\"previous_response_id\":\"" + id + "\"," + rest + "}")->status(),
+            404);
+}
+
+TEST_F(ServerTest, ASlotIsSavedRestoredAndErased) {
+  const testing::TemporaryFolder folder;
+  serve::ServiceOptions options = testing::small_service();
+  options.states_folder = folder.path("");
+  const std::string prompt =
+      R"({"prompt":"the end of a land in the sea","n_predict":4,"temperature":0,"id_slot":3})";
+  std::string text;
+  {
+    serve::Server server({{"tiny", &model_}}, options);
+    EXPECT_EQ(ask(server, "/slots/3?action=save", R"({"filename":"talk"})")->status(), 404)
+        << "nothing is there";
+    text = *at(json_of(*ask(server, "/completion", prompt)), "content").text();
+    const auto saved = ask(server, "/slots/3?action=save", R"({"filename":"talk"})");
+    ASSERT_EQ(saved->status(), 200) << saved->body();
+    EXPECT_GT(*at(json_of(*saved), "n_saved").integer(), 5);
+  }
+  serve::Server server({{"tiny", &model_}}, options);  // after a restart
+  ASSERT_EQ(ask(server, "/slots/3?action=restore", R"({"filename":"talk"})")->status(), 200);
+  const auto states = testing::fetch(server, "/states");
+  ASSERT_EQ(at(json_of(*states), "data").list()->size(), 1u);
+  const auto again = ask(server, "/completion", prompt);
+  EXPECT_EQ(*at(json_of(*again), "content").text(), text);
+  EXPECT_GT(*at(at(json_of(*again), "timings"), "cache_n").integer(), 5);
+  for (const char* name : {"../talk", "/etc/passwd", ".talk", "", "a b"})
+    EXPECT_EQ(
+        ask(server, "/slots/3?action=restore", std::string("{\"filename\":\"") + name + "\"}")->status(), 400)
+        << name;
+  EXPECT_EQ(ask(server, "/slots/3?action=restore", R"({"filename":"none"})")->status(), 404);
+  EXPECT_EQ(ask(server, "/slots/3?action=dance", R"({"filename":"talk"})")->status(), 400);
+  EXPECT_EQ(ask(server, "/slots/3?action=erase", "")->status(), 200);
+  EXPECT_EQ(json_of(*testing::fetch(server, "/states")).find("data")->list()->size(), 0u);
+  EXPECT_EQ(ask(server_, "/slots/3?action=save", R"({"filename":"talk"})")->status(), 400) << "no folder";
+}
+
+TEST_F(ServerTest, StatesAreLookedAtAndDropped) {
+  ASSERT_EQ(ask(server_, "/v1/completions", R"({"prompt":"the end","max_tokens":4})")->status(), 200);
+  const JsonValue list = json_of(*testing::fetch(server_, "/states"));
+  ASSERT_EQ(at(list, "data").list()->size(), 1u);
+  const std::string place = "/states/" + std::to_string(*at((*at(list, "data").list())[0], "id").integer());
+  EXPECT_NE(at(json_of(*testing::fetch(server_, place)), "text").text()->find("the"), std::string::npos);
+  EXPECT_EQ(ask(server_, request_of("DELETE", place))->status(), 200);
+  EXPECT_EQ(testing::fetch(server_, place)->status(), 404);
+  EXPECT_EQ(testing::fetch(server_, "/states/x")->status(), 404);
+}
+
+TEST_F(ServerTest, ASlowReaderAndOneWhoLeavesHoldNobodyUp) {
+  const auto slow = std::make_shared<testing::HeardReply>(), left = std::make_shared<testing::HeardReply>();
+  const std::string body = R"({"prompt":"the end","max_tokens":100,"stream":true,"ignore_eos":true})";
+  server_.handle(request_of("POST", "/v1/completions", body), slow);
+  server_.handle(request_of("POST", "/v1/completions", body), left);
+  for (int i = 0; i < 4; ++i) server_.scheduler().step();
+  slow->read_nothing();
+  left->leave();
+  EXPECT_EQ(ask(server_, "/v1/completions", R"({"prompt":"on","max_tokens":20,"ignore_eos":true})")->status(),
+            200);
+  EXPECT_FALSE(slow->complete());
+  EXPECT_EQ(server_.scheduler().counts().cancelled, 1) << "within a step";
+  slow->read_again();
+  while (server_.scheduler().step()) {
+  }
+  EXPECT_TRUE(slow->complete());
+  EXPECT_EQ(left->ends(), 0);
+}
+
+TEST_F(ServerTest, LetsInWhoMayAsk) {
+  serve::ServiceOptions options = testing::small_service();
+  options.api_key = "secret";
+  serve::Server server({{"tiny", &model_}}, options);
+  const auto status = [&](serve::Headers headers, const char* path = "/v1/models") {
+    return ask(server, Request{"GET", path, std::move(headers), ""})->status();
+  };
+  EXPECT_EQ(status({}), 400) << "no host";
+  EXPECT_EQ(status({{"host", "localhost"}}), 401);
+  EXPECT_EQ(status({{"host", "localhost"}}, "/health"), 200);
+  EXPECT_EQ(status({{"host", "localhost"}, {"authorization", "Bearer secret"}}), 200);
+  EXPECT_EQ(status({{"host", "[::1]:8080"}, {"x-api-key", "secret"}}), 200);
+  for (const char* wrong : {"", "s", "secre", "secret ", "secretsecret", "Secret"})
+    EXPECT_EQ(status({{"host", "localhost"}, {"x-api-key", wrong}}), 401) << wrong;
+  EXPECT_EQ(status({{"host", "rebound.example"}, {"x-api-key", "secret"}}), 403);
+  EXPECT_EQ(status({{"host", "127.0.0.1.example"}, {"x-api-key", "secret"}}), 403);
+  EXPECT_EQ(status({{"host", "localhost"}, {"origin", "https://page.example"}, {"x-api-key", "secret"}}),
+            403);
+  EXPECT_EQ(status({{"host", "localhost"}, {"origin", "http://localhost"}, {"x-api-key", "secret"}}), 200);
+}
+
+TEST_F(ServerTest, WholeNumbersEndWhereTheirTypeDoes) {
+  const auto status = [&](const std::string& seed) {
+    return ask(server_, "/v1/completions", "{\"prompt\":\"on\",\"max_tokens\":1,\"seed\":" + seed + "}")
+        ->status();
+  };
+  for (const char* fits : {"0", "-1", "9223372036854775807", "-9223372036854775808", "16.0"})
+    EXPECT_EQ(status(fits), 200) << fits;
+  for (const char* not_one : {"9223372036854775808", "18446744073709551616", "-1e19", "1e19", "0.5"})
+    EXPECT_EQ(status(not_one), 400) << not_one;
+}
+
+TEST_F(ServerTest, SaysWhatItDoesNotDo) {
+  EXPECT_EQ(ask(server_, request_of("GET", "/nowhere"))->status(), 404);
+  const auto wrong = ask(server_, request_of("GET", "/v1/completions"));
+  EXPECT_EQ(wrong->status(), 405);
+  EXPECT_EQ(wrong->response().headers.at(0).second, "POST");
+  const auto embeddings = ask(server_, "/v1/embeddings", "{}");
+  EXPECT_EQ(embeddings->status(), 501);
+  EXPECT_NE(embeddings->body().find("not implemented"), std::string::npos);
+  const auto tools = ask(server_, "/v1/chat/completions",
+                         R"({"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function"}]})");
+  EXPECT_EQ(tools->status(), 400);
+  EXPECT_NE(tools->body().find(R"("param":"tools","code":"unsupported")"), std::string::npos)
+      << tools->body();
+}
+
+// One field of a request that is fine is replaced by values of every kind; a value that the field may have is answered.
+TEST_F(ServerTest, ANamedFieldIsWrongWhateverItsKind) {
+  const std::vector<std::string> values = {"true",   "-1",           "3.5",        "1e300",      "\"x\"",
+                                           "[]",     "{}",           "[[1]]",      "\"\"",       "-5e9",
+                                           "[true]", "{\"a\":null}", "[\"x\",17]", "99999999999"};
+  const std::vector<std::pair<std::string, std::vector<std::string>>> routes = {
+      {"/v1/chat/completions",
+       {"messages", "model", "temperature", "top_p", "n", "max_tokens", "stream", "stop", "seed",
+        "logit_bias", "stream_options", "logprobs", "top_logprobs", "frequency_penalty", "response_format",
+        "tools", "user"}},
+      {"/v1/completions", {"prompt", "max_tokens", "logprobs", "echo", "top_k", "min_p", "repeat_penalty"}},
+      {"/v1/messages",
+       {"messages", "system", "max_tokens", "stop_sequences", "metadata", "thinking", "tools"}},
+      {"/v1/responses",
+       {"input", "instructions", "previous_response_id", "max_output_tokens", "store", "text"}},
+      {"/completion", {"prompt", "n_predict", "ignore_eos", "grammar", "n_probs", "id_slot"}}};
+  int refused = 0;
+  for (const auto& [path, fields] : routes)
+    for (const std::string& field : fields)
+      for (const std::string& value : values) {
+        std::string body = "{\"" + field + "\":" + value;
+        if (field != "messages") body += R"(,"messages":[{"role":"user","content":"on"}])";
+        if (field != "prompt") body += R"(,"prompt":"on")";
+        if (field != "input") body += R"(,"input":"on")";
+        if (field != "max_tokens") body += R"(,"max_tokens":1)";
+        if (field != "n_predict") body += R"(,"n_predict":1)";
+        const auto reply = ask(server_, path, body + "}");
+        ASSERT_EQ(reply->ends(), 1) << body;
+        ASSERT_LT(reply->status(), 500) << path << " " << body << " " << reply->body();
+        if (reply->status() == 200) continue;
+        ++refused;
+        EXPECT_NE(reply->body().find(field), std::string::npos) << body << " " << reply->body();
+      }
+  EXPECT_GE(refused, 300);
+}
+
+TEST_F(ServerTest, BytesOfAnyKindAreAnAnswerOf4xx) {
+  testing::Rng rng(3);
+  const std::string fine =
+      R"({"messages":[{"role":"user","content":"on"}],"max_tokens":1,"temperature":0.5})";
+  for (int i = 0; i < 400; ++i) {
+    std::string body = fine;
+    for (std::size_t edits = 1 + rng.below(3); edits > 0; --edits) {
+      const std::size_t place = rng.below(body.size());
+      switch (rng.below(4)) {
+        case 0:
+          body[place] = static_cast<char>(rng.below(256));
+          break;
+        case 1:
+          body.erase(place, 1 + rng.below(5));
+          break;
+        case 2:
+          body.insert(place, 1, "{}[]\",:0\\\n"[rng.below(10)]);
+          break;
+        default:
+          body.resize(place);
+      }
+      if (body.empty()) body = "0";
+    }
+    const auto reply = ask(server_, i % 2 == 0 ? "/v1/chat/completions" : "/v1/messages", body);
+    ASSERT_EQ(reply->ends(), 1) << body;
+    ASSERT_LT(reply->status(), 500) << body << " " << reply->body();
+    EXPECT_NO_THROW(json_of(*reply)) << reply->body();
+  }
+  for (const char* target :
+       {"", "/", "//", "?", "/v1/models/", "/v1/models/%00", "/..", "/v1/../health", "*"}) {
+    const int status = ask(server_, request_of("GET", target))->status();
+    EXPECT_TRUE(status == 404 || status == 405) << target << " " << status;
+  }
+  EXPECT_EQ(ask(server_, "/v1/completions", std::string(200, '['))->status(), 400);
+}
+
+}  // namespace
+}  // namespace kvtide
