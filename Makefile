@@ -19,10 +19,10 @@ FUZZ_SECONDS ?= 30
 SMOLLM2 := $(MODELS)/smollm2-135m-instruct-q4_1.gguf
 GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
-SANITIZED := base tensor formats hostile kernels text state capi
+SANITIZED := base tensor formats hostile kernels text state coreml capi serve
 
-.PHONY: help install build bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-aarch64 test-allocations stress \
-  bench-peers bench-tokenizer bench-matmul bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
+.PHONY: help install build bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-clients test-aarch64 test-allocations campaign-validator stress \
+  bench-peers bench-shapes bench-tokenizer bench-matmul bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
 
 help:  ## show this list
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' Makefile | expand -t 26
@@ -78,6 +78,11 @@ test-allocations: test-python  ## every allocation of every trial fails, once an
 	KVTIDE_EVERY_ALLOCATION=1 build/cmake/tests/faults_tests
 	KVTIDE_EVERY_ALLOCATION=1 build/venv-python/bin/python -B -m pytest -q tests/python/test_allocation_faults.py
 
+# make test runs a part of these faults and two of these models.
+campaign-validator: test-python  ## 91 faults planted in ports of 6 architectures, and 200 right ZAYA1: what the validator says of them (half an hour)
+	build/venv-python/bin/python -B tests/python/planted_faults.py
+	build/venv-python/bin/python -B tests/python/random_zaya.py --seeds 200
+
 # One instrumented build serves both the tests and the fuzz targets. A small stack proves nothing about an instrumented
 # program, which needs more of it.
 test-sanitized:
@@ -112,11 +117,19 @@ stress:  ## what only goes wrong now and then: thread pools made and destroyed, 
 	@tools/stress.sh 20 6 600 build/cmake/tests/pool_stress 60000
 	@KVTIDE_ORDERS=1000000 build/cmake/tests/base_tests --gtest_filter='*Threads.*:LoopProtocol.*'
 
-test-aarch64:  ## the floors up to the kernels built for aarch64, their tests run under qemu (10 minutes and more)
+test-clients: build  ## the clients of OpenAI and Anthropic, against kvtide serve and SmolLM2
+	@tools/install.sh references demo
+	@tools/make_venv.sh build/venv-clients tools/requirements-clients.txt
+	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
+	@KVTIDE=build/kvtide KVTIDE_MODEL=$(SMOLLM2) build/venv-clients/bin/python -B tests/clients/clients_test.py
+
+test-aarch64:  ## built for aarch64, the tests of kernels, of what lies below them and of tiny models under qemu
 	@tools/install.sh build aarch64
+	@tools/aarch64_libraries.sh build/aarch64-libraries
 	@tools/configure.sh aarch64
-	@cmake --build build/aarch64
-	@ctest --test-dir build/aarch64 --output-on-failure --no-tests=error -j 2 --timeout 3600
+	@cmake --build build/aarch64 --target base_tests tensor_tests kernels_tests engine_tests
+	@tools/check_isa.sh build/aarch64
+	@tools/test_aarch64.sh build/aarch64
 
 test-references: build  ## compare with the Python references, on both real models
 	@tools/install.sh references demo
@@ -129,15 +142,20 @@ test-references: build  ## compare with the Python references, on both real mode
 	build/venv-references/bin/python tools/make_four_bit_goldens.py --check
 	build/venv-references/bin/python tools/references/compare_folders.py --kvtide build/kvtide
 	build/venv-references/bin/python tools/references/compare_validation.py --kvtide build/kvtide --models $(MODELS)
-	@cmake --build build/cmake --target stateful_answers session_answers safetensors_verdicts
+	@cmake --build build/cmake --target stateful_answers session_answers safetensors_verdicts coreml_answers chat_template_answers
 	build/venv-references/bin/python tools/references/compare_gpt2.py --answers build/cmake/tests/stateful_answers
 	build/venv-references/bin/python tools/references/compare_zaya.py --answers build/cmake/tests/session_answers
+	@tools/make_venv.sh build/venv-coreml tools/requirements-coreml.txt
+	build/venv-coreml/bin/python tools/references/compare_coreml.py --answers build/cmake/tests/coreml_answers
+	build/venv-references/bin/python tools/references/compare_chat_templates.py --answers build/cmake/tests/chat_template_answers \
+	  --goldens tests/goldens/chat_templates/jinja2.json $(if $(TEMPLATES),--templates $(TEMPLATES))
 	build/venv-references/bin/python tools/compare_safetensors.py --verdicts build/cmake/tests/safetensors_verdicts
 	build/venv-references/bin/python tools/make_tokenizer_goldens.py --check
 	build/venv-references/bin/python tools/make_tokenizer_goldens.py --kvtide build/kvtide
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(SMOLLM2)
 	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(GEMMA3)
 	@$(PYTHON) tools/fetch_novel.py persuasion $(NOVEL)
+	@$(PYTHON) tools/demo.py build/kvtide $(GEMMA3) $(NOVEL)
 	@$(PYTHON) tools/check_docs_commands.py --kvtide build/kvtide --run --models $(MODELS) --novel $(NOVEL) \
 	  $(addprefix --python ,$(wildcard build/venv-python/bin/python))
 
@@ -157,6 +175,21 @@ bench-peers: build  ## kvtide and llama.cpp in turn at several depths, on both r
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
 	build/venv-peers/bin/python bench/compare.py --kvtide build/kvtide --depths $(DEPTHS) --rounds $(ROUNDS) \
 	  --json build/peers.json --markdown build/peers.md --plot build/peers.svg $(SMOLLM2) $(GEMMA3)
+
+# Eight of Mistral's 32 layers do as well: every layer is alike.
+SHAPES ?= llama1b:q4_k_m:16 llama1b:q8_0:16 llama1b:q4_0:16 mistral7b:q4_k_m:8
+bench-shapes: build  ## the same on random weights in the shapes of models of 1B and 7B (4 GiB of disk, half an hour)
+	@tools/install.sh references demo
+	@tools/make_venv.sh build/venv-peers tools/requirements-peers.txt
+	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
+	@mkdir -p build/shapes
+	@for shape in $(SHAPES); do \
+	  IFS=: read -r name types layers <<<"$$shape" ; out=build/shapes/$$name-$$types.gguf ; \
+	  test -f $$out || build/venv-peers/bin/python tools/random_model.py $(SMOLLM2) $$out --shape $$name --types $$types --layers $$layers ; \
+	done
+	build/venv-peers/bin/python bench/compare.py --kvtide build/kvtide --depths 0 -p 256 --rounds $(ROUNDS) \
+	  --json build/shapes.json --markdown build/shapes.md \
+	  $$(for shape in $(SHAPES); do IFS=: read -r name types layers <<<"$$shape"; echo build/shapes/$$name-$$types.gguf; done)
 
 bench-tokenizer: build $(BOOK)  ## bytes of prose per second that become tokens, on one thread
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null

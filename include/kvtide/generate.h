@@ -39,16 +39,26 @@ class Sampler {
 enum class StopReason { end_of_text, max_tokens, stop_string, context_full, cancelled };
 const char* stop_reason_name(StopReason reason) noexcept;
 
+// How tokens are guessed before the model says them (Session::read_while).
+enum class Draft {
+  none,
+  ngram,  // what followed, earlier in the text, the longest end of the text that stood there before
+};
+
 struct GenerateOptions {
   std::int64_t max_tokens = -1;      // -1: until the end of the text
   std::vector<std::string> stop;     // texts that end the answer; they are not part of it
   std::vector<TokenId> stop_tokens;  // in addition to the tokenizer's end tokens
   SamplerOptions sampler;
   std::vector<TokenId> history;  // what was read before, for the repeat penalty
+  // Changes only speed: every token is chosen from the same logits, by the same random numbers.
+  Draft draft = Draft::none;
   // Receives text as soon as it is certain (whole UTF-8 characters, no beginning of a stop string); false
   // stops.
   std::function<bool(std::string_view)> on_text;
-  std::function<void(std::span<const float>)> on_logits;  // before each choice
+  std::function<void(std::span<const float>)> on_logits;  // before each choice; must not use the session
+  std::function<void()>
+      before_pass;  // before each reading of tokens: the session may be looked at, saved and changed
   // Called when the session has no room for the next token. It may make some (expand, forget and read again
   // what is to stay); false, or no function: the answer ends (StopReason::context_full).
   std::function<bool()> make_room;
@@ -59,6 +69,7 @@ struct Generated {
   std::vector<TokenId> tokens;
   std::string text;  // without the stop string
   StopReason reason = StopReason::max_tokens;
+  std::int64_t drafted = 0, accepted = 0;  // tokens that were guessed; of these, those that were right
 };
 
 // Continues the session's text from its logits. Every token of the answer is read into the session, apart

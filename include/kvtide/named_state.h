@@ -58,6 +58,8 @@ struct StateSpec {
   // How keys are rotated: radians per position of the pairs (i, i + frequencies.size()). Empty: positions are
   // absolute, and rows cannot be seen from another distance.
   std::vector<double> frequencies;
+  // Whose rows these are: what Model::identity says as "model". Kept by forks and in files. Empty: not said.
+  std::string model;
 };
 
 // The usual layouts. Layers with a window of their own: windows[layer]; an empty list: none has one.
@@ -147,7 +149,8 @@ class NamedState {
   TransitionRecord apply(const Transition& transition);  // throws Error(invalid_argument) with the refusal
   NamedState fork() const;
 
-  // As a file (docs/snapshot_format.md), atomically; a file of a state of other tensors is refused.
+  // As a file (docs/snapshot_format.md), atomically; a file of a state of other tensors is refused, and of another
+  // model where this state says its own.
   void save(const std::string& path) const;
   void load(const std::string& path);
 

@@ -45,7 +45,7 @@ struct SessionOptions {
   bool profile = false;                      // takes the times of passes
   int threads = 0;                           // 0: as many as the machine has
   std::int64_t prefill_chunk = 512;          // tokens per forward pass while reading
-  std::string kernels = {};                  // "avx512_bf16" ... "scalar"; empty: the best there is
+  std::string kernels = {};                  // "avx512", "neon" ... "scalar"; empty: the best there is
 };
 
 struct ReadOptions {
@@ -77,6 +77,14 @@ class Session {
   // Appends tokens to the text. Throws Error: context_full (checked before anything is read: it tells both
   // numbers), invalid_argument (a token id), cancelled, numeric (the session is then unusable until clear()).
   void read(std::span<const TokenId> tokens, const ReadOptions& options = {});
+
+  // Reads tokens[0] and, in the same pass, guesses of what follows it: tokens[i + 1] is read when `goes_on` says yes to
+  // the logits [vocabulary] behind tokens[i]. Guesses from the first no on leave nothing behind, in memories of every
+  // kind; logits() are those behind the last token read. Returns how many were read: the bits are those of reading them
+  // alone. A pass takes 16 tokens at most, fewer where the memory seals or ends; more are not asked about. goes_on must
+  // not use the session. Throws Error: as read; what goes_on throws leaves the session as it was.
+  using GoesOn = std::function<bool(std::span<const float> logits)>;
+  std::int64_t read_while(std::span<const TokenId> tokens, const GoesOn& goes_on);
 
   // Logits after the last token read: [vocabulary]; empty before the first.
   std::span<const float> logits() const;

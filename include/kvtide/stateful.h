@@ -40,9 +40,10 @@ class StatefulModel {
 
   std::int64_t past_length() const;  // positions read
   // A copy of the state: keyCache and valueCache [layers, 1, kv_heads, context, head_dim], pastLen [1] as
-  // i32, which is exact at any length.
+  // i32, which is exact at any length. Its spec names the model, whose files are hashed once for that.
   NamedState state() const;
-  // Goes on from such a state; `tokens`: what was read into it. Throws Error(invalid_argument).
+  // Goes on from such a state; `tokens`: what was read into it. Throws Error(invalid_argument), also for the
+  // state of another model. One that names no model is taken for this one's.
   void set_state(const NamedState& state, std::span<const TokenId> tokens);
   void reset();  // a new sequence
 

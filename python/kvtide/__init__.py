@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 from kvtide._alias import install_as
 
 if TYPE_CHECKING:
+    from kvtide import coreml as coreml
     from kvtide import errors as errors
     from kvtide import state_transition as state_transition
     from kvtide.batch import Batch as Batch
     from kvtide.batch import Outcome as Outcome
+    from kvtide.chat_template import ChatTemplate as ChatTemplate
     from kvtide.errors import Error as Error
     from kvtide.generation import Completion as Completion
     from kvtide.generation import Generation as Generation
@@ -47,9 +49,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = ("errors", "state_transition")
+_MODULES = ("coreml", "errors", "state_transition")
 _HOMES = {
     "Batch": "batch",
+    "ChatTemplate": "chat_template",
     "Completion": "generation",
     "Error": "errors",
     "Generation": "generation",

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Sequence, TypedDict, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Literal, Mapping, NamedTuple, Sequence, TypedDict, TypeVar, Union
 
 from kvtide._arguments import byte_count, callback, real, string, strings, token_ids, whole
+from kvtide.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,9 +91,10 @@ class GenerateOptions(TypedDict, total=False):
 
 
 class CompleteOptions(GenerateOptions, total=False):
-    """Options of ``Session.complete``: those of ``generate``, and ``on_text``."""
+    """Options of ``Session.complete``: those of ``generate``, ``on_text`` and ``draft``."""
 
     on_text: Callable[[str], Any] | None
+    draft: Literal["ngram"] | None
 
 
 class StreamOptions(GenerateOptions, total=False):
@@ -194,6 +196,12 @@ def progress_option(value: Any, name: str) -> Any:
     return value if isinstance(value, bool) else callback(value, name)
 
 
+def draft_option(value: Any, name: str) -> bool:
+    if value not in (None, "ngram"):
+        raise InvalidArgumentError(f'{name} must be "ngram" or None, not {value!r}')
+    return value is not None
+
+
 GENERATE = Table(
     {
         "max_tokens": Option(-1, bounded(-1)),
@@ -213,8 +221,21 @@ GENERATE = Table(
     },
     other_names={"max_new_tokens": "max_tokens"},
 )
-COMPLETE = Table({**GENERATE.options, "on_text": Option(None, callback)}, GENERATE.other_names)
+COMPLETE = Table(
+    {**GENERATE.options, "on_text": Option(None, callback), "draft": Option(None, draft_option)}, GENERATE.other_names
+)
 CHAT = Table({"template": Option(None, optional(string)), **COMPLETE.options}, COMPLETE.other_names)
+
+
+def check_draft(options: Mapping[str, Any], stream: bool = False) -> None:
+    """Tokens that were read on trial are there before anybody could look at each of them."""
+    for name in ("logits_processor", "stopping_criteria"):
+        if options["draft"] and options[name]:
+            raise InvalidArgumentError(f"draft and {name} exclude each other: a draft reads several tokens at once")
+    if options["draft"] and stream:
+        raise InvalidArgumentError("draft and stream=True exclude each other; on_text receives the text as it comes")
+
+
 SAMPLER_NAMES = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last", "seed")
 
 

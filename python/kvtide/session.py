@@ -10,7 +10,9 @@ from kvtide import _native
 from kvtide._arguments import string, token_ids, utf8
 from kvtide._conversation import Talk, joined
 from kvtide._loaded import LoadedModel
-from kvtide._options import CHAT, COMPLETE, GENERATE, SAMPLER_NAMES, SESSION, Progress, check_names, progress_option
+from kvtide._options import (
+    CHAT, COMPLETE, GENERATE, SAMPLER_NAMES, SESSION, Progress, check_draft, check_names, progress_option,
+)  # fmt: skip
 from kvtide._progress import over, reading
 from kvtide._session_memory import SessionMemory
 from kvtide.errors import InvalidArgumentError
@@ -53,7 +55,8 @@ class Session(SessionMemory):
         norm) and ``full_from`` (the induction from which on a head copies); what is left out is filled in.
 
         What changes speed only: ``threads`` (None: as many as the machine has), ``prefill_chunk`` in tokens, and
-        ``kernels``, "avx512_bf16", "avx512", "avx2" or "scalar" (None: the best that the processor has).
+        ``kernels``: "scalar"; on x86 "avx512_bf16", "avx512", "avx2"; on Arm "i8mm_bf16", "i8mm", "dotprod", "neon"
+        (None: the best that the processor has).
 
         Raises InvalidArgumentError, UnsupportedError, OutOfMemoryError; TypeError for an option that there is not.
         """
@@ -141,18 +144,24 @@ class Session(SessionMemory):
         ``on_text`` receives the text as it comes; False ends the answer, an exception comes out of here. Raises
         InvalidArgumentError where there is nothing to go on from, and says why: nothing was read, reading was
         interrupted, or positions were taken back.
+
+        ``draft="ngram"`` guesses tokens from what the text said before and reads them on trial: texts that repeat
+        themselves are written faster. The answer is the same, sampled ones included.
         """
         if isinstance(prompt, Prompts) and any(isinstance(one, str) for one in prompt):
             return self._each(prompt, options)
         filled = COMPLETE(options)
         sampler_of(filled)
+        check_draft(filled)
         recent = self._read_prompt(prompt, filled)
-        on_text = filled["on_text"]
         if filled["logits_processor"] or filled["stopping_criteria"]:
-            return Generation(self._native, self._model.tokenizer, filled, recent).finish(on_text)
-        sampler = {name: filled[name] for name in SAMPLER_NAMES}
-        limits = filled["max_tokens"], filled["stop"], filled["stop_tokens"]
-        tokens, text, reason = self._native.generate(*limits, sampler, recent, on_text)
+            return Generation(self._native, self._model.tokenizer, filled, recent).finish(filled["on_text"])
+        return self._at_once(filled, recent)
+
+    def _at_once(self, options: Mapping[str, Any], recent: list[int]) -> Completion:
+        sampler = {name: options[name] for name in SAMPLER_NAMES}
+        limits = options["max_tokens"], options["stop"], options["stop_tokens"]
+        tokens, text, reason = self._native.generate(*limits, sampler, recent, options["draft"], options["on_text"])
         return Completion(text, tokens, reason)
 
     @overload
@@ -166,12 +175,13 @@ class Session(SessionMemory):
         ``messages``: dicts with "role" and "content", or pairs of these; or a str, which is what the user says next. A
         conversation that the session holds already, with the answers that it gave, is not read again: give the whole of
         it with what is new at its end, or only a str. One that begins behind a text sees that text.
-        ``stream=True`` gives a ``Generation``, an iterator over the pieces; otherwise a ``Completion`` comes back when
+        ``stream=True`` gives a ``Generation``, an iterator over the pieces (without ``draft``); otherwise a ``Completion`` comes back when
         the answer is complete. Options as for ``complete``.
         """
         self._check_open()
         filled = CHAT(options)
         sampler_of(filled)
+        check_draft(filled, stream)
         held = self._talk.all() if self._talk is not None and self._talk.at() == self._native.changes else []
         talk = joined(held, messages)
         ids = self._model.encode_chat(
@@ -179,6 +189,10 @@ class Session(SessionMemory):
             continues=self._native.position > 0,
         )  # fmt: skip
         recent = self._read_prompt(ids, filled)
+        if filled["draft"]:
+            completion = self._at_once(filled, recent)
+            self._talk = Talk([*talk, ("assistant", completion.text)], None, self._native.changes)
+            return completion
         answer = Generation(self._native, self._model.tokenizer, filled, recent)
         self._talk = Talk(talk, answer, 0)
         return answer if stream else answer.finish(filled["on_text"])

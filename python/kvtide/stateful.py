@@ -35,6 +35,14 @@ def _row(value: Any, name: str) -> np.ndarray:
     return token_ids(array)
 
 
+class StatefulArrays(dict[str, np.ndarray]):
+    """keyCache, valueCache and pastLen, and ``model``: the SHA-256 of the files of the model that wrote them, or ''."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], model: str = "") -> None:
+        super().__init__(arrays)
+        self.model = model
+
+
 class StatefulModel:
     """One sequence of a model. A call that raises has changed nothing.
 
@@ -86,16 +94,20 @@ class StatefulModel:
         past: int = self._native.past_length
         return past
 
-    def state(self) -> dict[str, np.ndarray]:
+    def state(self) -> StatefulArrays:
         """A copy: keyCache and valueCache [layers, 1, kv_heads, context, head_dim], float16 (float32 where the memory is
-        f32 or q8_0), and pastLen [1], int32, which is exact at any length. Rows nobody wrote are zeros."""
-        keys, values, shape, past = self._native.state()
+        f32 or q8_0), and pastLen [1], int32, which is exact at any length. Rows nobody wrote are zeros. The dict names
+        its ``model``, whose files are hashed once for that."""
+        keys, values, shape, past, model = self._native.state()
         dtypes = [_DTYPES[name] for name in self._native.dtypes]
         arrays = [part.view(dtype).reshape(shape) for part, dtype in zip((keys, values), dtypes, strict=True)]
-        return {"keyCache": arrays[0], "valueCache": arrays[1], "pastLen": np.array([past], np.int32)}
+        named = {"keyCache": arrays[0], "valueCache": arrays[1], "pastLen": np.array([past], np.int32)}
+        return StatefulArrays(named, model)
 
     def set_state(self, state: Mapping[str, Any], tokens: Any) -> None:
-        """Goes on from such arrays, of any number of rows; ``tokens``: the ids that were read into them."""
+        """Goes on from such arrays, of any number of rows; ``tokens``: the ids that were read into them. Raises
+        InvalidArgumentError, also for what ``state()`` of another model gave; arrays in a plain dict are taken for this
+        model's."""
         if sorted(state) != sorted(_NAMES):
             raise InvalidArgumentError(f"the state must hold {', '.join(_NAMES)}, not {', '.join(map(str, state))}")
         past = np.asarray(state["pastLen"]).reshape(-1)
@@ -114,7 +126,7 @@ class StatefulModel:
             rows = array.shape[3]
             kind = "f16" if array.dtype == np.float16 else "f32"
             parts += [np.ascontiguousarray(array).reshape(-1).view(np.uint8), kind]
-        self._native.set_state(*parts, rows, whole(int(past[0]), "pastLen"), token_ids(tokens))
+        self._native.set_state(*parts, rows, whole(int(past[0]), "pastLen"), token_ids(tokens), getattr(state, "model", ""))
 
     def reset(self) -> None:
         """A new sequence."""

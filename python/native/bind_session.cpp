@@ -88,12 +88,13 @@ void bind_session(nb::module_& module) {
           "generate",
           [](PySession& self, std::int64_t max_tokens, const Sequence<std::string>& stop,
              const Sequence<TokenId>& stop_tokens, const Dict& sampler, const Sequence<TokenId>& history,
-             const nb::object& on_text) {
+             bool draft, const nb::object& on_text) {
             GenerateOptions options;
             options.max_tokens = max_tokens;
             options.stop = texts_of(stop, "stop");
             options.stop_tokens = vector_of<TokenId>(stop_tokens, "stop_tokens");
             options.history = vector_of<TokenId>(history, "history");
+            options.draft = draft ? Draft::ngram : Draft::none;
             options.sampler = {.temperature = nb::cast<float>(sampler["temperature"]),
                                .top_k = nb::cast<int>(sampler["top_k"]),
                                .top_p = nb::cast<float>(sampler["top_p"]),
@@ -105,7 +106,7 @@ void bind_session(nb::module_& module) {
             return std::make_tuple(out.tokens, out.text, std::string(stop_reason_name(out.reason)));
           },
           nb::arg("max_tokens"), nb::arg("stop"), nb::arg("stop_tokens"), nb::arg("sampler"),
-          nb::arg("history"), nb::arg("on_text").none())
+          nb::arg("history"), nb::arg("draft"), nb::arg("on_text").none())
       .def("fork", &PySession::fork, nb::rv_policy::take_ownership)
       .def(
           "save",

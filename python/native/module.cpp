@@ -10,6 +10,8 @@
 
 #include "arguments.h"
 #include "batch.h"
+#include "chat_template.h"
+#include "coreml.h"
 #include "kvtide/state_transition.h"
 #include "misuse.h"
 #include "model.h"
@@ -63,12 +65,14 @@ NB_MODULE(_native, module) {
   nb::set_leak_warnings(false);
   bind_errors(module);
   bind_running(module);
+  bind_chat_template(module);
   bind_model(module);
   bind_session(module);
   bind_batch(module);
   bind_state(module);
   bind_shard(module);
   bind_stateful(module);
+  bind_coreml(module);
   bind_validation(module);
   module.def("move_dense", &move_dense, nb::arg("source").noconvert(), nb::arg("source_shape"),
              nb::arg("target").noconvert(), nb::arg("target_shape"), nb::arg("position"), nb::arg("pad"),

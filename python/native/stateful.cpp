@@ -94,26 +94,30 @@ nb::object PyStateful::state() {
   const Turn turn(turns_);
   const KvShape now = shape();
   std::unique_ptr<std::vector<std::uint8_t>> keys, values;
+  std::string model;
   {
     const WithoutGil others_run;
     const NamedState copy = stateful_->state();
     keys = bytes_of(copy, "keyCache", now.key_type);
     values = bytes_of(copy, "valueCache", now.value_type);
+    model = copy.spec().model;
   }
-  return nb::make_tuple(array_of(std::move(keys)), array_of(std::move(values)), extents(), past_);
+  return nb::make_tuple(array_of(std::move(keys)), array_of(std::move(values)), extents(), past_, model);
 }
 
 void PyStateful::set_state(const StatefulBytes& keys, const nb::str& key_type, const StatefulBytes& values,
-                           const nb::str& value_type, std::int64_t rows, Pos past,
-                           const StatefulIds& tokens) {
+                           const nb::str& value_type, std::int64_t rows, Pos past, const StatefulIds& tokens,
+                           const nb::str& model) {
   const Turn turn(turns_);
   KvShape given = shape();
   given.capacity = rows;
   given.key_type = type_named(text_of(key_type));
   given.value_type = type_named(text_of(value_type));
+  StateSpec spec = stacked_spec(given);
+  spec.model = text_of(model);
   {
     const WithoutGil others_run;
-    NamedState state = make_state(stacked_spec(given));
+    NamedState state = make_state(spec);
     const TensorBytes tensors[] = {{"keyCache", span_of(keys)}, {"valueCache", span_of(values)}};
     state.write(tensors, past);
     stateful_->set_state(state, span_of(tokens));
@@ -152,7 +156,7 @@ void bind_stateful(nb::module_& module) {
       .def("state", &PyStateful::state)
       .def("set_state", &PyStateful::set_state, nb::arg("keys").noconvert(), nb::arg("key_type"),
            nb::arg("values").noconvert(), nb::arg("value_type"), nb::arg("rows"), nb::arg("past"),
-           nb::arg("tokens").noconvert())
+           nb::arg("tokens").noconvert(), nb::arg("model"))
       .def("reset", &PyStateful::reset);
 }
 

@@ -31,13 +31,15 @@ class PyStateful {
 
   nanobind::object predict(const StatefulIds& ids, const StatefulIds& mask);  // a copy of the logits
   std::int64_t past_length() const { return past_; }
-  // (bytes of keyCache, bytes of valueCache, extents(), pastLen), f16 or f32 as dtypes() says.
+  // (bytes of keyCache, bytes of valueCache, extents(), pastLen, the model's identity), f16 or f32 as dtypes()
+  // says.
   nanobind::object state();
   nanobind::object dtypes() const;
   nanobind::object extents() const;  // of either cache
   // Arrays of the types of `key_type` and `value_type`, "f16" or "f32", with this number of rows.
   void set_state(const StatefulBytes& keys, const nanobind::str& key_type, const StatefulBytes& values,
-                 const nanobind::str& value_type, std::int64_t rows, Pos past, const StatefulIds& tokens);
+                 const nanobind::str& value_type, std::int64_t rows, Pos past, const StatefulIds& tokens,
+                 const nanobind::str& model);
   void reset();
 
  private:

@@ -71,7 +71,7 @@ void Batch::Impl::pass(std::span<const Taker> takers, std::vector<Outcome>& outc
   for (const Taker& taker : takers) {
     Session::Impl& s = *taker.session;
     if (s.shadow) s.shadow->begin_step();
-    parts.push_back({s.state, taker.tokens, taker.need_logits ? 1 : 0, s.shadow.get()});
+    parts.push_back({s.state, taker.tokens, taker.need_logits ? 1 : 0, {}, s.shadow.get()});
   }
   const std::vector<PassRows> rows = forward(context(takers[0].session->options.exact), workspace, parts);
   // From here on the memories have their tokens: noting them takes no memory.

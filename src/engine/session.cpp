@@ -86,7 +86,7 @@ void Session::Impl::read_chunk(std::span<const TokenId> tokens, Pos from, bool k
   if (read.on_logits && end - from > 0) rows.resize(static_cast<std::size_t>(kLogitRows * vocab));
   reserve(tokens.size(), keep_last);
   if (shadow) shadow->begin_step();
-  const std::span<const float> hidden = forward(c, workspace, {state, tokens, wanted, shadow.get()});
+  const std::span<const float> hidden = forward(c, workspace, {state, tokens, wanted, {}, shadow.get()});
   read_tokens.insert(read_tokens.end(), tokens.begin(), tokens.end());
   logits.clear();
   if (shadow) shadow->end_step();
@@ -103,6 +103,36 @@ void Session::Impl::read_chunk(std::span<const TokenId> tokens, Pos from, bool k
     logits.resize(static_cast<std::size_t>(vocab));
     kvtide::logits(c, workspace, hidden.data() + (wanted - 1) * width, 1, logits.data());
   }
+}
+
+// How many of `tokens`, the first of which fits, one pass can take on trial.
+std::size_t Session::Impl::guessable(std::size_t tokens) const {
+  if (shadow) return 1;  // it compares what was read, not what was guessed
+  const ModelConfig& config = model->internals().config;
+  std::int64_t most = std::min({kLogitRows, options.prefill_chunk, state.step_room(), state.room()});
+  if (config.learned_positions) most = std::min(most, config.context_length - state.position());
+  const auto count = std::min(tokens, static_cast<std::size_t>(most));
+  return state.over_budget(static_cast<std::int64_t>(count)) > 0 ? 1 : count;
+}
+
+std::int64_t Session::Impl::read_guesses(std::span<const TokenId> tokens, const GoesOn& goes_on) {
+  const DecoderContext c = context();
+  const auto vocab = static_cast<std::size_t>(c.config.vocab);
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  rows.resize(static_cast<std::size_t>(kLogitRows) * vocab);
+  reserve(tokens.size(), true);
+  std::int64_t kept = 1;
+  forward(c, workspace,
+          {state, tokens, count, [&](std::span<const float> hidden) {
+             kvtide::logits(c, workspace, hidden.data(), count, rows.data());
+             while (kept < count && goes_on({&rows[static_cast<std::size_t>(kept - 1) * vocab], vocab}))
+               ++kept;
+             return kept;
+           }});
+  read_tokens.insert(read_tokens.end(), tokens.begin(), tokens.begin() + kept);
+  const float* last = rows.data() + static_cast<std::size_t>(kept - 1) * vocab;
+  logits.assign(last, last + vocab);
+  return kept;
 }
 
 Session::Session(const Model& model, const SessionOptions& options) try
@@ -136,6 +166,29 @@ void Session::read(std::span<const TokenId> tokens, const ReadOptions& options) 
     if (options.progress && !options.progress(done))
       throw Error(ErrorCode::cancelled, cat("stopped after ", done, " of ", count, " tokens"));
   }
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
+}
+
+std::int64_t Session::read_while(std::span<const TokenId> tokens, const GoesOn& goes_on) try {
+  Impl& s = *impl_;
+  if (tokens.empty())
+    throw Error(ErrorCode::invalid_argument, "no token to read, and none to guess behind it");
+  s.check(tokens.first(1));
+  s.seal_if_due();
+  const auto tried = tokens.first(s.guessable(tokens.size()));
+  std::int64_t kept = 1;
+  try {
+    if (tried.size() == 1)
+      s.read_chunk(tried, s.state.position() + 1, true, {});
+    else
+      kept = s.read_guesses(tried, goes_on);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::numeric) s.failed = true;
+    throw;
+  }
+  s.seal_if_due();
+  return kept;
 } catch (const std::bad_alloc&) {
   throw_out_of_memory();
 }

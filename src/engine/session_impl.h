@@ -54,6 +54,9 @@ struct Session::Impl {
   // Reads one chunk; logits rows of the chunk's tokens from `from` on go to on_logits, the last row to
   // `logits`.
   void read_chunk(std::span<const TokenId> tokens, Pos from, bool keep_last, const ReadOptions& read);
+  std::size_t guessable(std::size_t tokens) const;
+  // Reads the first of the tokens and as many behind it as `goes_on` says, in one pass; gives their number.
+  std::int64_t read_guesses(std::span<const TokenId> tokens, const GoesOn& goes_on);
   DecoderContext context();
 };
 

@@ -6,7 +6,7 @@
 #include "base/thread_pool.h"
 #include "kvtide/error.h"
 #include "model/memory_shape.h"
-#include "state/procedural/choice.h"
+#include "state/procedural/ladder.h"
 #include "state/state_object.h"
 #include "tensor/element_type.h"
 

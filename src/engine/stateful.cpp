@@ -40,6 +40,8 @@ struct StatefulModel::Impl {
     if (options.rolling || options.procedural)
       refuse("a stateful model keeps every token that it reads; the memory cannot be rolling or procedural");
   }
+
+  std::string identity() const { return session.model().identity().at("model"); }
 };
 
 StatefulModel::StatefulModel(const Model& model, const SessionOptions& options) try
@@ -79,7 +81,9 @@ void StatefulModel::reset() { impl_->session.clear(); }
 NamedState StatefulModel::state() const try {
   const State& memory = impl_->session.state();
   const ModelConfig& config = impl_->session.model().internals().config;
-  NamedState out = make_state(impl_->spec);
+  StateSpec spec = impl_->spec;
+  spec.model = impl_->identity();
+  NamedState out = make_state(spec);
   const std::int64_t length = past_length(), dim = config.head_dim;
   const PosRange all{0, length};
   const std::size_t row = static_cast<std::size_t>(dim);
@@ -122,6 +126,9 @@ void StatefulModel::set_state(const NamedState& state, std::span<const TokenId> 
     if (given.tensors[i].shape != wanted)
       refuse(cat("tensor '", given.tensors[i].name, "' of the state belongs to a model of another shape"));
   }
+  if (const std::string own = given.model.empty() ? "" : impl_->identity(); given.model != own)
+    refuse(cat("the state belongs to another model, whose files have the SHA-256 ", given.model,
+               "; those of this one have ", own, ". Rows mean something only to the model that wrote them"));
   if (static_cast<std::int64_t>(tokens.size()) != length)
     refuse(cat("the state has read ", length, " tokens, but ", tokens.size(), " are given"));
   if (length > impl_->session.context())

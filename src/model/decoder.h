@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@ struct PassPart {
   KvState& state;
   std::span<const TokenId> tokens;  // at least one
   std::int64_t wanted = 0;          // hidden rows that come back: those of the last so many tokens
+  // Of guesses: says, from the wanted rows, how many of the tokens, at least one, become part of the state.
+  std::function<std::int64_t(std::span<const float> hidden)> keep = {};
   Shadow* shadow = nullptr;  // compares attention with what it would be over everything; changes no result
 };
 

@@ -209,6 +209,19 @@ TEST_F(ProceduralTest, KeepsItsBudgetAtEveryMomentAndUsesIt) {
   }
 }
 
+TEST_F(ProceduralTest, ABudgetThatHoldsTheTextHasTheBitsOfTheFullCache) {
+  SessionOptions o;
+  o.threads = 1;
+  Session full(model_, o);
+  o.procedural.emplace();
+  o.procedural->budget = 8 << 20;
+  o.procedural->budget_for = 500;
+  Session session(model_, o);
+  EXPECT_TRUE(same_bits(all_logits(session, text(0, 500)), all_logits(full, text(0, 500))));
+  session.read(text(500, 1100));  // more than was expected
+  EXPECT_LE(session.procedural_counts()->bytes_peak, 8 << 20);
+}
+
 TEST_F(ProceduralTest, ABudgetThatIsTooSmallIsRefusedWithTheSmallestThatWorks) {
   SessionOptions o = options();
   o.procedural = ProceduralOptions{};

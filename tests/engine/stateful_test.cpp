@@ -10,6 +10,7 @@
 #include "tests/engine/logits.h"
 #include "tests/engine/npy.h"
 #include "tests/model/expect_refused.h"
+#include "tests/model/sample_model.h"
 
 namespace kvtide {
 namespace {
@@ -124,6 +125,28 @@ TEST(Stateful, AStateCarriedAwayAndBackGoesOnWithTheSameBits) {
                           [&] { other.set_state(one.state(), std::span(ids).first(3)); });
   one.reset();
   EXPECT_EQ(past_len(one), 0);
+}
+
+TEST(Stateful, TheStateOfAnotherModelOfTheSameShapeIsRefused) {
+  const testing::TemporaryFile first = testing::sample_file({.seed = 1}),
+                               second = testing::sample_file({.seed = 2});
+  const Model one(first.path()), two(second.path());
+  const std::vector<TokenId> ids = {1, 2, 3};
+  StatefulModel mine(one, exact_options()), theirs(two, exact_options()), again(one, exact_options());
+  mine.predict(ids, ones(3));
+  const NamedState state = mine.state();
+  EXPECT_EQ(state.spec().model, one.identity().at("model"));
+  testing::expect_refused(ErrorCode::invalid_argument, "the state belongs to another model, whose files have",
+                          [&] { theirs.set_state(state.fork(), ids); });
+  EXPECT_EQ(theirs.past_length(), 0);
+  again.set_state(state, ids);
+  EXPECT_EQ(again.past_length(), 3);
+  StateSpec unsaid = state.spec();  // arrays from elsewhere say no model
+  unsaid.model.clear();
+  NamedState arrays = make_state(unsaid);
+  arrays.append(3, {});
+  theirs.set_state(arrays, ids);
+  EXPECT_EQ(theirs.past_length(), 3);
 }
 
 TEST(Stateful, PositionsBeyondThoseThatWereLearnedAreRefused_NeverShifted) {

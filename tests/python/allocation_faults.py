@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import kvtide
-from kvtide import state_transition
+from kvtide import coreml, state_transition
 
 OPERATOR_NEW, MMAP, MADVISE, THREADS = 1, 4, 8, 16  # of tests/faults/allocation_faults.h
 PATIENCE = 60  # seconds until a call that waits is shown and ended
@@ -319,6 +319,21 @@ class Stateful(Operation):
         return digest(self.world.arrays), self.world.made.past_length
 
 
+class CoreMl(Operation):
+    def make(self):
+        self.world.made = coreml.Model(self.world.path.parents[1] / "coreml" / "functions.mlpackage", threads=2)
+        self.world.written = self.world.made.make_state()
+
+    def run(self):
+        self.world.arrays = self.world.made.predict({"ids": [TOKENS[:5]]}, self.world.written)["logits"]
+
+    def look(self):
+        return digest(self.world.written.read_state("kCache"))
+
+    def end(self):
+        return digest(self.world.arrays), self.look()
+
+
 OPERATIONS = {
     "load": Load,
     "session": MakeSession,
@@ -339,6 +354,7 @@ OPERATIONS = {
     "transitions": Transitions,
     "dense": Dense,
     "stateful": Stateful,
+    "coreml": CoreMl,
 }
 
 

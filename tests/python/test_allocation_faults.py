@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 FAULTS = Path(os.environ.get("KVTIDE_ALLOCATION_FAULTS", HERE.parents[1] / "build/cmake/tests/liballocation_faults.so"))
 OPERATIONS = [
     "load", "session", "read", "generate", "iterate", "answer", "hooks", "conversation", "procedural", "own state", "validate",
-    "shards", "fork", "save", "restore", "views", "transitions", "dense", "stateful",
+    "shards", "fork", "save", "restore", "views", "transitions", "dense", "stateful", "coreml",
 ]  # fmt: skip
 
 

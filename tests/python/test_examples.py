@@ -65,3 +65,14 @@ def test_an_example_without_a_model_says_what_is_missing(name):
     result = run(name, "no-such-model.gguf", "text", "8")
     assert result.returncode == 1 and "no-such-model.gguf" in result.stderr and "Traceback" not in result.stderr
     assert "python examples/python/" in run(name).stderr
+
+
+def test_converting_kana_asks_for_a_model():
+    assert "06_kana_kanji.py MODEL" in run("06_kana_kanji.py").stderr
+    result = run("06_kana_kanji.py", "no-such-model.gguf", "カナ")
+    assert result.returncode == 1 and "no-such-model.gguf" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_converting_kana_reads_the_prompt_once_and_then_token_by_token(models):
+    result = run("06_kana_kanji.py", models.parent / "folders" / "gpt2-f32", "かな", "x")
+    assert result.returncode == 0, result.stderr

@@ -193,3 +193,39 @@ def test_text_is_handed_out_when_it_is_certain(pieces, stop, texts, reason):
     generation = Generation(script, script, GENERATE({"stop": stop}), [])
     assert [piece.text for piece in generation] == texts
     assert generation.text == "".join(texts) and generation.reason == reason
+
+
+@pytest.mark.parametrize("memory", [{}, {"rolling": (2, 40)}])
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.8, "seed": 4}, {"stop": ["e"]}])
+def test_a_draft_changes_no_answer_and_nothing_that_the_session_holds(model, text, memory, options):
+    with model.session(**memory) as plain, model.session(**memory) as drafting:
+        heard = []
+        wanted = plain.complete(text * 3, max_tokens=60, **options)
+        got = drafting.complete(text * 3, max_tokens=60, draft="ngram", on_text=heard.append, **options)
+        assert got == wanted and "".join(heard) == wanted.text
+        assert np.array_equal(plain.tokens, drafting.tokens)
+        assert np.array_equal(plain.logits, drafting.logits)
+
+
+def test_a_conversation_goes_on_behind_an_answer_with_a_draft(model):
+    with model.session() as plain, model.session() as drafting:
+        for question in ("ab", "cd"):
+            wanted = plain.chat(question, template="chatml", max_tokens=20)
+            assert drafting.chat(question, template="chatml", max_tokens=20, draft="ngram") == wanted
+            assert plain.position == drafting.position
+
+
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        ({"draft": "tree"}, 'draft must be "ngram" or None'),
+        ({"draft": "ngram", "logits_processor": lambda logits: logits}, "draft and logits_processor exclude each other"),
+        ({"draft": "ngram", "stopping_criteria": lambda it: False}, "draft and stopping_criteria exclude each other"),
+    ],
+)
+def test_a_draft_that_cannot_be_is_refused_before_the_prompt_is_read(session, options, says):
+    with pytest.raises(errors.InvalidArgumentError, match=says):
+        session.complete("ab", **options)
+    with pytest.raises(errors.InvalidArgumentError, match="draft and stream=True exclude each other"):
+        session.chat("ab", template="chatml", stream=True, draft="ngram")
+    assert session.position == 0

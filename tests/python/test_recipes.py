@@ -24,10 +24,11 @@ def recipes():
 
 @pytest.fixture(scope="module")
 def kitchen(models, tmp_path_factory):
-    """A folder with model.gguf and book.txt; later recipes find what earlier ones saved."""
+    """A folder with model.gguf, model.mlpackage and book.txt; later recipes find what earlier ones saved."""
     folder = tmp_path_factory.mktemp("kitchen")
     shutil.copytree(models.parent / "folders" / "llama-f32", folder / "model.gguf")
     (folder / "model.gguf" / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
+    shutil.copytree(models.parent / "coreml" / "functions.mlpackage", folder / "model.mlpackage")
     (folder / "book.txt").write_text((models / "tiny.txt").read_text() * 8)
     return folder
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tiny_checkpoints
 
 import kvtide
 from kvtide import _native  # noqa: F401  needs the extension
@@ -101,6 +102,20 @@ def test_a_state_carried_away_and_back_goes_on_with_the_same_bits(gpt2, ids, kin
         assert other.past_length == 20
         np.testing.assert_array_equal(other.state()["valueCache"], state["valueCache"])
     np.testing.assert_array_equal(other.predict([ids[20]], ones(21)), one.predict([ids[20]], ones(21)))
+
+
+def test_the_state_of_another_model_of_the_same_shape_is_refused(tmp_path):
+    config = tiny_checkpoints.config_of("gpt2", 2)
+    paths = [tiny_checkpoints.save(tmp_path / str(s), config, tiny_checkpoints.weights_of(config, s)) for s in (1, 2)]
+    mine, theirs = (kvtide.StatefulModel(kvtide.Model.load(path), context=16) for path in paths)
+    mine.predict([5, 6, 7], ones(3))
+    state = mine.state()
+    assert len(state.model) == 64
+    with pytest.raises(errors.InvalidArgumentError, match="the state belongs to another model"):
+        theirs.set_state(state, [5, 6, 7])
+    assert theirs.past_length == 0
+    mine.set_state(state, [5, 6, 7])
+    theirs.set_state(dict(state), [5, 6, 7])  # a plain dict says nothing of its model
 
 
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(stateful, ids):

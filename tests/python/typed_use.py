@@ -6,6 +6,7 @@ import numpy as np
 from typing_extensions import assert_type
 
 import kvtide
+import kvtide.coreml as ct
 
 
 def fine(model: kvtide.Model, session: kvtide.Session) -> None:
@@ -25,6 +26,18 @@ def fine(model: kvtide.Model, session: kvtide.Session) -> None:
     model.session(procedural={"budget": "64M", "window": 512}, rolling=(4, 60))
     session.generate(np.array([1, 2]), stopping_criteria=lambda generation: len(generation.tokens) > 3)
     print(session.model.tokenizer.encode("a"), kvtide.validate(session.model), kvtide.StatefulModel(session.model))
+
+
+def core_ml(ids: np.ndarray) -> None:
+    model = ct.models.MLModel("model.mlpackage", compute_units=ct.ComputeUnit.ALL)
+    state = model.make_state()
+    assert_type(model.predict({"ids": ids}, state=state), dict[str, np.ndarray])
+    assert_type(model.predict([{"ids": ids}]), list[dict[str, np.ndarray]])
+    assert_type(state.fork(), ct.State)
+    assert_type(ct.lint("model.mlpackage")[0].line, int)
+    print(model.get_spec().description.input[0].type.multiArrayType.shape, model.input_description["ids"].nbytes)
+    model.predict([{"ids": ids}], state=state)  # refused
+    model.predict({"ids": ids}, stat=state)  # refused
 
 
 def wrong(model: kvtide.Model, session: kvtide.Session) -> None:
