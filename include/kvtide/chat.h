@@ -1,10 +1,9 @@
 // chat.h: how a model wants a conversation written down.
 //
-// JinjaTemplate renders any template in the language that models bring. ChatTemplate recognises a model's template by
-// the markers it uses, and writes it by a routine of ours, turn by turn. The result is a list of segments, so that what a user typed is never read as markup (see
-// Tokenizer::encode). The bos token is not part of it: encode adds it to a text that starts, as the
-// vocabulary says.
-// Ownership and thread rules: a plain value.
+// A chat template is a program in Jinja that comes with a model. JinjaTemplate renders any; ChatTemplate renders
+// conversations, as a list of segments that tell what was given by people from what the template wrote: what a user typed
+// is never read as markup (see Tokenizer::encode).
+// Ownership and thread rules: plain values; const from any thread.
 #pragma once
 
 #include <cstddef>
@@ -43,54 +42,70 @@ class JinjaTemplate {
 };
 
 struct ChatMessage {
-  std::string role;  // "system", "user" or "assistant"
+  std::string role;  // "system", "developer", "user", "assistant" or "tool"
   std::string content;
+  std::string more =
+      {};  // a JSON object of further members: "tool_calls", "tool_call_id", "name"; empty: none
+  friend bool operator==(const ChatMessage&, const ChatMessage&) = default;
 };
 
-struct RenderOptions {
-  std::size_t first =
-      0;  // messages before this one are in the context already, with the text of their answer
-  bool answer_ended =
-      false;  // that answer ended with the template's own end marker, which is in the context too
-  bool open_answer = true;  // end with what starts the assistant's answer
+struct ChatRender {
+  bool open_answer = true;       // end with what starts the assistant's answer
+  std::string tools = {};        // a JSON list of functions; empty: none
+  std::optional<std::tm> now{};  // what strftime_now tells; without it that function is refused
+};
+
+// What templates read of a vocabulary.
+struct ChatMarkers {
+  std::string bos, eos;
+  static ChatMarkers of(const Tokenizer& tokenizer);
 };
 
 class ChatTemplate {
  public:
-  // The routine for a model's own template. Throws Error(unsupported), naming --chat-template and its values,
-  // for templates that none of them writes.
-  static ChatTemplate recognise(std::string_view jinja);
-  // By name. Throws Error(unsupported) that lists the names.
-  static ChatTemplate named(std::string_view name);
+  // `source`: Jinja, as a model brings it. Throws as JinjaTemplate does, and Error(unsupported) that lists the names for
+  // an empty one.
+  explicit ChatTemplate(std::string_view source, ChatMarkers markers = {});
+  // By name, for models that bring none. Throws Error(unsupported) that lists the names.
+  static ChatTemplate named(std::string_view name, ChatMarkers markers = {});
   static std::span<const std::string_view> names();  // chatml, llama-3, gemma, mistral-instruct
 
-  std::string_view name() const;
-  // What the template puts in front of a conversation that has no system message; often "".
-  const std::string& default_system() const { return default_system_; }
-  void set_default_system(std::string text) { default_system_ = std::move(text); }
-  // The marker that ends an answer.
-  std::string_view end_marker() const;
+  const std::string& source() const { return source_; }
+  // Whether it has a place for tools.
+  bool takes_tools() const;
+  // What the template writes behind an answer to end it; "" when it writes nothing.
+  const std::string& end_marker() const { return end_marker_; }
 
-  // The conversation from message `first` on. Rendering the first k messages, then the answer that the model
-  // gave (as message k), then the rest with first = k + 1 writes the same text as rendering everything at
-  // once, as far as the answer has no white space at its ends that the template would trim. Throws
-  // Error(invalid_argument) for a role or an order of roles that the template does not have.
+  // Throws Error(invalid_argument) for a role that there is not, and with the line for what the template itself raises.
   std::vector<TextSegment> render(std::span<const ChatMessage> messages,
-                                  const RenderOptions& options = {}) const;
+                                  const ChatRender& options = {}) const;
+  // The end of a conversation, behind an answer that a memory holds: what closes the answer, then the messages. Throws
+  // Error(unsupported) where the template writes no earlier answers.
+  std::vector<TextSegment> render_behind_answer(std::span<const ChatMessage> messages,
+                                                const ChatRender& options = {}) const;
 
  private:
-  enum class Style { chatml, llama3, gemma, mistral };
-  explicit ChatTemplate(Style style) : style_(style) {}
-  void check(std::span<const ChatMessage> messages) const;
-  bool folds_system() const { return style_ == Style::gemma || style_ == Style::mistral; }
-  bool trims() const { return style_ == Style::gemma || style_ == Style::llama3; }
-  std::string before(std::string_view role) const;
-  std::string after(std::string_view role) const;  // starts with end_marker() for an answer
+  std::string find_end_marker() const;
 
-  Style style_;
-  std::string default_system_;
-  // Mistral's templates differ in where they put spaces.
-  bool space_before_user_ = true, space_after_user_ = true, space_before_answer_ = false;
+  std::shared_ptr<const jinja::Template> template_;
+  std::string source_;
+  ChatMarkers markers_;
+  std::string end_marker_;
 };
+
+// The ids of a conversation. A bos marker that the template wrote stands for the tokenizer's own.
+std::vector<TokenId> encode_chat(const Tokenizer& tokenizer, std::span<const TextSegment> segments,
+                                 const EncodeOptions& options = {});
+
+// What is to be read of a conversation, part of which a memory holds.
+struct ChatRest {
+  std::size_t keep = 0;  // ids of the memory that stay; fewer than it holds: the rest is to be taken back
+  std::vector<TokenId> read;  // what follows them; never empty
+  std::string text;           // of the whole conversation
+};
+// `text`: what the memory holds, answers as they were written; `ids`: the same as it was read. A conversation that goes on
+// from the text is read from there, and one that does not from the first token that differs.
+ChatRest rest_of_chat(const Tokenizer& tokenizer, std::span<const TextSegment> segments,
+                      std::string_view text, std::span<const TokenId> ids, const EncodeOptions& options = {});
 
 }  // namespace kvtide

@@ -6,27 +6,33 @@ from typing import Any, NamedTuple
 
 from kvtide.errors import InvalidArgumentError
 from kvtide.generation import Generation
-from kvtide.tokenizer import messages_of
+from kvtide.tokenizer import Message, messages_of
 
 
 class Talk(NamedTuple):
-    """Messages as pairs of role and content, held as long as nobody else uses the session."""
+    """Messages, held as long as nobody else uses the session."""
 
-    messages: list[tuple[str, str]]
+    messages: list[Message]
     answer: Generation | None  # to the last of them
     changes: int
+    base: int  # the position where the conversation begins
+    text: bytes  # of the conversation, as the template wrote it, up to the answer
 
-    def all(self) -> list[tuple[str, str]]:
-        return self.messages if self.answer is None else [*self.messages, ("assistant", self.answer.text)]
+    def all(self) -> list[Message]:
+        return self.messages if self.answer is None else [*self.messages, ("assistant", self.answer.text, "")]
+
+    def held(self) -> bytes:
+        """The text that the session holds."""
+        return self.text if self.answer is None else self.text + self.answer.written()
 
     def at(self) -> int:
         return self.changes if self.answer is None else self.answer._changes
 
 
-def joined(held: list[tuple[str, str]], messages: Any) -> list[tuple[str, str]]:
+def joined(held: list[Message], messages: Any) -> list[Message]:
     """The whole conversation: what is held, and behind it what is new."""
     if isinstance(messages, str):
-        return [*held, ("user", messages)]
+        return [*held, ("user", messages, "")]
     pairs = messages_of(messages)
     if not _begins_with(pairs, held):
         raise InvalidArgumentError(
@@ -38,7 +44,7 @@ def joined(held: list[tuple[str, str]], messages: Any) -> list[tuple[str, str]]:
     return [*held, *pairs[len(held) :]]
 
 
-def _begins_with(pairs: list[tuple[str, str]], held: list[tuple[str, str]]) -> bool:
+def _begins_with(pairs: list[Message], held: list[Message]) -> bool:
     # Answers are often trimmed before they are kept.
     same = (a[0] == b[0] and a[1].strip() == b[1].strip() for a, b in zip(pairs, held))
     return len(pairs) >= len(held) and all(same)

@@ -14,7 +14,7 @@ from kvtide._arguments import byte_count, file_path, size_text, whole
 from kvtide._cache_folder import weights_folder
 from kvtide._closing import Closing
 from kvtide._models_folder import model_path
-from kvtide.tokenizer import Tokenizer, chat_ids
+from kvtide.tokenizer import Tokenizer, chat_ids, messages_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -151,28 +151,27 @@ class LoadedModel(Closing):
         self,
         messages: Sequence[Any],
         *,
+        tools: Sequence[Any] | None = None,
         template: str | None = None,
-        first: int = 0,
-        answer_ended: bool = False,
         open_answer: bool = True,
         continues: bool = False,
     ) -> list[int]:
         """Ids of a conversation, as the model wants it written down.
 
-        ``messages``: dicts with "role" ("system", "user" or "assistant") and "content", or pairs of these. What they
-        hold is never read as a marker. ``template``: one of ``Model.chat_template_names()``; None: the model's own.
-        ``open_answer``: end with what starts the assistant's answer. For a conversation that a session holds already:
-        messages before ``first`` are left out, ``answer_ended`` tells that the last answer ended with its marker, and
-        ``continues`` that no beginning-of-text token belongs in front.
+        ``messages``: dicts with "role" ("system", "user", "assistant" or "tool"), "content" and whatever else the template
+        knows, or pairs of role and content. What they hold is never read as a marker. ``tools``: dicts of JSON schema.
+        ``template``: one of ``Model.chat_template_names()``, or the source of one; None: the model's own. ``open_answer``:
+        end with what starts the assistant's answer. ``continues``: the conversation goes on behind other text, so no
+        beginning-of-text token belongs in front.
         """
         return chat_ids(
-            self._native, messages, template=template, first=first, answer_ended=answer_ended, open_answer=open_answer,
-            continues=continues,
-        )  # fmt: skip
+            self._native, messages_of(messages), template=template, tools=tools, open_answer=open_answer, continues=continues
+        ).read
 
     def apply_chat_template(
         self,
         messages: Sequence[Any],
+        tools: Sequence[Any] | None = None,
         *,
         tokenize: bool = True,
         add_generation_prompt: bool = False,
@@ -180,12 +179,12 @@ class LoadedModel(Closing):
     ) -> list[int] | str:
         """``Tokenizer.apply_chat_template``."""
         return self.tokenizer.apply_chat_template(
-            messages, tokenize=tokenize, add_generation_prompt=add_generation_prompt, chat_template=chat_template
+            messages, tools, tokenize=tokenize, add_generation_prompt=add_generation_prompt, chat_template=chat_template
         )
 
     @staticmethod
     def chat_template_names() -> list[str]:
-        """The chat templates that kvtide can write."""
+        """The chat templates that kvtide brings for models without one."""
         return _native.chat_template_names()
 
     def __repr__(self) -> str:

@@ -98,15 +98,17 @@ class CompleteOptions(GenerateOptions, total=False):
 
 
 class StreamOptions(GenerateOptions, total=False):
-    """Options of a chat whose answer comes as it is written: those of ``generate``, and the chat template."""
+    """Options of a chat whose answer comes as it is written: those of ``generate``, the chat template, and tools."""
 
     template: str | None
+    tools: Sequence[Any] | None
 
 
 class ChatOptions(CompleteOptions, total=False):
-    """Options of a chat: those of ``complete``, and the chat template."""
+    """Options of a chat: those of ``complete``, the chat template, and tools for it to write down."""
 
     template: str | None
+    tools: Sequence[Any] | None
 
 
 if TYPE_CHECKING:
@@ -188,6 +190,12 @@ def callables(value: Any, name: str) -> list[Callable[..., Any]]:
     return values
 
 
+def functions(value: Any, name: str) -> list[Any]:
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{name} must be a list of dicts of JSON schema, not {type(value).__name__}")
+    return list(value)
+
+
 def id_list(value: Any, name: str) -> list[int]:
     return [int(token) for token in token_ids(value)]
 
@@ -224,7 +232,7 @@ GENERATE = Table(
 COMPLETE = Table(
     {**GENERATE.options, "on_text": Option(None, callback), "draft": Option(None, draft_option)}, GENERATE.other_names
 )
-CHAT = Table({"template": Option(None, optional(string)), **COMPLETE.options}, COMPLETE.other_names)
+CHAT = Table({"template": Option(None, optional(string)), "tools": Option(None, optional(functions)), **COMPLETE.options}, COMPLETE.other_names)
 
 
 def check_draft(options: Mapping[str, Any], stream: bool = False) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import json
 from typing import Any, Callable, Sequence
 
 from kvtide import _native
 from kvtide._arguments import callback, utf8
-from kvtide.errors import InvalidArgumentError
-
-_MOST_DEPTH = 60
+from kvtide._json_text import json_text
 
 
 class ChatTemplate:
@@ -50,32 +47,7 @@ class ChatTemplate:
         given = {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt, **variables}
         now = self._clock()
         parts = (now.year, now.month, now.day, now.hour, now.minute, now.second, now.weekday(), now.timetuple().tm_yday)
-        _check(given, "variables", 0)
-        return self._native.render(utf8(json.dumps(given, ensure_ascii=False), "variables"), parts).decode()
+        return self._native.render(utf8(json_text(given, "variables", names=True), "variables"), parts).decode()
 
     def __repr__(self) -> str:
         return f"<kvtide.ChatTemplate: {len(self._source)} characters>"
-
-
-def _check(value: Any, where: str, depth: int) -> None:
-    """Refuses what no template can take, by its place."""
-    if depth > _MOST_DEPTH:
-        raise InvalidArgumentError(f"{where[:80]}: more than {_MOST_DEPTH} levels of lists in lists")
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise TypeError(f"{where}: keys must be str, not {key!r}")
-            _check(item, key if depth == 0 else f"{where}[{key!r}]", depth + 1)
-    elif isinstance(value, (list, tuple)):
-        for i, item in enumerate(value):
-            _check(item, f"{where}[{i}]", depth + 1)
-    elif isinstance(value, str):
-        utf8(value, where)
-    elif isinstance(value, float):
-        if value - value != 0:
-            raise InvalidArgumentError(f"{where} must be finite, not {value}")
-    elif isinstance(value, int):
-        if not -(2**63) <= value < 2**63:
-            raise InvalidArgumentError(f"{where}: {value} has more than 64 bits")
-    elif value is not None:
-        raise TypeError(f"{where}: templates take None, bool, int, float, str, list, tuple and dict, not {type(value).__name__}")

@@ -102,6 +102,12 @@ class Generation(Iterator[Piece]):
             text += rest
         return Piece(token, text, log_probability)
 
+    def written(self) -> bytes:
+        """The text of all tokens: also of those that a stop string cut off."""
+        if self.reason == "stop_string":
+            return b"".join(self._tokenizer.piece(token) for token in self.tokens)
+        return self.text.encode()
+
     def finish(self, on_text: Callable[[str], Any] | None = None) -> Completion:
         """All that is still to come, in one call. ``on_text`` receives the text as it comes; False ends it."""
         for piece in self:

@@ -18,10 +18,12 @@ from kvtide._session_memory import SessionMemory
 from kvtide.errors import InvalidArgumentError
 from kvtide.generation import Completion, Generation, sampler_of
 from kvtide.memory import MemoryUse as MemoryUse
+from kvtide.tokenizer import chat_ids
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+    from kvtide.tokenizer import ChatIds, Message
     from kvtide._options import ChatOptions, CompleteOptions, GenerateOptions, Messages, SessionOptions, StreamOptions
 
 Prompts = (list, tuple)  # of texts; a list of numbers is one prompt, in token ids
@@ -182,20 +184,41 @@ class Session(SessionMemory):
         filled = CHAT(options)
         sampler_of(filled)
         check_draft(filled, stream)
-        held = self._talk.all() if self._talk is not None and self._talk.at() == self._native.changes else []
-        talk = joined(held, messages)
-        ids = self._model.encode_chat(
-            talk, template=filled["template"], first=len(held),
-            continues=self._native.position > 0,
-        )  # fmt: skip
-        recent = self._read_prompt(ids, filled)
+        live = self._talk is not None and self._talk.at() == self._native.changes
+        held = self._talk if self._talk is not None and live else Talk([], None, 0, self._native.position, b"")
+        talk = joined(held.all(), messages)
+        chat = self._rest_of_chat(talk, held, filled)
+        recent = self._read_prompt(chat.read, filled)
         if filled["draft"]:
             completion = self._at_once(filled, recent)
-            self._talk = Talk([*talk, ("assistant", completion.text)], None, self._native.changes)
+            said: Message = ("assistant", completion.text, "")
+            self._talk = Talk([*talk, said], None, self._native.changes, held.base, chat.text + completion.text.encode())
             return completion
         answer = Generation(self._native, self._model.tokenizer, filled, recent)
-        self._talk = Talk(talk, answer, 0)
+        self._talk = Talk(talk, answer, 0, held.base, chat.text)
         return answer if stream else answer.finish(filled["on_text"])
+
+    def _rest_of_chat(self, talk: list[Message], held: Talk, options: Mapping[str, Any]) -> ChatIds:
+        """What is to be read of a conversation. A template may write earlier turns another way once there are new ones:
+        then tokens from the first that differs are taken back."""
+        ids = self.tokens[held.base :].tolist()
+        ask: dict[str, Any] = {"template": options["template"], "tools": options["tools"], "continues": held.base > 0}
+        chat = chat_ids(self._model._native, talk, held=held.held(), held_ids=ids, **ask)
+        end = held.base + chat.keep
+        if chat.keep == len(ids):
+            return chat
+        if end > 0 and self.plan("truncate", end):
+            self.state.truncate(end)
+        elif held.base == 0:
+            self.clear()
+            chat = chat_ids(self._model._native, talk, **ask)
+        else:
+            raise InvalidArgumentError(
+                "the chat template writes the conversation so far another way now, and the memory behind the text in front of "
+                "it has moved on; clear() the session first"
+            )
+        self._talk = Talk([], None, self._native.changes, held.base, b"")
+        return chat
 
     @property
     def logits(self) -> np.ndarray:
@@ -216,7 +239,7 @@ class Session(SessionMemory):
 
     def _forked(self, other: Self) -> None:
         if self._talk is not None and self._talk.at() == self._native.changes:
-            other._talk = Talk(self._talk.all(), None, other._native.changes)
+            other._talk = Talk(self._talk.all(), None, other._native.changes, self._talk.base, self._talk.held())
 
     def _each(self, prompts: Sequence[str], options: Mapping[str, Any]) -> list[Completion]:
         progress = COMPLETE(options)["progress"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Sequence, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Sequence, overload
 
 from kvtide._arguments import string, token_ids, utf8, whole
+from kvtide._json_text import json_text
+from kvtide.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from kvtide import _native
@@ -51,6 +53,7 @@ class Tokenizer:
     def apply_chat_template(
         self,
         messages: Sequence[Any],
+        tools: Sequence[Any] | None = None,
         *,
         tokenize: Literal[True] = True,
         add_generation_prompt: bool = False,
@@ -60,6 +63,7 @@ class Tokenizer:
     def apply_chat_template(
         self,
         messages: Sequence[Any],
+        tools: Sequence[Any] | None = None,
         *,
         tokenize: bool,
         add_generation_prompt: bool = False,
@@ -68,17 +72,20 @@ class Tokenizer:
     def apply_chat_template(
         self,
         messages: Sequence[Any],
+        tools: Sequence[Any] | None = None,
         *,
         tokenize: bool = True,
         add_generation_prompt: bool = False,
         chat_template: str | None = None,
     ) -> list[int] | str:
         """A conversation as the model wants it written down, as transformers does it: ids, or their text with
-        ``tokenize=False``. ``add_generation_prompt``: end with what starts the assistant's answer. ``chat_template``:
-        one of ``Model.chat_template_names()``; None: the model's own. Raises UnsupportedError for a template that
-        kvtide cannot write."""
-        ids = chat_ids(self._native, messages, template=chat_template, open_answer=bool(add_generation_prompt))
-        return ids if tokenize else self.decode(ids, special=True)
+        ``tokenize=False``. ``tools``: dicts of JSON schema. ``add_generation_prompt``: end with what starts the
+        assistant's answer. ``chat_template``: one of ``Model.chat_template_names()``, or the source of one; None: the
+        model's own. Raises InvalidArgumentError for what the template itself refuses."""
+        chat = chat_ids(
+            self._native, messages_of(messages), template=chat_template, tools=tools, open_answer=bool(add_generation_prompt)
+        )
+        return chat.read if tokenize else chat.text.decode()
 
     @property
     def bos(self) -> int | None:
@@ -106,37 +113,56 @@ class Tokenizer:
         return whole(token, "token", -(2**31), 2**31 - 1)
 
 
-def messages_of(messages: Sequence[Any]) -> list[tuple[str, str]]:
-    """Pairs of role and content, from pairs or from dicts with these keys."""
+Message = tuple[str, str, str]  # role, content, and a JSON object of further members; "": none
+
+
+def messages_of(messages: Sequence[Any]) -> list[Message]:
+    """From pairs of role and content, or from dicts with these keys and others that templates know."""
     if isinstance(messages, (str, bytes, dict)):
         raise TypeError(f"messages must be a list of (role, content) or dicts, not {type(messages).__name__}")
-    pairs = []
-    for i, message in enumerate(messages):
-        try:
-            role, content = (message["role"], message["content"]) if isinstance(message, dict) else message
-        except (KeyError, TypeError, ValueError):
-            raise TypeError(f"messages[{i}] must be a (role, content) pair or a dict with these keys") from None
-        pairs.append((string(role, f"messages[{i}] role"), string(content, f"messages[{i}] content")))
-    return pairs
+    return [_message(message, f"messages[{i}]") for i, message in enumerate(messages)]
+
+
+def _message(message: Any, where: str) -> Message:
+    more = ""
+    try:
+        if isinstance(message, dict):
+            others = {key: value for key, value in message.items() if key not in ("role", "content")}
+            role, content = message["role"], message["content"]
+            if content is None and others.get("tool_calls"):
+                content = ""
+            more = json_text(others, where) if others else ""
+        else:
+            role, content = message
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InvalidArgumentError) or (isinstance(error, TypeError) and str(error).startswith(where)):
+            raise
+        raise TypeError(f"{where} must be a (role, content) pair or a dict with these keys") from None
+    return string(role, f"{where} role"), string(content, f"{where} content"), more
+
+
+class ChatIds(NamedTuple):
+    keep: int  # ids of those held that stay
+    read: list[int]  # what follows them
+    text: bytes  # of the whole conversation
 
 
 def chat_ids(
     native: _native.Model,
-    messages: Sequence[Any],
+    messages: Sequence[Message],
     *,
     template: str | None = None,
-    first: int = 0,
-    answer_ended: bool = False,
+    tools: Sequence[Any] | None = None,
     open_answer: bool = True,
     continues: bool = False,
-) -> list[int]:
-    """``Model.encode_chat``."""
-    pairs = messages_of(messages)
-    return native.encode_chat(
-        pairs,
-        "" if template is None else string(template, "template"),
-        whole(first, "first", 0, len(pairs)),
-        bool(answer_ended),
-        bool(open_answer),
-        bool(continues),
+    held: bytes = b"",
+    held_ids: Sequence[int] = (),
+) -> ChatIds:
+    """Ids of a conversation, behind those that a session holds of it as the text ``held``."""
+    source = b"" if template is None else utf8(template, "template")
+    functions = json_text(list(tools), "tools") if tools else ""
+    return ChatIds(
+        *native.encode_chat(
+            messages, source, utf8(functions), bool(open_answer), bool(continues), held, held_ids
+        )
     )

@@ -5,6 +5,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <ctime>
 #include <string_view>
 #include <tuple>
 #include <vector>
@@ -19,7 +20,8 @@ namespace nb = nanobind;
 namespace kvtide::python {
 namespace {
 
-using Messages = Sequence<nb::typed<nb::tuple, nb::str, nb::str>>;  // role, content
+// Role, content, and a JSON object of further members.
+using Messages = Sequence<nb::typed<nb::tuple, nb::str, nb::str, nb::str>>;
 
 nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
 
@@ -33,26 +35,42 @@ std::vector<TokenId> encode(const PyModel& self, const nb::bytes& text, std::opt
   return model->tokenizer().encode(copy, options);
 }
 
-// Every field of RenderOptions and the template's name; empty: the model's own.
-std::vector<TokenId> encode_chat(const PyModel& self, const Messages& messages, const nb::str& name,
-                                 std::size_t first, bool answer_ended, bool open_answer, bool continues) {
+// `chosen`: a name, or the source of a template; empty: the model's own.
+ChatTemplate template_of(const Model& model, const std::string& chosen) {
+  const ChatMarkers markers = ChatMarkers::of(model.tokenizer());
+  if (chosen.empty()) return ChatTemplate(model.chat_template(), markers);
+  const bool is_source = chosen.find("{{") != chosen.npos || chosen.find("{%") != chosen.npos;
+  return is_source ? ChatTemplate(chosen, markers) : ChatTemplate::named(chosen, markers);
+}
+
+// What is to be read of a conversation, behind `held_ids` of the session, which are those of `held_text`: how many of them
+// stay, what follows, and the text of all.
+std::tuple<std::size_t, std::vector<TokenId>, nb::bytes> encode_chat(
+    const PyModel& self, const Messages& messages, const nb::bytes& chosen, const nb::bytes& tools,
+    bool open_answer, bool continues, const nb::bytes& held_text, const Sequence<TokenId>& ids) {
   const auto model = self.open();
-  const std::string named = text_of(name);
-  const auto chat =
-      named.empty() ? ChatTemplate::recognise(model->chat_template()) : ChatTemplate::named(named);
+  const std::string source = text_of(chosen), held = text_of(held_text);
+  const std::vector<TokenId> held_ids = vector_of<TokenId>(ids, "held_ids");
+  ChatRender render{.open_answer = open_answer, .tools = text_of(tools)};
   std::vector<ChatMessage> conversation;
   for (const nb::handle message : messages) {
-    const auto pair = item_of<nb::tuple>(message, "messages");
-    conversation.push_back(
-        {text_of(item_of<nb::str>(pair[0], "messages")), text_of(item_of<nb::str>(pair[1], "messages"))});
+    const auto parts = item_of<nb::tuple>(message, "messages");
+    conversation.push_back({text_of(item_of<nb::str>(parts[0], "messages")),
+                            text_of(item_of<nb::str>(parts[1], "messages")),
+                            text_of(item_of<nb::str>(parts[2], "messages"))});
   }
-  const auto segments =
-      chat.render(conversation, {.first = first, .answer_ended = answer_ended, .open_answer = open_answer});
+  const std::time_t now = std::time(nullptr);
+  ::localtime_r(&now, &render.now.emplace());
   EncodeOptions options;
   options.continues = continues;
-  const Running running;
-  const WithoutGil others_run;
-  return model->tokenizer().encode(segments, options);
+  ChatRest rest;
+  {
+    const Running running;
+    const WithoutGil others_run;
+    const auto segments = template_of(*model, source).render(conversation, render);
+    rest = rest_of_chat(model->tokenizer(), segments, held, held_ids, options);
+  }
+  return {rest.keep, std::move(rest.read), nb::bytes(rest.text.data(), rest.text.size())};
 }
 
 }  // namespace
@@ -111,8 +129,8 @@ void bind_model(nb::module_& module) {
                    [](const PyModel& self) { return bytes_of(self.open()->chat_template()); })
       .def("encode", &encode, nb::arg("text"), nb::arg("add_bos").none(), nb::arg("special"),
            nb::arg("continues"))
-      .def("encode_chat", &encode_chat, nb::arg("messages"), nb::arg("template"), nb::arg("first"),
-           nb::arg("answer_ended"), nb::arg("open_answer"), nb::arg("continues"))
+      .def("encode_chat", &encode_chat, nb::arg("messages"), nb::arg("template"), nb::arg("tools"),
+           nb::arg("open_answer"), nb::arg("continues"), nb::arg("held_text"), nb::arg("held_ids"))
       .def(
           "decode",
           [](const PyModel& self, const Sequence<TokenId>& ids, bool special) {

@@ -63,14 +63,23 @@ void FolderVocab::fill_up(std::int64_t size) {
 
 void FolderVocab::read_side_files(const std::string& folder) {
   const std::string side = folder + "/tokenizer_config.json", chat = folder + "/chat_template.jinja";
-  if (file_exists(chat)) chat_template_ = read_whole_text(chat);
+  const std::string chat_json = folder + "/chat_template.json";
+  if (file_exists(chat)) {
+    chat_template_ = read_whole_text(chat);
+  } else if (file_exists(chat_json)) {
+    const JsonValue json = JsonValue::parse(read_whole_text(chat_json), chat_json);
+    take_chat_template(json.find("chat_template"));
+  }
   if (!file_exists(side)) return;
   const JsonValue json = JsonValue::parse(read_whole_text(side), side);
   const JsonFields config(json, side);
   bos_text_ = token_text(config, "bos_token");
   eos_text_ = token_text(config, "eos_token");
-  const JsonValue* chat_template = config.find("chat_template");
-  if (!chat_template_.empty() || chat_template == nullptr) return;
+  if (chat_template_.empty()) take_chat_template(config.find("chat_template"));
+}
+
+void FolderVocab::take_chat_template(const JsonValue* chat_template) {
+  if (chat_template == nullptr) return;
   if (chat_template->text() != nullptr) {
     chat_template_ = *chat_template->text();
   } else if (chat_template->list() != nullptr) {

@@ -32,6 +32,7 @@ class FolderVocab {
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
+  void take_chat_template(const JsonValue* chat_template);  // nullptr: there is none
   void read_side_files(const std::string& folder);
   void choose_ends(const JsonFields& config);
   std::optional<TokenId> find(std::string_view token) const;

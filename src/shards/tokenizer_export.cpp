@@ -67,7 +67,8 @@ void export_tokenizer(const Checkpoint& checkpoint, const std::string& model, co
     return;
   }
   manifest.tokenizer = "folder";
-  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
+  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+                           "chat_template.json"}) {
     const std::string path = cat(model, "/", name);
     if (!file_exists(path)) continue;
     const std::string text = read_whole_text(path);

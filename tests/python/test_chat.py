@@ -20,16 +20,18 @@ def chatty(models, tmp_path_factory):
     shutil.copytree(models.parent / "folders" / "llama-f32", folder)
     path = folder / "tokenizer_config.json"
     config = json.loads(path.read_text()) if path.exists() else {}
-    template = "{% for m in messages %}{{'<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>'}}{% endfor %}"
+    template = "{% for m in messages %}{{ '[' + m.role + ' ' + m.content|trim + ']' }}{% endfor %}"
+    template += "{% if tools %}{{ tools|length }}{% endif %}{% if add_generation_prompt %}{{ '[assistant ' }}{% endif %}"
     path.write_text(json.dumps({**config, "chat_template": template}))
     with kvtide.Model.load(folder) as model:
         yield model
 
 
 def test_the_template_of_the_model_is_used(chatty):
-    assert "<|im_start|>" in chatty.chat_template
-    text = chatty.tokenizer.apply_chat_template(HELLO, tokenize=False, add_generation_prompt=True)
-    assert "user" in text and "hi" in text and "assistant" in text
+    assert "m.role" in chatty.chat_template
+    text = chatty.tokenizer.apply_chat_template(HELLO, [{"name": "f"}], tokenize=False, add_generation_prompt=True)
+    assert text == "[user hi]1[assistant "
+    assert chatty.encode_chat(HELLO) == chatty.tokenizer.encode("[user hi][assistant ")
     assert len(chatty.chat(HELLO, max_new_tokens=3).tokens) == 3
 
 
@@ -39,7 +41,8 @@ def test_apply_chat_template_gives_ids_or_text(model):
     opened = model.tokenizer.apply_chat_template(HELLO, chat_template="chatml", add_generation_prompt=True)
     assert opened == model.encode_chat(HELLO, template="chatml") and opened[: len(ids)] == ids
     text = model.apply_chat_template(HELLO, tokenize=False, chat_template="chatml")
-    assert text == model.tokenizer.decode(ids, special=True)
+    assert text == "<|im_start|>user\nhi<|im_end|>\n"
+    assert model.apply_chat_template(HELLO, chat_template="{{ messages[0].content }}") == model.tokenizer.encode("hi")
     with pytest.raises(errors.UnsupportedError):
         model.apply_chat_template(HELLO)
 
@@ -82,7 +85,7 @@ def test_a_stream_that_was_left_early_is_part_of_the_conversation(model):
         said = str(next(stream)) + str(next(stream))
         talk = [("user", "hi"), ("assistant", said), ("user", "more")]
         assert session.chat(talk, **CHATML).tokens
-        assert [role for role, _ in session._talk.all()] == ["user", "assistant", "user", "assistant"]
+        assert [message[0] for message in session._talk.all()] == ["user", "assistant", "user", "assistant"]
 
 
 def test_a_conversation_that_is_not_the_one_held_is_refused(model):
@@ -124,3 +127,21 @@ def test_what_is_no_conversation_is_refused_and_nothing_is_read(session, message
     with pytest.raises(error):
         session.chat(messages, template="chatml")
     assert session.position == 0
+
+
+def test_a_template_that_writes_earlier_turns_another_way_reads_them_again(chatty):
+    with chatty.session() as session:
+        first = session.chat("hi", max_tokens=6)
+        talk = [("user", "hi"), ("assistant", first.text), ("user", "more")]
+        # The words of the first answer are dropped from what the model sees.
+        short = "{% for m in messages %}{% if m.role == 'user' %}[{{ m.content }}]{% endif %}{% endfor %}"
+        session.chat(talk, template=short, max_tokens=2)
+        ids = chatty.encode_chat(talk, template=short)
+        assert session.tokens[: len(ids)].tolist() == ids
+
+
+def test_what_the_template_refuses_is_one_error_and_nothing_is_read(chatty):
+    with chatty.session() as session:
+        with pytest.raises(errors.InvalidArgumentError, match="no robots"):
+            session.chat("hi", template="{{ raise_exception('no robots') }}")
+        assert session.position == 0

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json/json_value.h"
+#include "kvtide/chat.h"
 #include "kvtide/model.h"
 #include "serve/server.h"
 #include "tests/model/sample_model.h"
@@ -54,7 +55,7 @@ inline SampleModel small_sample() {
 
 inline TemporaryFile chat_model_file(const SampleModel& sample = small_sample()) {
   ModelSketch sketch = sample_model(sample);
-  sketch.set("tokenizer.chat_template", std::string("{{'<|im_start|>' + role + '<|im_end|>'}}"));
+  sketch.set("tokenizer.chat_template", std::string(ChatTemplate::named("chatml").source()));
   return TemporaryFile("chat.gguf", sketch.build().bytes);
 }
 

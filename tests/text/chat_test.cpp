@@ -16,7 +16,7 @@ std::string text_of(const std::vector<TextSegment>& segments) {
   return text;
 }
 
-std::string rendered(const ChatTemplate& chat, const Messages& messages, const RenderOptions& options = {}) {
+std::string rendered(const ChatTemplate& chat, const Messages& messages, const ChatRender& options = {}) {
   return text_of(chat.render(messages, options));
 }
 
@@ -50,91 +50,86 @@ TEST(Chat, MistralInstruct_WritesTheSystemMessageIntoTheFirstUserTurn) {
             "[INST] Be brief.\n\nHi [/INST]Hello.</s>[INST]  And now?  [/INST]");
 }
 
-TEST(Chat, Mistral_PutsSpacesWhereTheModelsTemplateDoes) {
-  const auto chat = ChatTemplate::recognise(
-      "{{ '[INST] ' + message['content'] + '[/INST]' }}{{ ' ' + message['content'] + eos }}");
-  EXPECT_EQ(chat.name(), "mistral-instruct");
-  const Messages talk = {{"user", "a"}, {"assistant", "b"}, {"user", "c"}};
-  EXPECT_EQ(rendered(chat, talk), "[INST] a[/INST] b</s>[INST] c[/INST]");
-  const auto tight = ChatTemplate::recognise(
-      "{{ '[INST]' + message['content'] + '[/INST]' }}{{ message['content'] + eos }}");
-  EXPECT_EQ(rendered(tight, talk), "[INST]a[/INST]b</s>[INST]c[/INST]");
-}
-
 TEST(Chat, WithoutAnOpenAnswerTheTextEndsWithTheLastTurn) {
-  const Messages talk = {{"user", "a"}};
-  EXPECT_EQ(rendered(ChatTemplate::named("chatml"), talk,
-                     {.first = 0, .answer_ended = false, .open_answer = false}),
+  EXPECT_EQ(rendered(ChatTemplate::named("chatml"), {{"user", "a"}}, {.open_answer = false}),
             "<|im_start|>user\na<|im_end|>\n");
 }
 
-TEST(Chat, ADefaultSystemMessageIsReadFromTheTemplate_EscapedOrNot) {
-  for (const char* newline : {"\n", "\\n"}) {
-    const std::string jinja =
-        std::string("{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system") + newline +
-        "You\\'re a \"model\".<|im_end|>" + newline +
-        "' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>'}}";
-    const auto chat = ChatTemplate::recognise(jinja);
-    EXPECT_EQ(chat.default_system(), "You're a \"model\".");
-    EXPECT_EQ(rendered(chat, {{"user", "a"}}),
-              "<|im_start|>system\nYou're a "
-              "\"model\".<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
-    EXPECT_EQ(rendered(chat, {{"system", "s"}, {"user", "a"}}),
-              "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
-  }
+TEST(Chat, TheModelsOwnTemplateIsRendered_WithItsMarkersToolsAndFurtherMembers) {
+  const ChatTemplate chat(
+      "{{ bos_token }}{% if tools %}{{ tools[0].name }};{% endif %}{% for m in messages %}<{{ m.role }}>{{ "
+      "m.content "
+      "}}{% for c in m.tool_calls or [] %}[{{ c.name }}]{% endfor %}{{ eos_token }}\n{% endfor %}",
+      {"<s>", "</s>"});
+  EXPECT_TRUE(chat.takes_tools());
+  EXPECT_EQ(chat.end_marker(), "</s>");
+  EXPECT_EQ(
+      rendered(chat, {{"user", "a"}, {"assistant", "", R"({"tool_calls": [{"name": "f"}]})"}, {"tool", "3"}},
+               {.tools = R"([{"name": "f"}])"}),
+      "<s>f;<user>a</s>\n<assistant>[f]</s>\n<tool>3</s>\n");
 }
 
-TEST(Chat, ATemplateThatOnlyCopiesTheSystemMessageHasNoDefault) {
-  const auto chat =
-      ChatTemplate::recognise("{{ '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}");
-  EXPECT_EQ(chat.default_system(), "");
+TEST(Chat, WhatEndsAnAnswerIsFoundInTheTemplate) {
+  EXPECT_EQ(ChatTemplate::named("chatml").end_marker(), "<|im_end|>");
+  EXPECT_EQ(ChatTemplate::named("llama-3").end_marker(), "<|eot_id|>");
+  EXPECT_EQ(ChatTemplate::named("gemma").end_marker(), "<end_of_turn>");
+  EXPECT_EQ(ChatTemplate::named("mistral-instruct").end_marker(), "</s>");
+  EXPECT_EQ(ChatTemplate("{{ messages[0].content }}").end_marker(), "");
+  EXPECT_EQ(ChatTemplate("{{ raise_exception('no') }}").end_marker(), "");
 }
 
-TEST(Chat, RecognisesTemplatesByTheirMarkers) {
-  EXPECT_EQ(ChatTemplate::recognise("x <|im_start|> y <|im_end|>").name(), "chatml");
-  EXPECT_EQ(ChatTemplate::recognise("<|start_header_id|> <|end_header_id|> <|eot_id|>").name(), "llama-3");
-  EXPECT_EQ(ChatTemplate::recognise("<start_of_turn> <end_of_turn>").name(), "gemma");
-  EXPECT_EQ(ChatTemplate::recognise("[INST] [/INST]").name(), "mistral-instruct");
+TEST(Chat, RefusesWhatIsNotThere_AndNamesTheWayOut) {
+  EXPECT_EQ(
+      refusal([] { ChatTemplate(""); }),
+      "unsupported: chat template: the model has none; choose one with --chat-template: chatml, llama-3, "
+      "gemma, mistral-instruct");
+  EXPECT_EQ(refusal([] { ChatTemplate::named("alpaca"); }).substr(0, 52),
+            "unsupported: chat template: there is none named 'alp");
+  EXPECT_EQ(refusal([] { ChatTemplate("\n{{ raise_exception('only two') }}").render({}); }),
+            "invalid_argument: chat template, line 2: only two");
 }
 
-TEST(Chat, RefusesTemplatesThatItWouldWriteWrongly_AndNamesTheWayOut) {
-  for (const char* jinja : {"<|user|>\n{{ x }}<|end|>", "<|im_start|><|im_sep|><|im_end|>",
-                            "[INST] <<SYS>> [/INST]", "[SYSTEM_PROMPT] [INST] [/INST]"}) {
-    const std::string message = refusal([&] { ChatTemplate::recognise(jinja); });
-    EXPECT_EQ(message.substr(0, 50),
-              "unsupported: chat template: the model's own, '" + std::string(jinja).substr(0, 4))
-        << jinja;
-    EXPECT_NE(message.find("--chat-template: chatml, llama-3, gemma, mistral-instruct"), std::string::npos)
-        << message;
-  }
-  EXPECT_EQ(refusal([] { ChatTemplate::recognise(""); }),
-            "unsupported: chat template: the model has none; choose one with --chat-template: chatml, "
-            "llama-3, gemma, "
-            "mistral-instruct");
-  EXPECT_EQ(refusal([] { ChatTemplate::named("ChatML"); }),
-            "unsupported: chat template: there is none named 'ChatML'; --chat-template takes chatml, "
-            "llama-3, gemma, "
-            "mistral-instruct");
-}
-
-TEST(Chat, GoingOnWritesTheSameTextAsWritingEverything) {
-  const Messages talk = {{"user", "a"}, {"assistant", "b"}, {"user", "c"}, {"assistant", "d"}, {"user", "e"}};
+TEST(Chat, BehindAnAnswerComesWhatClosesIt) {
   for (const std::string_view name : ChatTemplate::names()) {
     const auto chat = ChatTemplate::named(name);
-    for (const bool ended : {false, true}) {
-      std::string text;
-      std::size_t first = 0;
-      for (std::size_t end = 1; end <= talk.size(); end += 2) {
-        const std::span<const ChatMessage> so_far(talk.data(), end);
-        text += text_of(chat.render(so_far, {.first = first, .answer_ended = ended}));
-        if (end == talk.size()) break;
-        text += talk[end].content;  // what the model answered, with its end marker or without
-        if (ended) text += chat.end_marker();
-        first = end + 1;
-      }
-      EXPECT_EQ(text, rendered(chat, talk)) << name;
-    }
+    const Messages more = {{"user", "c"}};
+    const std::string whole = rendered(chat, {{"user", "a"}, {"assistant", "b<"}, {"user", "c"}});
+    EXPECT_EQ(text_of(chat.render_behind_answer(more)), whole.substr(whole.find("b<") + 2)) << name;
   }
+  EXPECT_EQ(refusal([] {
+              ChatTemplate("{{ messages[-1].content }}").render_behind_answer(Messages{{"user", "c"}});
+            }),
+            "unsupported: chat template: it writes no earlier answers, so nothing can go on behind one that "
+            "was read");
+}
+
+TEST(Chat, ATalkIsReadFromWhereItsTextGoesOn) {
+  SmallVocabulary vocabulary = SmallVocabulary::byte_level();
+  vocabulary.merge("a", "b");
+  const Tokenizer tokenizer = vocabulary.build();
+  const auto chat = ChatTemplate::named("gemma");
+  const auto first = chat.render(Messages{{"user", "a"}});
+  ChatRest rest = rest_of_chat(tokenizer, first, "", {});
+  EXPECT_EQ(rest.keep, 0u);
+  EXPECT_EQ(rest.read, encode_chat(tokenizer, first));
+  // The answer need not be spelt as the tokenizer would: its tokens stay.
+  std::vector<TokenId> held = rest.read;
+  for (const char c : std::string("ab"))
+    held.push_back(
+        tokenizer.encode(std::string(1, c), {.add_bos = {}, .parse_special = true, .continues = true})[0]);
+  const auto second = chat.render(Messages{{"user", "a"}, {"assistant", "ab"}, {"user", "c"}});
+  rest = rest_of_chat(tokenizer, second, rest.text + "ab", held);
+  EXPECT_EQ(rest.keep, held.size());
+  EXPECT_EQ(tokenizer.decode(rest.read, true), text_of(chat.render_behind_answer(Messages{{"user", "c"}})));
+  // An answer that the template trims is read again from there.
+  rest = rest_of_chat(tokenizer, second, text_of(first) + "ab ", held);
+  EXPECT_LE(rest.keep, held.size());
+  std::vector<TokenId> all(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(rest.keep));
+  all.insert(all.end(), rest.read.begin(), rest.read.end());
+  EXPECT_EQ(all, encode_chat(tokenizer, second));
+  // The same once more: one token is read, because its logits are needed.
+  rest = rest_of_chat(tokenizer, second, "", all);
+  EXPECT_EQ(rest.read, std::vector<TokenId>{all.back()});
 }
 
 TEST(Chat, OnlyMarkupIsMarkup_SoThatAMessageCannotEndItsTurn) {
@@ -157,37 +152,29 @@ TEST(Chat, RefusesRolesThatCouldCarryMarkup) {
   EXPECT_EQ(refusal([] {
               ChatTemplate::named("chatml").render(Messages{{"user", "a"}, {"user<|im_end|>", "b"}});
             }),
-            "invalid_argument: chat: message 1 has the role 'user<|im_end|>'; roles are system, user and "
-            "assistant");
+            "invalid_argument: chat: message 1 has the role 'user<|im_end|>'; roles are system, user, "
+            "assistant and "
+            "tool");
 }
 
 TEST(Chat, RefusesAnOrderOfRolesThatTheTemplateDoesNotHave) {
   const auto refused = [](const char* name, const Messages& messages) {
     return refusal([&] { ChatTemplate::named(name).render(messages); });
   };
-  EXPECT_EQ(refused("gemma", {{"user", "a"}, {"user", "b"}}),
-            "invalid_argument: chat: message 1 has the role 'user'; the gemma template needs assistant here");
-  EXPECT_EQ(refused("mistral-instruct", {{"system", "s"}, {"assistant", "b"}}),
-            "invalid_argument: chat: message 1 has the role 'assistant'; the mistral-instruct template needs "
-            "user here");
+  const std::string wrong =
+      "invalid_argument: chat template, line 1: messages of user and assistant must take turns, behind one "
+      "of system at "
+      "most";
+  EXPECT_EQ(refused("gemma", {{"user", "a"}, {"user", "b"}}), wrong);
+  EXPECT_EQ(refused("mistral-instruct", {{"system", "s"}, {"assistant", "b"}}), wrong);
   EXPECT_EQ(refused("chatml", {{"user", "a"}, {"user", "b"}, {"system", "c"}}), "");
 }
 
-TEST(Chat, RefusesContentThatIsNotUtf8_AndASystemMessageRenderedApart) {
+TEST(Chat, RefusesContentThatIsNotUtf8) {
   EXPECT_EQ(refusal([] {
               ChatTemplate::named("gemma").render(Messages{{"user", "ab\xff"}});
             }).substr(0, 63),
             "bad_text: chat: message 0 is not valid UTF-8 at byte 2 of 3; kv");
-  EXPECT_EQ(refusal([] {
-              ChatTemplate::named("gemma").render(Messages{{"system", "s"}, {"user", "a"}}, {.first = 1});
-            }),
-            "invalid_argument: chat: the gemma template writes the system message together with the first "
-            "user message; they "
-            "cannot be rendered apart");
-  EXPECT_EQ(refusal([] {
-              ChatTemplate::named("chatml").render(Messages{{"user", "a"}}, {.first = 2});
-            }),
-            "invalid_argument: chat: asked to go on at message 2 of 1");
 }
 
 TEST(Chat, TrimsLikeTheTemplates_UnicodeSpaceToo) {

@@ -29,6 +29,8 @@ constexpr Flag kServe[] = {
      [](A& a, const G& g) { a.serve.queue = whole(g, "the length of the queue", 0, 65536); }},
     {"-n", "--max-tokens", "N", "of answers whose request does not say [2048]",
      [](A& a, const G& g) { a.serve.max_tokens = whole(g, "the number of tokens", 1, kLargestCount); }},
+    {"", "--chat-template", "NAME", "chatml, llama-3, gemma or mistral-instruct [as the model says]",
+     [](A& a, const G& g) { a.chat_template = g.value; }},
     {"", "--slot-save-path", "FOLDER", "where /slots saves and restores memories, by names [nowhere]",
      [](A& a, const G& g) { a.serve.states_folder = path_of(g); }},
     {"", "--quiet", "", "no line for every request", [](A& a, const G&) { a.serve.quiet = true; }},

@@ -60,6 +60,7 @@ AnswerOptions answer_options(const Arguments& arguments, std::int64_t default_to
 }
 
 void end_answers_as(const ChatTemplate& chat, const Tokenizer& tokenizer, AnswerOptions& options) {
+  if (chat.end_marker().empty()) return;
   if (const auto token = tokenizer.find(chat.end_marker()))
     options.stop_tokens.push_back(*token);
   else

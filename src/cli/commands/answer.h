@@ -39,9 +39,6 @@ struct Answer {
 // What flags say about answers.
 AnswerOptions answer_options(const Arguments& arguments, std::int64_t default_tokens);
 
-// Stands for the turns that a snapshot holds: only their end matters, the marker that closes the last answer.
-inline std::vector<ChatMessage> earlier_turn() { return {{"user", ""}, {"assistant", ""}}; }
-
 // Makes the end marker of a template end an answer, as a token or, where the vocabulary has none, as a text.
 void end_answers_as(const ChatTemplate& chat, const Tokenizer& tokenizer, AnswerOptions& options);
 

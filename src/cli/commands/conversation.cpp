@@ -1,7 +1,10 @@
 #include "cli/commands/conversation.h"
 
+#include <algorithm>
 #include <chrono>
+#include <span>
 
+#include "base/local_time.h"
 #include "base/text.h"
 #include "cli/commands/interrupt.h"
 #include "cli/output/terminal.h"
@@ -45,17 +48,13 @@ void Conversation::undo() {
     return say("the memory has moved on and cannot be taken back; /load FILE brings the snapshot again");
   turns_.pop_back();
   messages_.resize(mark.messages);
-  if (taken_back) {
-    read_ = mark.position > 0 ? messages_.size() : 0;
-  } else {
-    forget_memory();
-  }
+  if (!taken_back) forget_memory();
   say(cat("the last message and its answer are taken back",
           taken_back ? "" : "; what came before will be read again"));
 }
 
 void Conversation::turn(const std::string& text) {
-  const Mark mark{open_.session.position(), memory_.refill_count(), messages_.size()};
+  const Mark mark{open_.session.position(), upheavals(), messages_.size(), held_.size()};
   messages_.push_back({"user", text});
   try {
     answer_last();
@@ -82,27 +81,31 @@ void Conversation::turn(const std::string& text) {
 
 void Conversation::forget_memory() {
   memory_.forget();
-  read_ = 0;
+  held_.clear();
+  base_ = 0;
   // Positions of turns meant something in the memory that is gone: taking them back reads again.
-  for (Mark& mark : turns_) mark.refills = -1;
+  for (Mark& mark : turns_) mark.upheavals = -1;
 }
 
 bool Conversation::take_back(const Mark& mark) {
   const Session& session = open_.session;
-  if (mark.refills != memory_.refill_count()) return false;
+  if (mark.upheavals != upheavals()) return false;
   if (session.position() == mark.position) return true;
   if (session.position() < mark.position) return false;
   if (mark.position == 0 && !behind_snapshot_) {
     memory_.forget();
+    held_.clear();
     return true;
   }
   if (mark.position == 0 || !session.plan(Truncate{mark.position})) return false;
   open_.session.apply(Truncate{mark.position});
+  held_.resize(mark.text);
   return true;
 }
 
 void Conversation::go_on_behind_snapshot() {
-  read_ = 0;
+  held_.clear();
+  base_ = open_.session.position();
   messages_.clear();
   turns_.clear();
   behind_snapshot_ = !open_.session.tokens().empty();
@@ -110,30 +113,65 @@ void Conversation::go_on_behind_snapshot() {
     if (arguments_.system) messages_.push_back({"system", *arguments_.system});
     return;
   }
-  messages_ = earlier_turn();
-  read_ = messages_.size();
   say(cat("goes on behind ", count_text(open_.session.position()), " tokens of a snapshot"));
 }
 
-std::vector<TokenId> Conversation::new_tokens() const {
-  const RenderOptions render{.first = read_};
-  EncodeOptions encode;
-  encode.continues = read_ > 0;
-  const std::vector<TextSegment> segments = template_.render(messages_, render);
-  return open_.model.tokenizer().encode(segments, encode);
+std::vector<TextSegment> Conversation::rendered() const {
+  const ChatRender render{.now = local_time()};
+  return behind_snapshot_ ? template_.render_behind_answer(messages_, render)
+                          : template_.render(messages_, render);
+}
+
+EncodeOptions Conversation::encoding() const {
+  EncodeOptions out;
+  out.continues = behind_snapshot_;
+  if (arguments_.no_bos && !behind_snapshot_) out.add_bos = false;
+  return out;
+}
+
+ChatRest Conversation::new_tokens() {
+  const std::vector<TextSegment> segments = rendered();
+  const Session& session = open_.session;
+  const std::vector<TokenId>& tokens = session.tokens();
+  const auto from = std::min(static_cast<std::size_t>(base_), tokens.size());
+  const auto held = std::span(tokens).subspan(from);
+  ChatRest rest = rest_of_chat(open_.model.tokenizer(), segments, held_, held, encoding());
+  if (rest.keep < held.size() && !keep_only(rest.keep, held.size()))
+    rest = rest_of_chat(open_.model.tokenizer(), segments, "", {}, encoding());
+  return rest;
+}
+
+bool Conversation::keep_only(std::size_t keep, std::size_t held) {
+  const Pos end = base_ + static_cast<Pos>(keep);
+  const bool kept = keep > 0 && open_.session.plan(Truncate{end});
+  if (!kept && base_ > 0)
+    throw Error(
+        ErrorCode::unsupported,
+        "the chat template writes the talk so far another way now, and the memory behind the snapshot has "
+        "moved on; /load FILE brings the snapshot again");
+  say(cat("the chat template writes the talk so far another way now: ",
+          count_text(static_cast<std::int64_t>(kept ? held - keep : held)), " tokens are read again"));
+  ++rereads_;
+  if (kept)
+    open_.session.apply(Truncate{end});
+  else
+    forget_memory();
+  return kept;
 }
 
 void Conversation::answer_last() {
   options_.start = std::chrono::steady_clock::now();
   // Every turn draws other numbers: an answer that was taken back does not come again.
   options_.sampler.seed = arguments_.sampler.seed + report_.turns.size();
-  const std::vector<TokenId> prompt = new_tokens();
-  if (read_ == 0) memory_.check_prompt(static_cast<std::int64_t>(prompt.size()));
-  const Answer result = answer(open_.session, guard_, memory_, prompt, options_);
+  const ChatRest rest = new_tokens();
+  if (open_.session.position() == 0) memory_.check_prompt(static_cast<std::int64_t>(rest.read.size()));
+  const Answer result = answer(open_.session, guard_, memory_, rest.read, options_);
   write_result("\n");
   const Generated& generated = result.generated;
   messages_.push_back({"assistant", generated.text});
-  read_ = messages_.size();
+  held_ = rest.text + generated.text;
+  if (generated.reason == StopReason::stop_string)
+    held_ = rest.text + open_.model.tokenizer().decode(generated.tokens);
   if (result.hash) report_.logits_hash = options_.hash_seed = *result.hash;
   add_to_report(result);
   say_figures(result.figures);

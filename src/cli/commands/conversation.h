@@ -39,15 +39,23 @@ class Conversation {
  private:
   struct Mark {  // where a turn began
     Pos position = 0;
-    std::int64_t refills = 0;
+    std::int64_t upheavals = 0;
     std::size_t messages = 0;
+    std::size_t text = 0;  // bytes of the talk that the memory held
   };
 
   void forget_memory();
   // What came before a message, bit for bit; false where a window has moved on.
   bool take_back(const Mark& mark);
+  // Takes back what the memory holds behind the first `keep` tokens of the talk, and says how many are read again.
+  // False: a window has moved on, and the memory is empty now. Throws Error(unsupported) behind a snapshot.
+  bool keep_only(std::size_t keep, std::size_t held);
+  std::int64_t upheavals() const { return memory_.refill_count() + rereads_; }
   void go_on_behind_snapshot();
-  std::vector<TokenId> new_tokens() const;
+  std::vector<TextSegment> rendered() const;
+  EncodeOptions encoding() const;
+  // What is to be read of the talk. The memory holds the rest.
+  ChatRest new_tokens();
   void answer_last();
   void say_why_it_ended(const Generated& generated);
   void add_to_report(const Answer& result);
@@ -60,8 +68,10 @@ class Conversation {
   ContextGuard guard_;
   LiveMemory memory_;
   std::vector<ChatMessage> messages_;
-  std::size_t read_ = 0;     // messages whose text is in the memory
-  std::vector<Mark> turns_;  // that can be taken back, the newest last
+  std::string held_;          // the text of the talk that the memory holds; empty: none
+  Pos base_ = 0;              // where it begins: behind a snapshot, or at the start
+  std::int64_t rereads_ = 0;  // so far: positions before one mean nothing after it
+  std::vector<Mark> turns_;   // that can be taken back, the newest last
   bool behind_snapshot_ = false;
   RunReport report_;
   int status_ = kExitFine;

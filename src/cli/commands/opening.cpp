@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/local_time.h"
 #include "base/text.h"
 #include "cli/arguments/memory_options.h"
 #include "cli/commands/choose_heads.h"
@@ -33,13 +34,14 @@ std::vector<PosRange> pinned_positions(const Arguments& a, const Model& model) {
         "--kv-pin system: there is a system message only in chat and with run --chat; use --kv-pin A-B");
   // A token that both renderings begin with was not changed by what the user says.
   const ChatTemplate chat = choose_template(model, a);
+  const ChatRender render{.now = local_time()};
   const auto tokens_of = [&](const char* text) {
     std::vector<ChatMessage> messages;
     if (a.system) messages.push_back({"system", *a.system});
     messages.push_back({"user", text});
     EncodeOptions options;
     if (a.no_bos) options.add_bos = false;
-    return model.tokenizer().encode(chat.render(messages, {}), options);
+    return encode_chat(model.tokenizer(), chat.render(messages, render), options);
   };
   const auto one = tokens_of("a"), other = tokens_of("1");
   const auto same = std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first - one.begin();
@@ -152,7 +154,8 @@ void ContextGuard::before_reading(std::int64_t tokens) {
 }
 
 ChatTemplate choose_template(const Model& model, const Arguments& arguments) {
-  if (!arguments.chat_template.empty()) return ChatTemplate::named(arguments.chat_template);
+  const ChatMarkers markers = ChatMarkers::of(model.tokenizer());
+  if (!arguments.chat_template.empty()) return ChatTemplate::named(arguments.chat_template, markers);
   if (model.chat_template().empty())
     throw Error(
         ErrorCode::unsupported,
@@ -161,7 +164,7 @@ ChatTemplate choose_template(const Model& model, const Arguments& arguments) {
             "--chat continues a text, --chat-template gemma (or chatml, llama-3, mistral-instruct) tries "
             "all the same"));
   try {
-    return ChatTemplate::recognise(model.chat_template());
+    return ChatTemplate(model.chat_template(), markers);
   } catch (const Error& error) {
     throw Error(error.code(), cat(model.path(), ": ", error.message()));
   }

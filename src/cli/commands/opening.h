@@ -44,7 +44,8 @@ class ContextGuard {
   bool makes_room_ = false, warned_ = false;
 };
 
-// The template of --chat-template, or the model's own. Throws Error(unsupported) naming the known ones.
+// The template of --chat-template, or the model's own. Throws Error(unsupported) naming the known ones, and what is wrong
+// with a template of the model's own.
 ChatTemplate choose_template(const Model& model, const Arguments& arguments);
 
 // Says so of a model that only continues texts: it brings no chat template, or its name calls it a base model.

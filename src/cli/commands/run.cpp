@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/local_time.h"
 #include "base/text.h"
 #include "cli/commands/answer.h"
 #include "cli/commands/commands.h"
@@ -91,19 +92,16 @@ class Prompt {
 
   std::vector<TokenId> chat_tokens(Place place) const {
     std::vector<ChatMessage> messages;
-    if (arguments_.system) messages.push_back({"system", *arguments_.system});
-    RenderOptions render;
-    EncodeOptions options;
-    if (place == Place::behind) {
-      messages = earlier_turn();
-      render.first = messages.size();
-      options.continues = true;
-    } else if (arguments_.no_bos) {
-      options.add_bos = false;
-    }
+    const bool behind = place == Place::behind;
+    if (arguments_.system && !behind) messages.push_back({"system", *arguments_.system});
     messages.push_back({"user", input_->text});
-    const std::vector<TextSegment> segments = chat_->render(messages, render);
-    return model_.tokenizer().encode(segments, options);
+    EncodeOptions options;
+    options.continues = behind;
+    if (arguments_.no_bos && !behind) options.add_bos = false;
+    const ChatRender render{.now = local_time()};
+    return encode_chat(
+        model_.tokenizer(),
+        behind ? chat_->render_behind_answer(messages, render) : chat_->render(messages, render), options);
   }
 
   const Arguments& arguments_;

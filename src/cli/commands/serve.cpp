@@ -31,6 +31,7 @@ serve::ServiceOptions service_options(const Arguments& a) {
   out.work.value_type = a.session.value_type;
   out.api_key = a.serve.api_key;
   out.any_host = !serve::is_loopback(a.serve.host);
+  out.chat_template = a.chat_template;
   out.states_folder = a.serve.states_folder;
   out.version = KVTIDE_VERSION;
   return out;

@@ -96,13 +96,13 @@ class Format final : public AnswerFormat {
   AnswerHead head_;
 };
 
-ChatPrompt prompt_of(const Fields& fields, const Model& model) {
+ChatPrompt prompt_of(const Fields& fields, const ServedChat& chat) {
   if (const auto* tools = fields.list("tools"); tools != nullptr && !tools->empty())
     refuse_unsupported(fields, "tools", "tools are not supported yet");
   std::vector<ChatMessage> conversation = read_messages(fields, "messages");
   if (fields.has("system"))
     conversation.insert(conversation.begin(), {"system", read_content(fields, "system")});
-  return chat_prompt(model, conversation);
+  return chat.prompt(conversation);
 }
 
 }  // namespace anthropic
@@ -124,7 +124,7 @@ void messages(Service& service, const Request& request, const std::shared_ptr<Re
   if (const auto thinking = fields.child("thinking"))
     if (thinking->text("type").value_or("disabled") != "disabled")
       refuse_unsupported(fields, "thinking", "thinking cannot be switched on");
-  ChatPrompt prompt = anthropic::prompt_of(fields, *served.model);
+  ChatPrompt prompt = anthropic::prompt_of(fields, service.chat(model));
   spec.prompt = std::move(prompt.tokens);
   spec.stop_tokens = std::move(prompt.stop_tokens);
   for (std::string& stop : prompt.stop) spec.stop.push_back(std::move(stop));
@@ -138,7 +138,7 @@ void messages(Service& service, const Request& request, const std::shared_ptr<Re
 void count_tokens(Service& service, const Request& request, const std::shared_ptr<Reply>& reply) {
   const JsonValue body = parse_body(request.body);
   const Fields fields(body);
-  const ChatPrompt prompt = anthropic::prompt_of(fields, *service.models()[service.model_of(fields)].model);
+  const ChatPrompt prompt = anthropic::prompt_of(fields, service.chat(service.model_of(fields)));
   Json out = Json::object();
   out.set("input_tokens", prompt.tokens.size());
   reply->send({200, "application/json", out.text(false)});

@@ -1,35 +1,49 @@
 #include "serve/routes/chat_prompt.h"
 
+#include "base/local_time.h"
 #include "base/text.h"
-#include "kvtide/error.h"
 
 namespace kvtide::serve {
-namespace chat_prompt_of {
 
-ChatTemplate template_of(const Model& model) {
-  if (model.chat_template().empty())
-    throw Error(ErrorCode::unsupported,
+ServedChat::ServedChat(const Model& model, const std::string& named) : tokenizer_(&model.tokenizer()) {
+  try {
+    const ChatMarkers markers = ChatMarkers::of(*tokenizer_);
+    if (!named.empty())
+      template_ = ChatTemplate::named(named, markers);
+    else if (!model.chat_template().empty())
+      template_.emplace(model.chat_template(), markers);
+    else
+      error_ =
+          Error(ErrorCode::unsupported,
                 cat("the model ", quoted(model.name()),
-                    " brings no chat template; /v1/completions continues a text with it"));
-  return ChatTemplate::recognise(model.chat_template());
+                    " brings no chat template; /v1/completions continues a text with it, and kvtide serve "
+                    "--chat-template chooses one"));
+  } catch (const Error& error) {
+    if (!named.empty() || error.code() == ErrorCode::out_of_memory) throw;
+    error_ = Error(ErrorCode::unsupported, cat("the model ", quoted(model.name()), ": ", error.message()));
+  }
 }
 
-}  // namespace chat_prompt_of
+std::vector<TextSegment> ServedChat::render(const std::vector<ChatMessage>& messages) const {
+  if (error_) throw *error_;
+  return template_->render(messages, {.now = local_time()});
+}
 
-std::string chat_text(const Model& model, const std::vector<ChatMessage>& messages) {
+std::string ServedChat::text(const std::vector<ChatMessage>& messages) const {
   std::string out;
-  for (const TextSegment& segment : chat_prompt_of::template_of(model).render(messages)) out += segment.text;
+  for (const TextSegment& segment : render(messages)) out += segment.text;
   return out;
 }
 
-ChatPrompt chat_prompt(const Model& model, const std::vector<ChatMessage>& messages) {
-  const ChatTemplate chat = chat_prompt_of::template_of(model);
+ChatPrompt ServedChat::prompt(const std::vector<ChatMessage>& messages) const {
   ChatPrompt out;
-  out.tokens = model.tokenizer().encode(chat.render(messages));
-  if (const auto token = model.tokenizer().find(chat.end_marker()))
+  out.tokens = encode_chat(*tokenizer_, render(messages));
+  const std::string& end = template_->end_marker();
+  if (end.empty()) return out;
+  if (const auto token = tokenizer_->find(end))
     out.stop_tokens.push_back(*token);
   else
-    out.stop.emplace_back(chat.end_marker());
+    out.stop.push_back(end);
   return out;
 }
 

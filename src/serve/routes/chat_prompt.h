@@ -1,26 +1,42 @@
 // chat_prompt.h: a conversation as the tokens that a model reads: the one place that knows how templates are rendered.
 //
-// Pure functions.
+// Thread rules: const from any thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kvtide/chat.h"
+#include "kvtide/error.h"
 #include "kvtide/model.h"
 
 namespace kvtide::serve {
-
-// Text, for /apply-template. Throws Error: unsupported (a model without a template, or with one that is not known),
-// invalid_argument (roles that the template does not have).
-std::string chat_text(const Model& model, const std::vector<ChatMessage>& messages);
 
 struct ChatPrompt {
   std::vector<TokenId> tokens;
   std::vector<TokenId> stop_tokens;  // what ends the answer, beside the tokenizer's end tokens
   std::vector<std::string> stop;
 };
-// The same as tokens, with what opens the answer. Throws Error(bad_text), too.
-ChatPrompt chat_prompt(const Model& model, const std::vector<ChatMessage>& messages);
+
+// The chat template of one model. What is wrong with it is told to those who chat: texts can be completed all the same.
+class ServedChat {
+ public:
+  // `named`: the template of that name instead of the model's own; empty: the model's own.
+  ServedChat(const Model& model, const std::string& named);
+
+  // Throws Error: unsupported (a model without a template), whatever is wrong with the template, invalid_argument (what it
+  // raises), bad_text.
+  std::string text(const std::vector<ChatMessage>& messages) const;
+  // With what opens the answer.
+  ChatPrompt prompt(const std::vector<ChatMessage>& messages) const;
+
+ private:
+  std::vector<TextSegment> render(const std::vector<ChatMessage>& messages) const;
+
+  const Tokenizer* tokenizer_;
+  std::optional<ChatTemplate> template_;
+  std::optional<Error> error_;
+};
 
 }  // namespace kvtide::serve

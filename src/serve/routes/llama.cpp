@@ -133,9 +133,9 @@ void detokenize(Service& service, const Request& request, const std::shared_ptr<
 void apply_template(Service& service, const Request& request, const std::shared_ptr<Reply>& reply) {
   const JsonValue body = parse_body(request.body);
   const Fields fields(body);
-  const Model& model = *service.models()[service.model_of(fields)].model;
+  const ServedChat& chat = service.chat(service.model_of(fields));
   Json out = Json::object();
-  out.set("prompt", chat_text(model, read_messages(fields, "messages")));
+  out.set("prompt", chat.text(read_messages(fields, "messages")));
   reply->send({200, "application/json", out.text(false)});
 }
 

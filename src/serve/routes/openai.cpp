@@ -73,7 +73,7 @@ void chat_completions(Service& service, const Request& request, const std::share
   openai::refuse_what_is_not_there(fields);
   openai::read_chat_logprobs(fields, spec);
   const bool stream = fields.flag("stream").value_or(false), usage = openai::include_usage(fields);
-  ChatPrompt prompt = chat_prompt(*service.models()[model].model, read_messages(fields, "messages"));
+  ChatPrompt prompt = service.chat(model).prompt(read_messages(fields, "messages"));
   spec.prompt = std::move(prompt.tokens);
   spec.stop_tokens = std::move(prompt.stop_tokens);
   for (std::string& stop : prompt.stop) spec.stop.push_back(std::move(stop));

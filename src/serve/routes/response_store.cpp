@@ -8,7 +8,7 @@ namespace kvtide::serve {
 std::size_t ResponseStore::bytes_of(const StoredResponse& response) {
   std::size_t bytes = response.body.size();
   for (const ChatMessage& message : response.conversation)
-    bytes += message.role.size() + message.content.size();
+    bytes += message.role.size() + message.content.size() + message.more.size();
   return bytes;
 }
 

@@ -88,7 +88,7 @@ void create_response(Service& service, const Request& request, const std::shared
   std::vector<ChatMessage> conversation = responses::conversation_of(service, fields, about);
   std::vector<ChatMessage> prompted = conversation;
   if (about.instructions) prompted.insert(prompted.begin(), {"system", *about.instructions});
-  ChatPrompt prompt = chat_prompt(*served.model, prompted);
+  ChatPrompt prompt = service.chat(model).prompt(prompted);
   spec.prompt = std::move(prompt.tokens);
   spec.stop_tokens = std::move(prompt.stop_tokens);
   spec.stop = std::move(prompt.stop);

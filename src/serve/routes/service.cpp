@@ -14,6 +14,12 @@ std::vector<const Model*> plain(const std::vector<ServedModel>& models) {
   return out;
 }
 
+std::vector<ServedChat> chats_of(const std::vector<ServedModel>& models, const std::string& named) {
+  std::vector<ServedChat> out;
+  for (const ServedModel& served : models) out.emplace_back(*served.model, named);
+  return out;
+}
+
 std::uint64_t first_seed() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) | device();
@@ -24,6 +30,7 @@ std::uint64_t first_seed() {
 Service::Service(std::vector<ServedModel> models, ServiceOptions options)
     : models_(std::move(models)),
       options_(std::move(options)),
+      chats_(service::chats_of(models_, options_.chat_template)),
       started_(now()),
       random_(service::first_seed()),
       scheduler_(service::plain(models_), options_.work) {}

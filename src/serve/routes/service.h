@@ -15,6 +15,7 @@
 #include "serve/http/fields.h"
 #include "serve/http/problem.h"
 #include "serve/routes/answer_format.h"
+#include "serve/routes/chat_prompt.h"
 #include "serve/routes/response_store.h"
 #include "serve/work/scheduler.h"
 #include "serve/work/worker.h"
@@ -31,6 +32,7 @@ struct ServiceOptions {
   std::string api_key;             // empty: none is asked for
   std::vector<std::string> hosts;  // that the Host header may name, beside loopback's; empty and open: any
   bool any_host = false;
+  std::string chat_template;  // a name; empty: the models' own
   std::string states_folder;  // where snapshots of /slots and /states lie; empty: none are written
   std::string version;
 };
@@ -41,6 +43,7 @@ class Service {
 
   const std::vector<ServedModel>& models() const { return models_; }
   const ServiceOptions& options() const { return options_; }
+  const ServedChat& chat(std::size_t model) const { return chats_[model]; }
   Scheduler& scheduler() { return scheduler_; }
   ResponseStore& responses() { return responses_; }
 
@@ -70,6 +73,7 @@ class Service {
  private:
   std::vector<ServedModel> models_;
   ServiceOptions options_;
+  std::vector<ServedChat> chats_;  // by model
   std::int64_t started_;
   std::mutex mutex_;
   std::mt19937_64 random_;  // under mutex_
