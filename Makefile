@@ -145,6 +145,7 @@ test-references: build  ## compare with the Python references, on both real mode
 	@cmake --build build/cmake --target stateful_answers session_answers safetensors_verdicts coreml_answers chat_template_answers
 	build/venv-references/bin/python tools/references/compare_gpt2.py --answers build/cmake/tests/stateful_answers
 	build/venv-references/bin/python tools/references/compare_zaya.py --answers build/cmake/tests/session_answers
+	build/venv-references/bin/python tools/references/compare_architectures.py --answers build/cmake/tests/session_answers
 	@tools/make_venv.sh build/venv-coreml tools/requirements-coreml.txt
 	build/venv-coreml/bin/python tools/references/compare_coreml.py --answers build/cmake/tests/coreml_answers
 	build/venv-references/bin/python tools/references/compare_chat_templates.py --answers build/cmake/tests/chat_template_answers \

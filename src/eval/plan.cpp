@@ -97,9 +97,14 @@ MemoryPlan plan_memory(const ModelConfig& config, SessionOptions options, std::i
 
 double matrix_elements(const ModelConfig& config) {
   const double width = static_cast<double>(config.width), head = config.head_dim;
-  const double layer = width * head * (2.0 * config.heads + 2.0 * config.kv_heads) +
-                       3.0 * width * static_cast<double>(config.hidden);
-  return static_cast<double>(config.layers.size()) * layer + width * static_cast<double>(config.vocab);
+  double all = width * static_cast<double>(config.vocab);
+  for (const LayerConfig& layer : config.layers) {
+    const bool routed = config.experts && layer.routed;
+    const double inside = routed ? static_cast<double>(config.experts->chosen * expert_width(config))
+                                 : static_cast<double>(config.hidden);
+    all += width * head * (2.0 * config.heads + 2.0 * config.kv_heads) + 3.0 * width * inside;
+  }
+  return all;
 }
 
 PredictedRates predict(const ModelConfig& config, const MemoryPlan& plan, const MachineLimits& limits,

@@ -1,6 +1,7 @@
 #include "model/decoder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "base/text.h"
@@ -194,6 +195,12 @@ class ForwardPass {
     return static_cast<std::size_t>(config_.layers[static_cast<std::size_t>(layer)].rope);
   }
 
+  float growth_at(Pos position) const {
+    if (!config_.query_growth) return 1.0f;
+    const auto [rate, period] = *config_.query_growth;
+    return static_cast<float>(1.0 + rate * std::log(1.0 + static_cast<double>(position / period)));
+  }
+
   // Biases, norms and rotation; keys and values go into the state.
   void write_heads(Part& part, int layer, const LayerWeights& w, QueryViews& queries) {
     KvState::Step& step = part.step;
@@ -210,16 +217,22 @@ class ForwardPass {
       if (!w.query_bias.empty()) rows.add(q, w.query_bias.data(), q_width);
       if (!w.key_bias.empty()) rows.add(k, w.key_bias.data(), kv_width);
       if (!w.value_bias.empty()) rows.add(v, w.value_bias.data(), kv_width);
-      const bool observed = step.observes(layer, t);
+      const bool observed = step.observes(layer, t), together = config_.heads_normed_together;
+      if (together) {
+        steps_.norm_head(q, w.query_norm);
+        steps_.norm_head(k, w.key_norm);
+      }
+      const float growth = growth_at(step.first() + t);
       for (int h = 0; h < config_.heads; ++h) {
         float* head = q + h * head_dim;
-        steps_.norm_head(head, w.query_norm);
+        if (!together) steps_.norm_head(head, w.query_norm);
+        if (growth != 1.0f) rows.scale(head, growth, head_dim);
         if (observed) step.observe_query(layer, t, h, head);
         queries.copy(rows, t, h);
         steps_.rotate(head, rope, row);
       }
       for (int h = 0; h < config_.kv_heads; ++h) {
-        steps_.norm_head(k + h * head_dim, w.key_norm);
+        if (!together) steps_.norm_head(k + h * head_dim, w.key_norm);
         steps_.rotate(k + h * head_dim, rope, row);
         step.write(rows, layer, h, t, k + h * head_dim, v + h * head_dim);
       }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/as_size.h"
 #include "model/for_rows.h"
@@ -15,21 +16,40 @@ float gelu(float x) { return 0.5f * x * (1.0f + std::erf(x * 0.70710678118654752
 
 struct Choice {
   int slot;
-  float probability;
+  float share;
 };
 
-// Softmax of n scores in place, and the choice among them; of equals the first.
-Choice choose(float* scores, const std::vector<float>& balance) {
-  const std::size_t n = balance.size();
-  const float highest = *std::max_element(scores, scores + n);
+void softmax(std::span<float> scores) {
+  const float highest = *std::max_element(scores.begin(), scores.end());
   float sum = 0.0f;
-  for (std::size_t i = 0; i < n; ++i) sum += scores[i] = std::exp(scores[i] - highest);
-  std::size_t best = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    scores[i] /= sum;
-    if (scores[i] + balance[i] > scores[best] + balance[best]) best = i;
+  for (float& score : scores) sum += score = std::exp(score - highest);
+  for (float& score : scores) score /= sum;
+}
+
+// The best of the scores, which become shares, best first; of equals the first.
+void choose(const ExpertsConfig& config, std::span<float> scores, const std::vector<float>& balance,
+            std::span<Choice> out) {
+  if (config.sigmoid)
+    for (float& score : scores) score = 1.0f / (1.0f + std::exp(-score));
+  else
+    softmax(scores);
+  const auto wanted = [&](std::size_t i) { return balance.empty() ? scores[i] : scores[i] + balance[i]; };
+  const auto taken = [&](std::size_t i, std::size_t chosen) {
+    return std::any_of(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(chosen),
+                       [&](const Choice& choice) { return choice.slot == static_cast<int>(i); });
+  };
+  float sum = 0.0f;
+  for (std::size_t n = 0; n < out.size(); ++n) {
+    std::size_t best = scores.size();
+    for (std::size_t i = 0; i < scores.size(); ++i)
+      if (!taken(i, n) && (best == scores.size() || wanted(i) > wanted(best))) best = i;
+    out[n] = {static_cast<int>(best), scores[best]};
+    sum += scores[best];
   }
-  return {static_cast<int>(best), scores[best]};
+  for (Choice& choice : out) {
+    if (config.shares_sum_to_1) choice.share /= sum + config.sum_epsilon;
+    if (config.share_scale != 1.0f) choice.share *= config.share_scale;
+  }
 }
 
 // One call for the tokens of one layer.
@@ -44,12 +64,20 @@ class Routing {
         first_(first),
         count_(last - first),
         router_(config_.experts->router_width),
-        slots_(config_.experts->count + 1),
+        chosen_(config_.experts->chosen),
+        slots_(config_.experts->slots()),
         x_(x),
-        choices_(as_size(count_)) {}
+        choices_(as_size(count_ * chosen_)) {}
 
   void run() {
-    route();
+    if (router_ > 0)
+      score_by_layers();
+    else
+      multiply_f32(w_.router_out, x_, s_.scores);
+    for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
+      choose(*config_.experts, {s_.scores + t * slots_, as_size(slots_)}, w_.balance,
+             {choices_.data() + t * chosen_, as_size(chosen_)});
+    });
     sort();
     for (int e = 0; e < config_.experts->count; ++e) hidden(e);
     for (int e = 0; e < config_.experts->count; ++e) down(e);
@@ -62,7 +90,7 @@ class Routing {
     context_.multiply({.rows = count_, .k = w.columns, .f32 = x, .exact = true}, {&job, 1});
   }
 
-  void route() {
+  void score_by_layers() {
     float* states = s_.states + first_ * router_;  // of the layer before, until they are replaced
     float* a = s_.router_a;
     float* b = s_.router_b;
@@ -81,8 +109,6 @@ class Routing {
     multiply_f32(w_.router_second, b, a);
     activate(a, w_.second_bias);
     multiply_f32(w_.router_out, a, s_.scores);
-    for_rows(context_.pool, 0, count_,
-             [&](std::int64_t t) { choices_[as_size(t)] = choose(s_.scores + t * slots_, w_.balance); });
   }
 
   void activate(float* rows, const std::vector<float>& bias) {
@@ -98,10 +124,10 @@ class Routing {
     for (const Choice& choice : choices_) ++begin_[as_size(choice.slot + 1)];
     for (std::size_t e = 1; e < begin_.size(); ++e) begin_[e] += begin_[e - 1];
     std::vector<std::int64_t> next = begin_;
-    place_.resize(as_size(count_));
-    for (std::size_t t = 0; t < place_.size(); ++t) place_[t] = next[as_size(choices_[t].slot)]++;
-    for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
-      std::memcpy(s_.sorted + place_[as_size(t)] * config_.width, x_ + t * config_.width,
+    place_.resize(choices_.size());
+    for (std::size_t i = 0; i < place_.size(); ++i) place_[i] = next[as_size(choices_[i].slot)]++;
+    for_rows(context_.pool, 0, count_ * chosen_, [&](std::int64_t i) {
+      std::memcpy(s_.sorted + place_[as_size(i)] * config_.width, x_ + i / chosen_ * config_.width,
                   as_size(config_.width) * sizeof(float));
     });
   }
@@ -112,14 +138,14 @@ class Routing {
   void hidden(int e) {
     if (rows_of(e) == 0) return;
     const Expert& expert = w_.experts[as_size(e)];
-    const std::int64_t n = config_.hidden, from = begin(e);
+    const std::int64_t n = expert_width(config_), from = begin(e);
     const MatmulJob jobs[] = {{&expert.gate, s_.gate + from * n, n}, {&expert.up, s_.up + from * n, n}};
     context_.multiply({rows_of(e), config_.width, s_.sorted + from * config_.width}, jobs);
   }
 
   void down(int e) {
     if (rows_of(e) == 0) return;
-    const std::int64_t n = config_.hidden, from = begin(e), rows = rows_of(e);
+    const std::int64_t n = expert_width(config_), from = begin(e), rows = rows_of(e);
     for_rows(context_.pool, from, from + rows,
              [&](std::int64_t i) { context_.rows.silu_mul(s_.gate + i * n, s_.up + i * n, n); });
     const MatmulJob job{&w_.experts[as_size(e)].down, s_.outputs + from * config_.width, config_.width};
@@ -129,13 +155,18 @@ class Routing {
   void put_back() {
     const bool nothing = config_.experts->skip == SkipSlot::zero;
     for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
-      const Choice choice = choices_[as_size(t)];
+      const Choice* choices = choices_.data() + t * chosen_;
       float* out = x_ + t * config_.width;
-      const bool skipped = choice.slot == config_.experts->count;
-      if (!skipped)
-        std::memcpy(out, s_.outputs + place_[as_size(t)] * config_.width,
-                    as_size(config_.width) * sizeof(float));
-      context_.rows.scale(out, skipped && nothing ? 0.0f : choice.probability, config_.width);
+      const auto output = [&](std::int64_t n) {
+        return s_.outputs + place_[as_size(t * chosen_ + n)] * config_.width;
+      };
+      const bool skipped = choices[0].slot == config_.experts->count;
+      if (!skipped) std::memcpy(out, output(0), as_size(config_.width) * sizeof(float));
+      context_.rows.scale(out, skipped && nothing ? 0.0f : choices[0].share, config_.width);
+      for (std::int64_t n = 1; n < chosen_; ++n) {
+        context_.rows.scale(output(n), choices[n].share, config_.width);
+        context_.rows.add(out, output(n), config_.width);
+      }
     });
   }
 
@@ -143,19 +174,15 @@ class Routing {
   const ModelConfig& config_;
   const ExpertsWeights& w_;
   const ExpertsScratch& s_;
-  std::int64_t first_, count_, router_;
+  std::int64_t first_, count_, router_, chosen_;
   int slots_;
   float* x_;
   std::vector<Choice> choices_;
-  std::vector<std::int64_t> begin_, place_;  // of slots and of tokens, in `sorted`
+  std::vector<std::int64_t> begin_, place_;  // of slots and of choices, in `sorted`
 };
 
-}  // namespace
-
-ExpertsWeights load_experts(const ModelConfig& config, int layer, WeightSource& source) {
-  const std::int64_t width = config.width, hidden = config.hidden, router = config.experts->router_width;
-  const int count = config.experts->count;
-  ExpertsWeights w;
+void load_router_layers(std::int64_t width, std::int64_t router, int layer, WeightSource& source,
+                        ExpertsWeights& w) {
   w.router_down = source.matrix(Role::router_down, router, width);
   w.down_bias = source.values(Role::router_down_bias, {router});
   if (layer > 0) w.carry = source.values(Role::router_carry, {router});
@@ -164,17 +191,35 @@ ExpertsWeights load_experts(const ModelConfig& config, int layer, WeightSource& 
   w.first_bias = source.values(Role::router_first_bias, {router});
   w.router_second = source.matrix(Role::router_second, router, router);
   w.second_bias = source.values(Role::router_second_bias, {router});
-  w.router_out = source.matrix(Role::router_out, count + 1, router);
-  w.balance = source.values(Role::router_balance, {count + 1});
-  for (int e = 0; e < count; ++e)
-    w.experts.push_back({source.expert_matrix(Role::expert_gate_up, hidden, width, {e, 0, 2 * hidden}),
-                         source.expert_matrix(Role::expert_gate_up, hidden, width, {e, hidden, 2 * hidden}),
-                         source.expert_matrix(Role::expert_down, width, hidden, {e, 0, width})});
+}
+
+}  // namespace
+
+ExpertsWeights load_experts(const ModelConfig& config, int layer, WeightSource& source) {
+  const std::int64_t width = config.width, hidden = expert_width(config),
+                     router = config.experts->router_width;
+  ExpertsWeights w;
+  if (router > 0) load_router_layers(width, router, layer, source, w);
+  w.router_out = source.matrix(Role::router_out, config.experts->slots(), router > 0 ? router : width);
+  if (router > 0 || config.experts->balanced)
+    w.balance = source.values(Role::router_balance, {config.experts->slots()});
+  const bool together = source.has(Role::expert_gate_up);
+  for (int e = 0; e < config.experts->count; ++e) {
+    const ExpertRows one{e, 0, hidden}, first{e, 0, 2 * hidden}, second{e, hidden, 2 * hidden};
+    Expert expert;
+    expert.gate = together ? source.expert_matrix(Role::expert_gate_up, hidden, width, first)
+                           : source.expert_matrix(Role::expert_gate, hidden, width, one);
+    expert.up = together ? source.expert_matrix(Role::expert_gate_up, hidden, width, second)
+                         : source.expert_matrix(Role::expert_up, hidden, width, one);
+    expert.down = source.expert_matrix(Role::expert_down, width, hidden, {e, 0, width});
+    w.experts.push_back(std::move(expert));
+  }
   return w;
 }
 
 std::int64_t ExpertsScratch::floats_per_token(const ModelConfig& config) {
-  return 3 * config.experts->router_width + config.experts->count + 1 + 2 * config.width;
+  return 3 * config.experts->router_width + config.experts->slots() +
+         2 * config.experts->chosen * config.width;
 }
 
 ExpertsScratch ExpertsScratch::in(float* memory, const ModelConfig& config, std::int64_t n) {
@@ -187,9 +232,9 @@ ExpertsScratch ExpertsScratch::in(float* memory, const ModelConfig& config, std:
   s.states = take(config.experts->router_width);
   s.router_a = take(config.experts->router_width);
   s.router_b = take(config.experts->router_width);
-  s.scores = take(config.experts->count + 1);
-  s.sorted = take(config.width);
-  s.outputs = take(config.width);
+  s.scores = take(config.experts->slots());
+  s.sorted = take(config.experts->chosen * config.width);
+  s.outputs = take(config.experts->chosen * config.width);
   return s;
 }
 

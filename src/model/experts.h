@@ -1,6 +1,12 @@
-// experts.h: a feed-forward of several experts of which a router chooses one per token.
+// experts.h: a feed-forward of several experts of which a router chooses some for every token.
 //
-// With m the normed input of a token and z the router's width:
+// The usual router is one matrix R. With m the normed input of a token:
+//   p   = softmax(R m), or the sigmoid of every element
+//   E   = the `chosen` experts with the largest p + balance; where there is no balance, the largest p
+//   s_e = p_e, where shares sum to 1 divided by the sum of p over E (+ epsilon), times share_scale
+//   out = sum over E, the best first, of s_e * down_e(silu(gate_e m) * up_e m)
+//
+// That of ZAYA1 has layers and a memory from layer to layer. With z the router's width:
 //   z   = D m + b; from layer 1 on plus carry * (z of the same token in the layer before)
 //   p   = softmax(W3 gelu(W2 gelu(W1 rms(z) + c1) + c2)) over the experts and one slot more; gelu is the
 //         erf form
@@ -32,10 +38,11 @@ struct Expert {
 };
 
 struct ExpertsWeights {
-  WeightMatrix router_down, router_first, router_second, router_out;
+  WeightMatrix router_out;                                // all of a router of one matrix
+  WeightMatrix router_down, router_first, router_second;  // before that in ZAYA1
   // [router_width]; carry: empty in layer 0
   std::vector<float> down_bias, carry, norm, first_bias, second_bias;
-  std::vector<float> balance;  // [experts + 1]
+  std::vector<float> balance;  // [slots]; empty: none
   std::vector<Expert> experts;
 };
 
@@ -44,9 +51,9 @@ ExpertsWeights load_experts(const ModelConfig& config, int layer, WeightSource& 
 // Rows of scratch for every token of a step, f32. `states` is kept from layer to layer of a step.
 struct ExpertsScratch {
   float *states, *router_a, *router_b;                              // [n][router_width]
-  float* scores;                                                    // [n][experts + 1]
-  float *sorted, *outputs;                                          // [n][width]
-  float *gate, *up;                                                 // [n][hidden]
+  float* scores;                                                    // [n][slots]
+  float *sorted, *outputs;                                          // [n * chosen][width]
+  float *gate, *up;                                                 // [n * chosen][inside an expert]
   static std::int64_t floats_per_token(const ModelConfig& config);  // of the arrays up to `outputs`
   // Hands out consecutive pieces of `memory` for n tokens; gate and up are the caller's.
   static ExpertsScratch in(float* memory, const ModelConfig& config, std::int64_t n);

@@ -7,10 +7,6 @@
 namespace kvtide {
 namespace {
 
-// YaRN keeps pairs that turn often within the original context, stretches those that hardly turn, and blends
-// between.
-constexpr double kFastTurns = 32.0, kSlowTurns = 1.0;
-
 // The pair index whose wave turns `turns` times in `context` positions.
 double pair_with_turns(double turns, const RopeConfig& config, int dims) {
   return dims * std::log(config.original_context / (turns * 2.0 * std::numbers::pi)) /
@@ -21,21 +17,24 @@ double pair_with_turns(double turns, const RopeConfig& config, int dims) {
 
 RopeTable::RopeTable(const RopeConfig& config, int rope_dims) {
   for (int i = 0; i < rope_dims / 2; ++i) {
-    double frequency = std::pow(config.base, -2.0 * i / rope_dims);
+    double frequency = config.still ? 0.0 : std::pow(config.base, -2.0 * i / rope_dims);
     if (!config.divisors.empty())
       frequency /= static_cast<double>(config.divisors[static_cast<std::size_t>(i)]);
     if (config.scaling == RopeScaling::linear) frequency /= config.factor;
+    // YaRN keeps pairs that turn often within the original context, stretches those that hardly turn, and
+    // blends between.
     if (config.scaling == RopeScaling::yarn) {
-      const double low = std::max(0.0, std::floor(pair_with_turns(kFastTurns, config, rope_dims)));
-      double high = std::min(rope_dims - 1.0, std::ceil(pair_with_turns(kSlowTurns, config, rope_dims)));
+      const double low = std::max(0.0, std::floor(pair_with_turns(config.fast_turns, config, rope_dims)));
+      double high =
+          std::min(rope_dims - 1.0, std::ceil(pair_with_turns(config.slow_turns, config, rope_dims)));
       if (low == high) high += 0.001;
       const double stretched = std::clamp((i - low) / (high - low), 0.0, 1.0);
       frequency = frequency / config.factor * stretched + frequency * (1.0 - stretched);
     }
     frequencies_.push_back(frequency);
   }
-  if (config.scaling == RopeScaling::yarn && config.factor > 1.0)
-    magnitude_ = 0.1 * std::log(config.factor) + 1.0;
+  if (config.scaling == RopeScaling::yarn)
+    magnitude_ = config.magnitude.value_or(config.factor > 1.0 ? 0.1 * std::log(config.factor) + 1.0 : 1.0);
 }
 
 void RopeTable::fill(Pos first, std::int64_t count, float* cosine, float* sine) const {

@@ -72,7 +72,9 @@ void RowSteps::norm(const float* x, const std::vector<float>& weight, const std:
   const PassTimer timer(context_.times, &PassTimes::rows);
   const std::int64_t n = config_.width;
   for_rows(context_.pool, first, last, [&](std::int64_t t) {
-    if (config_.norm == NormKind::rms)
+    if (weight.empty())
+      std::copy_n(x + t * n, n, y + t * n);
+    else if (config_.norm == NormKind::rms)
       rows_.rms_norm(x + t * n, weight.data(), n, config_.norm_epsilon, y + t * n);
     else
       rows_.layer_norm(x + t * n, weight.data(), bias.data(), n, config_.norm_epsilon, y + t * n);

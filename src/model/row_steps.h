@@ -31,7 +31,7 @@ class RowSteps {
   // x = embedding of the tokens, from row `begin` on. Throws Error: invalid_argument (a token outside the vocabulary),
   // context_full.
   void embed(std::span<const TokenId> tokens, Pos first, std::int64_t begin);
-  // y = norm of x.
+  // y = norm of x; x itself where the architecture has no norm there.
   void norm(const float* x, const std::vector<float>& weight, const std::vector<float>& bias,
             std::int64_t first, std::int64_t last, float* y);
   // x, rows in f32, times the weights of every job; in 8 bits where weights take them so, unless the pass is exact.
@@ -45,10 +45,13 @@ class RowSteps {
   // x += feed-forward of the norm of x.
   void feed_forward(int layer, std::int64_t skip, std::int64_t count);
 
-  // Of one head of token t of the chunk, in place.
+  // In place: one head of a row, or all of them together where the weight is as wide.
   void norm_head(float* head, const std::vector<float>& weight) const {
-    if (!weight.empty()) rows_.rms_norm(head, weight.data(), config_.head_dim, config_.norm_epsilon, head);
+    if (!weight.empty())
+      rows_.rms_norm(head, weight.data(), static_cast<std::int64_t>(weight.size()), config_.norm_epsilon,
+                     head);
   }
+  // Of one head of token t of the chunk, in place.
   void rotate(float* head, std::size_t rope, std::int64_t t) const {
     const std::int64_t pairs = ws_.ropes_[rope].pairs();
     rows_.rope(head, ws_.cosine_[rope] + t * pairs, ws_.sine_[rope] + t * pairs, pairs);

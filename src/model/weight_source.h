@@ -23,6 +23,7 @@ struct ExpertRows {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
+  virtual bool has(Role role) const = 0;
   // All elements, the last extent fastest.
   virtual std::vector<float> values(Role role, const std::vector<std::int64_t>& shape) = 0;
   virtual WeightMatrix matrix(Role role, std::int64_t rows, std::int64_t columns) = 0;

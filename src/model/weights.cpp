@@ -58,8 +58,10 @@ class WeightLoader final : private WeightSource {
     const std::int64_t width = config_.width, head_dim = config_.head_dim, hidden = config_.hidden;
     const std::int64_t q_rows = config_.heads * head_dim, kv_rows = config_.kv_heads * head_dim;
     LayerWeights w;
-    w.attention_norm = vector(Role::attention_norm, width);
-    w.feed_forward_norm = vector(Role::feed_forward_norm, width);
+    if (config_.pre_norms) {
+      w.attention_norm = vector(Role::attention_norm, width);
+      w.feed_forward_norm = vector(Role::feed_forward_norm, width);
+    }
     if (config_.norm == NormKind::layer) {
       w.attention_norm_bias = vector(Role::attention_norm_bias, width);
       w.feed_forward_norm_bias = vector(Role::feed_forward_norm_bias, width);
@@ -69,8 +71,8 @@ class WeightLoader final : private WeightSource {
       w.feed_forward_post_norm = vector(Role::feed_forward_post_norm, width);
     }
     if (config_.head_norms) {
-      w.query_norm = vector(Role::query_norm, head_dim);
-      w.key_norm = vector(Role::key_norm, head_dim);
+      w.query_norm = vector(Role::query_norm, config_.heads_normed_together ? q_rows : head_dim);
+      w.key_norm = vector(Role::key_norm, config_.heads_normed_together ? kv_rows : head_dim);
     }
     const auto* order = rotation_order();
     w.query = matrix(Role::query, q_rows, width, order);
@@ -94,7 +96,7 @@ class WeightLoader final : private WeightSource {
                               vector(Role::feed_forward_residual_scale, width),
                               vector(Role::feed_forward_residual_offset, width)};
     }
-    if (config_.experts) {
+    if (config_.experts && config_.layers[static_cast<std::size_t>(layer_)].routed) {
       w.experts = load_experts(config_, layer_, *this);
       return w;
     }
@@ -127,7 +129,7 @@ class WeightLoader final : private WeightSource {
     throw Error(code, cat(checkpoint_.path(), ": ", why));
   }
 
-  // Where the rows of a role begin in a tensor of queries, keys and values, and how many it has.
+  // Where the rows of a role begin in a tensor that holds several, and how many it has.
   std::int64_t fused_start(Role role) const {
     const std::int64_t q_rows = std::int64_t{config_.heads} * config_.head_dim;
     const std::int64_t kv_rows = std::int64_t{config_.kv_heads} * config_.head_dim;
@@ -138,11 +140,14 @@ class WeightLoader final : private WeightSource {
       case Role::value:
       case Role::value_bias:
         return q_rows + kv_rows;
+      case Role::up:
+        return config_.hidden;
       default:
         return 0;
     }
   }
-  std::int64_t fused_rows() const {
+  std::int64_t fused_rows(Role role) const {
+    if (role == Role::gate || role == Role::up) return 2 * config_.hidden;
     return (std::int64_t{config_.heads} + 2 * std::int64_t{config_.kv_heads}) * config_.head_dim;
   }
 
@@ -150,7 +155,7 @@ class WeightLoader final : private WeightSource {
   StoredTensor find(Role role, std::int64_t rows, std::int64_t columns,
                     const ExpertRows* place = nullptr) const {
     auto tensor = found(role, place);
-    if (tensor.rule.fused) rows = fused_rows();
+    if (tensor.rule.fused) rows = fused_rows(role);
     if (place != nullptr) rows = place->of;
     std::vector<std::int64_t> wanted = {rows};
     if (columns > 0) wanted.insert(tensor.rule.transposed ? wanted.begin() : wanted.end(), columns);
@@ -196,6 +201,7 @@ class WeightLoader final : private WeightSource {
     return values;
   }
 
+  bool has(Role role) const override { return checkpoint_.find(role, layer_).has_value(); }
   std::vector<float> values(Role role, const std::vector<std::int64_t>& shape) override {
     std::int64_t all = 1;
     for (const std::int64_t extent : shape) all *= extent;
@@ -211,7 +217,7 @@ class WeightLoader final : private WeightSource {
 
   std::vector<float> vector(Role role, std::int64_t n) const {
     const StoredTensor tensor = find(role, n, 0);
-    std::vector<float> values = decoded(tensor, tensor.rule.fused ? fused_rows() : n);
+    std::vector<float> values = decoded(tensor, tensor.rule.fused ? fused_rows(role) : n);
     if (tensor.rule.fused) {
       values.erase(values.begin(), values.begin() + fused_start(role));
       values.resize(static_cast<std::size_t>(n));

@@ -6,7 +6,7 @@ namespace kvtide {
 namespace {
 
 std::int64_t widest_row(const ModelConfig& c) {
-  return std::max({c.width, c.hidden, static_cast<std::int64_t>(c.heads) * c.head_dim});
+  return std::max({c.width, c.hidden, expert_width(c), static_cast<std::int64_t>(c.heads) * c.head_dim});
 }
 
 }  // namespace
@@ -35,8 +35,9 @@ Workspace::Workspace(const ModelConfig& c, std::int64_t max_step) : max_step_(ma
     k_ = floats(kv_width);
     v_ = floats(kv_width);
     mixed_ = floats(q_width);
-    gate_ = floats(c.hidden);
-    up_ = floats(c.hidden);
+    const std::int64_t inside = std::max(c.hidden, c.experts ? c.experts->chosen * expert_width(c) : 0);
+    gate_ = floats(inside);
+    up_ = floats(inside);
     cosine_.clear();
     sine_.clear();
     for (const RopeTable& rope : ropes_) {

@@ -145,6 +145,7 @@ WeightMatrix ShardFile::pack(const Tensors& tensors, const TensorNeed& need, Thr
 class ShardSource final : public WeightSource {
  public:
   explicit ShardSource(ShardFile& file) : file_(file) {}
+  bool has(Role role) const override { return role != Role::expert_gate && role != Role::expert_up; }
   std::vector<float> values(Role role, const std::vector<std::int64_t>&) override {
     return std::move(file_.vectors_.at(hybrid_name(role)));
   }

@@ -27,6 +27,7 @@ std::vector<float> PlainDecoder::vector(Role role, int layer, std::int64_t n) co
 
 PlainDecoder::Rows PlainDecoder::normed(const Rows& x, Role weight, Role bias, int layer) const {
   const std::int64_t n = config_.width;
+  if (!config_.pre_norms && (weight == Role::attention_norm || weight == Role::feed_forward_norm)) return x;
   const NormPlan plan = norm_plan(weight, bias, layer);
   if (plan.skipped) return x;
   const auto &w = plan.weight, &b = plan.bias;
@@ -56,8 +57,11 @@ void PlainDecoder::add_bias(Rows& y, Role role, int layer, std::int64_t n) const
 }
 
 void PlainDecoder::norm_heads(Rows& y, Role role, int layer) const {
-  const auto dim = static_cast<std::size_t>(config_.head_dim);
-  auto w = vector(role, layer, config_.head_dim);
+  const int heads = !config_.heads_normed_together ? 1
+                    : role == Role::query_norm     ? config_.heads
+                                                   : config_.kv_heads;
+  const auto dim = static_cast<std::size_t>(heads * config_.head_dim);
+  auto w = vector(role, layer, static_cast<std::int64_t>(dim));
   if (twist_.part == Twist::Part::all && slips(Slip::norm_weight_plus))
     for (float& x : w) x += static_cast<float>(twist_.number);
   for (std::size_t start = 0; start < y.size(); start += dim) {
@@ -172,6 +176,7 @@ void PlainDecoder::attention(Rows& x, int layer, const Twist& twist, HeldRows* k
   const bool late = slips(Slip::head_norms_late);
   if (!late) norm_queries_and_keys(q, k, layer);
   if (config_.convolved) convolve(q, k, layer);
+  grow_queries(q);
   rotate(q, layer, heads, twist.query_shift);
   rotate(k, layer, kv_heads, 0);
   if (late) norm_queries_and_keys(q, k, layer);
@@ -188,6 +193,16 @@ void PlainDecoder::attention(Rows& x, int layer, const Twist& twist, HeldRows* k
   join(x, y, layer, kAttentionScales);
 }
 
+void PlainDecoder::grow_queries(Rows& q) const {
+  if (!config_.query_growth) return;
+  const auto row = static_cast<std::size_t>(config_.heads * config_.head_dim);
+  for (std::size_t i = 0; i < q.size(); ++i) {
+    const auto steps = static_cast<double>(static_cast<Pos>(i / row) / config_.query_growth->period);
+    q[i] = static_cast<float>(static_cast<double>(q[i]) *
+                              (1.0 + config_.query_growth->rate * std::log1p(steps)));
+  }
+}
+
 void PlainDecoder::norm_queries_and_keys(Rows& q, Rows& k, int layer) const {
   if (!config_.head_norms || slips(Slip::head_norms_skipped)) return;
   if (!slips(Slip::query_norm_skipped)) norm_heads(q, Role::query_norm, layer);
@@ -196,7 +211,7 @@ void PlainDecoder::norm_queries_and_keys(Rows& q, Rows& k, int layer) const {
 
 // entered: what entered the layer.
 void PlainDecoder::feed_forward(Rows& x, int layer, const Rows& entered) {
-  if (config_.experts) return experts(x, layer);
+  if (config_.experts && config_.layers[static_cast<std::size_t>(layer)].routed) return experts(x, layer);
   const std::int64_t width = config_.width, hidden = config_.hidden;
   const Rows input = normed(slips(Slip::parallel) ? entered : x, Role::feed_forward_norm,
                             Role::feed_forward_norm_bias, layer);
@@ -282,7 +297,8 @@ Golden PlainDecoder::run(std::span<const TokenId> tokens) {
   choices_.clear();
   used_.clear();
   run_layers(golden, golden.hidden, 0);
-  if (config_.experts) golden.experts = golden.layers * (config_.experts->count + 1);
+  for (const LayerConfig& layer : config_.layers)
+    if (config_.experts && layer.routed) golden.experts += config_.experts->slots();
   golden.experts_used = static_cast<std::int64_t>(used_.size());
   if (config_.experts) last_ = golden;
   return golden;

@@ -63,6 +63,7 @@ class PlainDecoder final : public Reference {
   HeldRows by_heads(const Rows& k, const Rows& v) const;
   void feed_forward(Rows& x, int layer, const Rows& entered);
   void norm_queries_and_keys(Rows& q, Rows& k, int layer) const;
+  void grow_queries(Rows& q) const;
   Rows logits_of(const Rows& x);
   void norm_heads(Rows& y, Role role, int layer) const;
   void rotate(Rows& y, int layer, std::int64_t heads, std::int64_t shift) const;
@@ -80,6 +81,9 @@ class PlainDecoder final : public Reference {
   void convolve(Rows& q, Rows& k, int layer) const;
   void experts(Rows& x, int layer);
   Rows router_scores(const Rows& input, int layer);
+  std::vector<double> router_shares(std::span<const float> scores) const;
+  Rows mixture(const Rows& input, int layer, std::span<const std::int64_t> chosen,
+               const std::vector<double>& shares);
   // rows[width] of one token: what an expert, or the slot behind the last, makes of its input.
   Rows expert(const Rows& input, int layer, std::int64_t chosen, double share);
 

@@ -124,7 +124,8 @@ void PlainDecoder::convolve(Rows& q, Rows& k, int layer) const {
 
 // Also leaves the router's states for the next layer.
 PlainDecoder::Rows PlainDecoder::router_scores(const Rows& input, int layer) {
-  const std::int64_t n = config_.experts->router_width, slots = config_.experts->count + 1;
+  const std::int64_t n = config_.experts->router_width, slots = config_.experts->slots();
+  if (n == 0) return product(input, matrix(Role::router_out, layer, slots, config_.width));
   Rows z = product(input, matrix(Role::router_down, layer, n, config_.width));
   add_bias(z, Role::router_down_bias, layer, n);
   if (layer > 0 && !slips(Slip::carry_dropped)) {
@@ -151,7 +152,7 @@ PlainDecoder::Rows PlainDecoder::router_scores(const Rows& input, int layer) {
 }
 
 PlainDecoder::Rows PlainDecoder::expert(const Rows& input, int layer, std::int64_t chosen, double share) {
-  const std::int64_t width = config_.width, hidden = config_.hidden;
+  const std::int64_t width = config_.width, hidden = expert_width(config_);
   Rows out = input;
   if (chosen == config_.experts->count) {
     if ((config_.experts->skip == SkipSlot::zero) != slips(Slip::skip_otherwise)) share = 0.0;
@@ -160,8 +161,11 @@ PlainDecoder::Rows PlainDecoder::expert(const Rows& input, int layer, std::int64
                           std::int64_t of) {
       return weights_->matrix(role, layer, rows, columns, {static_cast<int>(chosen), first, of});
     };
-    const Rows gate = product(input, part(Role::expert_gate_up, hidden, width, 0, 2 * hidden));
-    Rows up = product(input, part(Role::expert_gate_up, hidden, width, hidden, 2 * hidden));
+    const bool together = weights_->has(Role::expert_gate_up, layer);
+    const Rows gate = product(input, together ? part(Role::expert_gate_up, hidden, width, 0, 2 * hidden)
+                                              : part(Role::expert_gate, hidden, width, 0, hidden));
+    Rows up = product(input, together ? part(Role::expert_gate_up, hidden, width, hidden, 2 * hidden)
+                                      : part(Role::expert_up, hidden, width, 0, hidden));
     for (std::size_t i = 0; i < up.size(); ++i)
       up[i] = static_cast<float>(wide(gate[i]) / (1.0 + std::exp(-wide(gate[i]))) * wide(up[i]));
     out = product(up, part(Role::expert_down, width, hidden, 0, width));
@@ -170,50 +174,87 @@ PlainDecoder::Rows PlainDecoder::expert(const Rows& input, int layer, std::int64
   return out;
 }
 
+// What a router's scores make of every slot.
+std::vector<double> PlainDecoder::router_shares(std::span<const float> scores) const {
+  std::vector<double> shares;
+  if (config_.experts->sigmoid) {
+    for (const float score : scores) shares.push_back(1.0 / (1.0 + std::exp(-wide(score))));
+    return shares;
+  }
+  double sum = 0.0;
+  const double top = wide(*std::max_element(scores.begin(), scores.end()));
+  for (const float score : scores) sum += shares.emplace_back(std::exp(wide(score) - top));
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
+// What the chosen experts make of one token's input, together.
+PlainDecoder::Rows PlainDecoder::mixture(const Rows& input, int layer, std::span<const std::int64_t> chosen,
+                                         const std::vector<double>& shares) {
+  const ExpertsConfig& e = *config_.experts;
+  double sum = 0.0;
+  for (const std::int64_t slot : chosen) sum += shares[at(slot)];
+  const double times = wide(e.share_scale) / (e.shares_sum_to_1 ? sum + wide(e.sum_epsilon) : 1.0);
+  Rows out;
+  for (const std::int64_t slot : chosen) {
+    const double share = slips(Slip::share_ignored) ? 1.0 : shares[at(slot)] * times;
+    const Rows one = expert(input, layer, slot, share);
+    if (out.empty()) out.assign(one.size(), 0.0f);
+    for (std::size_t i = 0; i < one.size(); ++i) out[i] += one[i];
+  }
+  return out;
+}
+
 void PlainDecoder::experts(Rows& x, int layer) {
-  const std::int64_t width = config_.width, count = config_.experts->count;
+  const std::int64_t width = config_.width, slots = config_.experts->slots();
+  const auto chosen = static_cast<std::ptrdiff_t>(config_.experts->chosen);
   const Rows input = normed(x, Role::feed_forward_norm, Role::feed_forward_norm_bias, layer);
   const Rows scores = router_scores(input, layer);
-  const auto balance = vector(Role::router_balance, layer, count + 1);
+  const auto balance = config_.experts->router_width > 0 || config_.experts->balanced
+                           ? vector(Role::router_balance, layer, slots)
+                           : std::vector<float>();
+  const bool balanced = !balance.empty() && !slips(Slip::balance_ignored);
   Rows y;
   for (std::int64_t t = 0; t < static_cast<std::int64_t>(x.size()) / width; ++t) {
-    std::vector<double> shares;
-    double sum = 0.0;
-    const auto row = std::span(scores).subspan(at(t * (count + 1)), at(count + 1));
-    const double top = wide(*std::max_element(row.begin(), row.end()));
-    for (const float score : row) sum += shares.emplace_back(std::exp(wide(score) - top));
-    for (double& share : shares) share /= sum;
+    const auto shares = router_shares(std::span(scores).subspan(at(t * slots), at(slots)));
     // The best come first, the balance counting for the choice only.
-    const bool balanced = !slips(Slip::balance_ignored);
     const auto wanted = [&](std::int64_t e) {
       return shares[at(e)] + (balanced ? wide(balance[at(e)]) : 0.0);
     };
-    std::vector<std::int64_t> order(at(count + 1));
+    std::vector<std::int64_t> order(at(slots));
     std::iota(order.begin(), order.end(), std::int64_t{0});
     std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return wanted(a) > wanted(b); });
-    if (const auto choice = choices_.find({layer, t}); choice != choices_.end())
-      std::stable_partition(order.begin(), order.end(), [&](auto e) { return e == choice->second; });
-    if (slips(Slip::second_expert)) std::swap(order[0], order[1]);
-    const std::int64_t best = order[0];
-    if (slips(Slip::share_ignored)) shares.assign(shares.size(), 1.0);
-    used_.insert({layer, best});
+    // Where the choice is close it is about the last place.
+    if (const auto choice = choices_.find({layer, t}); choice != choices_.end()) {
+      const auto taken = std::find(order.begin(), order.end(), choice->second);
+      if (taken < order.begin() + chosen)
+        std::rotate(taken, taken + 1, order.begin() + chosen);
+      else
+        std::rotate(order.begin() + chosen - 1, taken, taken + 1);
+    }
+    if (slips(Slip::second_expert) && order.size() > at(chosen))
+      std::swap(order[at(chosen - 1)], order[at(chosen)]);
+    const std::int64_t last = order[at(chosen - 1)];
+    for (std::ptrdiff_t i = 0; i < chosen; ++i) used_.insert({layer, order[at(i)]});
     const Rows one(input.begin() + t * width, input.begin() + (t + 1) * width);
-    const Rows out = expert(one, layer, best, shares[at(best)]);
+    const Rows out = mixture(one, layer, {order.data(), at(chosen)}, shares);
     y.insert(y.end(), out.begin(), out.end());
-    const auto tie = [&](std::int64_t chosen, double margin, const Rows& result) {
+    const auto tie = [&](std::int64_t slot, double margin, const Rows& result) {
       NearTie made{
-          layer, t, static_cast<int>(chosen), margin, {x.begin() + t * width, x.begin() + (t + 1) * width}};
+          layer, t, static_cast<int>(slot), margin, {x.begin() + t * width, x.begin() + (t + 1) * width}};
       join(made.stream, result, layer, kFeedForwardScales);
       ties_.push_back(std::move(made));
     };
     double nearest = kNearTie;
-    for (std::size_t other = 1; other < std::min(order.size(), kMostOthers + 1); ++other) {
-      const double margin = std::abs(wanted(best) - wanted(order[other]));
+    for (std::size_t other = at(chosen); other < std::min(order.size(), at(chosen) + kMostOthers); ++other) {
+      const double margin = std::abs(wanted(last) - wanted(order[other]));
       if (margin >= kNearTie) continue;
       nearest = std::min(nearest, margin);
-      tie(order[other], margin, expert(one, layer, order[other], shares[at(order[other])]));
+      std::vector<std::int64_t> instead(order.begin(), order.begin() + chosen);
+      instead.back() = order[other];
+      tie(order[other], margin, mixture(one, layer, instead, shares));
     }
-    if (both_ways_ && nearest < kNearTie) tie(best, nearest, out);
+    if (both_ways_ && nearest < kNearTie) tie(last, nearest, out);
   }
   join(x, y, layer, kFeedForwardScales);
 }

@@ -30,8 +30,9 @@ std::int64_t width_of(const ModelConfig& c, Role role) {
   }
 }
 
-// Where a role begins in a tensor that holds queries, keys and values.
+// Where a role begins in a tensor that holds queries, keys and values, or gate and up.
 std::int64_t fused_offset(const ModelConfig& c, Role role) {
+  if (role == Role::up) return c.hidden;
   if (role == Role::key || role == Role::key_bias) return width_of(c, Role::query);
   if (role == Role::value || role == Role::value_bias)
     return width_of(c, Role::query) + width_of(c, Role::key);
@@ -73,7 +74,7 @@ class CheckpointWeights final : public PlainWeights {
   }
 
   const ModelConfig& config() const override { return checkpoint_->config(); }
-  bool has(Role role) const override { return checkpoint_->find(role).has_value(); }
+  bool has(Role role, int layer) const override { return checkpoint_->find(role, layer).has_value(); }
 
   PlainMatrix matrix(Role role, int layer, std::int64_t rows, std::int64_t columns,
                      const ExpertRows& expert) const override {
@@ -110,7 +111,7 @@ class CheckpointWeights final : public PlainWeights {
     const double dims = config().rope_dims;
     std::vector<double> out;
     for (int i = 0; i < config().rope_dims / 2; ++i) {
-      double frequency = 1.0 / std::pow(rope.base, 2.0 * i / dims);
+      double frequency = rope.still ? 0.0 : 1.0 / std::pow(rope.base, 2.0 * i / dims);
       if (!rope.divisors.empty())
         frequency /= static_cast<double>(rope.divisors[static_cast<std::size_t>(i)]);
       if (rope.scaling == RopeScaling::linear) frequency /= rope.factor;
@@ -119,8 +120,8 @@ class CheckpointWeights final : public PlainWeights {
           return dims * std::log(rope.original_context / (2.0 * std::numbers::pi * turns)) /
                  (2.0 * std::log(rope.base));
         };
-        const double from = std::max(0.0, std::floor(pair_of(32.0)));
-        double to = std::min(dims - 1.0, std::ceil(pair_of(1.0)));
+        const double from = std::max(0.0, std::floor(pair_of(rope.fast_turns)));
+        double to = std::min(dims - 1.0, std::ceil(pair_of(rope.slow_turns)));
         if (to == from) to += 0.001;
         const double ramp = std::clamp((i - from) / (to - from), 0.0, 1.0);
         frequency = (1.0 - ramp) * frequency + ramp * frequency / rope.factor;
@@ -133,7 +134,8 @@ class CheckpointWeights final : public PlainWeights {
   double magnitude(int layer) const override {
     if (config().learned_positions) return 1.0;
     const RopeConfig& rope = rope_of(layer);
-    return rope.scaling == RopeScaling::yarn && rope.factor > 1.0 ? 1.0 + 0.1 * std::log(rope.factor) : 1.0;
+    if (rope.scaling != RopeScaling::yarn) return 1.0;
+    return rope.magnitude.value_or(rope.factor > 1.0 ? 1.0 + 0.1 * std::log(rope.factor) : 1.0);
   }
   double rope_base(int layer) const override { return rope_of(layer).base; }
 

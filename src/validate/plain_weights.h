@@ -26,7 +26,7 @@ class PlainWeights {
  public:
   virtual ~PlainWeights() = default;
   virtual const ModelConfig& config() const = 0;
-  virtual bool has(Role role) const = 0;  // of the model itself
+  virtual bool has(Role role, int layer = 0) const = 0;
   // expert.of 0: of no expert. Throws Error(bad_format): missing.
   virtual PlainMatrix matrix(Role role, int layer, std::int64_t rows, std::int64_t columns,
                              const ExpertRows& expert) const = 0;

@@ -91,7 +91,7 @@ class ShardWeights final : public PlainWeights {
   }
 
   const ModelConfig& config() const override { return manifest_.config; }
-  bool has(Role) const override { return true; }  // the heads are there, whatever they were made of
+  bool has(Role, int) const override { return true; }  // the heads are there, whatever they were made of
 
   PlainMatrix matrix(Role role, int layer, std::int64_t rows, std::int64_t columns,
                      const ExpertRows& expert) const override {

@@ -49,7 +49,8 @@ double furthest(const std::vector<float>& a, const std::vector<float>& b) {
 TEST(Folders, CoverEveryArchitectureAndElementType) {
   std::set<std::string> seen;
   for (const std::string& path : folders()) seen.insert(Model(path).architecture());
-  EXPECT_EQ(seen, (std::set<std::string>{"llama", "qwen2", "qwen3", "gemma3", "gpt2", "zaya"}));
+  EXPECT_EQ(seen, (std::set<std::string>{"llama", "qwen2", "qwen3", "gemma3", "gpt2", "zaya", "smollm3",
+                                         "mistral3", "phi3", "olmo2", "qwen3moe"}));
   EXPECT_TRUE(
       std::filesystem::exists(KVTIDE_GOLDENS "/folders/mistral-f16-shards/model.safetensors.index.json"));
 }
@@ -143,6 +144,19 @@ TEST(Folders, TensorsUnderOtherPrefixesAreTheSameModel) {
               testing::all_logits(Model(source), exact_options(), golden_ids()))
         << names.folder << " as " << names.to;
   }
+}
+
+// Exported under the names and keys of llama.cpp's files, rotated pairs side by side where these have them so.
+TEST(Folders, AGgufFileBesideAFolderGivesTheSameBits) {
+  int found = 0;
+  for (const std::string& path : folders()) {
+    if (!std::filesystem::exists(path + "/model.gguf")) continue;
+    ++found;
+    EXPECT_EQ(testing::all_logits(Model(path + "/model.gguf"), exact_options(), golden_ids()),
+              testing::all_logits(Model(path), exact_options(), golden_ids()))
+        << path;
+  }
+  EXPECT_GE(found, 5);
 }
 
 // GGUF keeps matrices as outputs times inputs, under names of its own.

@@ -7,6 +7,11 @@ What differs from the checkpoint's own layout, and therefore what this file must
   - gemma3: RMS norm weights are stored as 1 + w. The embedding scale sqrt(hidden) is left to the runtime, and so are
     the layer pattern (every sixth layer global), the base of local layers (10000) and the attention scale
     (head_dim ** -0.5; a 27B model would differ).
+  - smollm3, mistral3: rows as those of llama. Which layers of smollm3 rotate nothing is left to the runtime.
+  - phi3: queries, keys and values stay one tensor, gate and up another.
+  - olmo2: also of OLMo 3, whose layers with a window are listed.
+  - qwen3moe, lfm2moe: the matrices of all experts of a layer stacked, gate and up apart.
+  - lfm2, lfm2moe: layers without attention are those with 0 KV heads; the last norm is named token_embd_norm.
 """
 
 import math
@@ -34,7 +39,39 @@ GEMMA_LAYER_NAMES = LAYER_NAMES | {
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
-TOP_NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+OLMO_LAYER_NAMES = LAYER_NAMES | {
+    "post_attention_layernorm": "post_attention_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+PHI_LAYER_NAMES = LAYER_NAMES | {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
+QWEN_MOE_LAYER_NAMES = LAYER_NAMES | {"mlp.gate": "ffn_gate_inp"}
+LFM_LAYER_NAMES = {
+    "operator_norm": "attn_norm",
+    "ffn_norm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.out_proj": "attn_output",
+    "self_attn.q_layernorm": "attn_q_norm",
+    "self_attn.k_layernorm": "attn_k_norm",
+    "conv.in_proj": "shortconv.in_proj",
+    "conv.conv": "shortconv.conv",
+    "conv.out_proj": "shortconv.out_proj",
+    "feed_forward.w1": "ffn_gate",
+    "feed_forward.w2": "ffn_down",
+    "feed_forward.w3": "ffn_up",
+    "feed_forward.gate": "ffn_gate_inp",
+}
+NAMES = {
+    "gemma3": GEMMA_LAYER_NAMES,
+    "olmo2": OLMO_LAYER_NAMES,
+    "phi3": PHI_LAYER_NAMES,
+    "qwen3moe": QWEN_MOE_LAYER_NAMES,
+    "lfm2": LFM_LAYER_NAMES,
+    "lfm2moe": LFM_LAYER_NAMES,
+}
+PAIRED = ("llama", "smollm3", "mistral3")  # rotation pairs are neighbours
+TOP_NAMES = {"model.embedding_norm": "token_embd_norm", "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
 def gguf_name(name: str, arch: str) -> str:
@@ -42,8 +79,7 @@ def gguf_name(name: str, arch: str) -> str:
     if stem in TOP_NAMES:
         return f"{TOP_NAMES[stem]}.{suffix}"
     _, _, layer, inner = stem.split(".", 3)
-    names = GEMMA_LAYER_NAMES if arch == "gemma3" else LAYER_NAMES
-    return f"blk.{layer}.{names[inner]}.{suffix}"
+    return f"blk.{layer}.{NAMES.get(arch, LAYER_NAMES)[inner]}.{suffix}"
 
 
 def halves_to_pairs(weight: np.ndarray, heads: int) -> np.ndarray:
@@ -87,17 +123,22 @@ def export(model, arch: str, name: str, path: str) -> None:
 
     rope = _global_rope(config, arch)
     if rope["rope_type"] == "llama3":
-        writer.add_tensor("rope_freqs.weight", llama3_divisors(config.head_dim, rope))
+        writer.add_tensor("rope_freqs.weight", llama3_divisors(head_dim_of(config), rope))
     for key, tensor in model.state_dict().items():
         if key == "lm_head.weight" and config.tie_word_embeddings:
             continue
         data = tensor.detach().numpy().astype(np.float32)
-        if arch == "llama" and ".q_proj." in key:
+        if ".experts." in key or key.endswith(".expert_bias"):
+            _add_experts(writer, key, data)
+            continue
+        if arch in PAIRED and ".q_proj." in key:
             data = halves_to_pairs(data, config.num_attention_heads)
-        elif arch == "llama" and ".k_proj." in key:
+        elif arch in PAIRED and ".k_proj." in key:
             data = halves_to_pairs(data, config.num_key_value_heads)
         elif arch == "gemma3" and "norm" in key:
             data = data + np.float32(1)
+        elif ".conv.conv." in key:
+            data = data.squeeze(1)
         writer.add_tensor(gguf_name(key, arch), np.ascontiguousarray(data))
 
     writer.write_header_to_file()
@@ -106,12 +147,24 @@ def export(model, arch: str, name: str, path: str) -> None:
     writer.close()
 
 
+def _add_experts(writer: gguf.GGUFWriter, key: str, data: np.ndarray) -> None:
+    blk = f"blk.{key.split('.')[2]}."
+    if key.endswith("expert_bias"):
+        writer.add_tensor(blk + "exp_probs_b.bias", data)
+    elif key.endswith("down_proj"):
+        writer.add_tensor(blk + "ffn_down_exps.weight", np.ascontiguousarray(data))
+    else:
+        gate, up = np.split(data, 2, axis=1)
+        writer.add_tensor(blk + "ffn_gate_exps.weight", np.ascontiguousarray(gate))
+        writer.add_tensor(blk + "ffn_up_exps.weight", np.ascontiguousarray(up))
+
+
 def head_dim_of(config) -> int:
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
 def _global_rope(config, arch: str) -> dict:
-    return config.rope_parameters["full_attention"] if arch == "gemma3" else config.rope_parameters
+    return config.rope_parameters.get("full_attention", config.rope_parameters)
 
 
 def _add_parameters(writer: gguf.GGUFWriter, config, arch: str) -> None:
@@ -121,16 +174,27 @@ def _add_parameters(writer: gguf.GGUFWriter, config, arch: str) -> None:
     writer.add_block_count(config.num_hidden_layers)
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    if head_dim * config.num_attention_heads != config.hidden_size or arch in ("gemma3", "qwen3"):
+    if arch.startswith("lfm2"):
+        kinds = config.layer_types
+        writer.add_head_count_kv([0 if kind == "conv" else config.num_key_value_heads for kind in kinds])
+        writer.add_shortconv_l_cache(config.conv_L_cache)
+    else:
+        writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.norm_eps if arch.startswith("lfm2") else config.rms_norm_eps)
+    if head_dim * config.num_attention_heads != config.hidden_size or arch in ("gemma3", "qwen3", "qwen3moe"):
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
-    if arch == "llama":
+    if arch in ("llama", "smollm3", "mistral3"):
         writer.add_rope_dimension_count(head_dim)
         writer.add_vocab_size(config.vocab_size)
-    if arch == "gemma3":
+    if arch == "phi3":
+        writer.add_rope_dimension_count(int(head_dim * config.rope_parameters["partial_rotary_factor"]))
+    if arch in ("gemma3", "olmo2", "phi3", "mistral3") and getattr(config, "sliding_window", None):
         writer.add_sliding_window(config.sliding_window)
+    if arch == "olmo2" and getattr(config, "layer_types", None):
+        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config.layer_types])
+    if arch in ("qwen3moe", "lfm2moe"):
+        _add_routing(writer, config, arch)
 
     rope = _global_rope(config, arch)
     writer.add_rope_freq_base(rope["rope_theta"])
@@ -141,6 +205,24 @@ def _add_parameters(writer: gguf.GGUFWriter, config, arch: str) -> None:
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(rope["factor"])
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        if rope.get("attention_factor"):
+            writer.add_rope_scaling_attn_factors(rope["attention_factor"])
+        if rope.get("mscale_all_dim"):
+            writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        if rope.get("beta_fast"):
+            writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+            writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+    if rope.get("llama_4_scaling_beta"):
+        writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+
+
+def _add_routing(writer: gguf.GGUFWriter, config, arch: str) -> None:
+    writer.add_expert_count(config.num_experts)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if arch == "lfm2moe":
+        writer.add_leading_dense_block_count(config.num_dense_layers)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
 
 
 def _add_vocabulary(writer: gguf.GGUFWriter) -> None:

@@ -19,6 +19,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+import gguf_export
 import toy_vocab
 from tiny_models import COMMON, Case, build, logits_of, rope
 
@@ -30,6 +31,7 @@ class Folder:
     case: Case
     dtype: str = "F32"  # F32, F16, BF16, or I8: matrices of the layers as integers with scales
     shards: int = 1
+    published: bool = False  # saved by the package, under the names that checkpoints are published with; F32. And as GGUF.
 
 
 SMALL = dict(num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=2)
@@ -65,6 +67,23 @@ FOLDERS = [
                      layer_types=["hybrid", "hybrid_sliding"])), "F16"),
     Folder(Case("zaya-i8", "zaya", "Zaya", 209, "one KV head, seven experts, 8-bit integers with scales per output",
                 dict(ZAYA, num_key_value_heads=1, num_experts=7)), "I8"),
+    Folder(Case("smollm3-f32", "smollm3", "SmolLM3", 210, "the last of four layers rotates nothing; and as a GGUF file",
+                dict(SMALL, rms_norm_eps=1e-6, num_hidden_layers=4)), published=True),
+    Folder(Case("ministral3-f32", "mistral3", "Ministral3", 211, "yarn without magnitude, queries that grow; and as a GGUF file",
+                dict(SMALL, head_dim=12, rms_norm_eps=1e-5,
+                     rope_parameters=rope("yarn", 1000.0, factor=4.0, original_max_position_embeddings=32, mscale=1.0,
+                                          mscale_all_dim=1.0, beta_fast=16.0, beta_slow=1.0, llama_4_scaling_beta=0.1))),
+           published=True),
+    Folder(Case("phi3-f32", "phi3", "Phi3", 212, "fused matrices, three quarters of a head rotate; and as a GGUF file",
+                dict(SMALL, rms_norm_eps=1e-5, rope_parameters=rope(partial_rotary_factor=0.75))), published=True),
+    Folder(Case("olmo3-f32", "olmo2", "Olmo3", 213, "norms behind, heads normed together, windows; and as a GGUF file",
+                dict(SMALL, rms_norm_eps=1e-6, sliding_window=16, layer_types=["sliding_attention", "full_attention"],
+                     rope_parameters=dict(sliding_attention=rope(theta=5000.0),
+                                          full_attention=rope("yarn", 5000.0, factor=4.0, attention_factor=1.2,
+                                                              original_max_position_embeddings=32)))), published=True),
+    Folder(Case("qwen3-moe-f32", "qwen3moe", "Qwen3Moe", 214, "two of five experts for a token; and as a GGUF file",
+                dict(SMALL, head_dim=8, rms_norm_eps=1e-6, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=8,
+                     norm_topk_prob=True)), published=True),
 ]  # fmt: skip
 
 TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -114,15 +133,24 @@ def write_tokenizer(folder: pathlib.Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
 
 
+def save_published(model, folder: pathlib.Path) -> None:
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+
+
 def build_folder(folder: Folder, out: pathlib.Path, ids: list[int]) -> dict:
     target = out / folder.case.name
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     model = build(folder.case)
-    with torch.no_grad():
-        stored = round_weights(model, folder.dtype)
-    model.config.save_pretrained(target)
-    write_weights(stored, target, folder.shards)
+    if folder.published:
+        save_published(model, target)
+        gguf_export.export(model, folder.case.arch, folder.case.name, str(target / "model.gguf"))
+    else:
+        with torch.no_grad():
+            stored = round_weights(model, folder.dtype)
+        model.config.save_pretrained(target)
+        write_weights(stored, target, folder.shards)
     write_tokenizer(target)
     logits = logits_of(model, ids)
     np.save(target / "logits.npy", logits)

@@ -102,7 +102,7 @@ def build(case: Case):
             noise = stream.standard_normal(tuple(parameter.shape))
             parameter.copy_(torch.from_numpy(_scaled(name, noise, case.arch).astype(np.float32)))
         for name, buffer in sorted(model.named_buffers()):
-            if name.endswith("balancing_biases"):  # the slot behind the experts is chosen sometimes
+            if name.endswith(("balancing_biases", "expert_bias")):  # they change a choice sometimes
                 buffer.copy_(torch.from_numpy(0.2 * stream.standard_normal(tuple(buffer.shape)).astype(np.float32)))
     return model
 
@@ -121,7 +121,9 @@ def _scaled(name: str, noise: np.ndarray, arch: str) -> np.ndarray:
         return 0.4 * noise
     # Queries and keys are made large enough for attention to prefer some positions clearly over others.
     gain = 1.5 if "q_proj" in name or "k_proj" in name else 1.0
-    return gain * noise / np.sqrt(noise.shape[1])
+    # A router decides clearly; stacked experts and matrices add up their last extent, a convolution all but its first.
+    gain = 4.0 if name.endswith(("mlp.gate.weight", "feed_forward.gate.weight")) else gain
+    return gain * noise / np.sqrt(noise.shape[-1])
 
 
 def _scaled_gpt2(name: str, noise: np.ndarray) -> np.ndarray:

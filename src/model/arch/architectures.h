@@ -35,7 +35,13 @@ extern const Architecture kQwen2;
 extern const Architecture kQwen3;
 extern const Architecture kGpt2;  // also what is trained in its shape, as zenz
 extern const Architecture kZaya;  // ZAYA1
+extern const Architecture kSmolLm3;
+extern const Architecture kPhi3;   // and Phi 4 mini
+extern const Architecture kOlmo2;  // and 3
+extern const Architecture kMistral3;
+extern const Architecture kQwen3Moe;
 
-inline constexpr const Architecture* kArchitectures[] = {&kLlama, &kGemma3, &kQwen2, &kQwen3, &kGpt2, &kZaya};
+inline constexpr const Architecture* kArchitectures[] = {
+    &kLlama, &kGemma3, &kQwen2, &kQwen3, &kGpt2, &kZaya, &kSmolLm3, &kPhi3, &kOlmo2, &kMistral3, &kQwen3Moe};
 
 }  // namespace kvtide

@@ -11,16 +11,12 @@ namespace {
 
 void adjust(const GgufFile& file, ModelConfig& config) {
   config.rope_interleaved = true;
-  // Mistral files may carry a sliding window; it holds for every layer.
-  const auto window = read_count(file, "attention.sliding_window", 0, std::int64_t{1} << 31, 0);
-  if (window > 0)
-    for (auto& layer : config.layers) layer.window = window;
+  read_one_window(file, config);  // of Mistral
 }
 
 void read(const JsonFields& json, ModelConfig& config) {
   read_llama_like(json, config);
-  if (json.text("hidden_act").value_or("silu") != "silu")
-    json.refuse(ErrorCode::unsupported, "'hidden_act' must be silu");
+  require_silu(json);
   config.ropes = {read_folder_rope(json, config, 10000.0)};
   if (json.text("model_type") == "mistral") read_windows(json, config, 0);
 }

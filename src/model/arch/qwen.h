@@ -8,8 +8,7 @@ namespace kvtide {
 
 inline void read_qwen(const JsonFields& json, ModelConfig& config) {
   read_llama_like(json, config);
-  if (json.text("hidden_act").value_or("silu") != "silu")
-    json.refuse(ErrorCode::unsupported, "'hidden_act' must be silu");
+  require_silu(json);
   config.ropes = {read_folder_rope(json, config, 10000.0)};
   if (json.flag("use_sliding_window", false))
     read_windows(json, config, json.count("max_window_layers", 0, 1024, 28));

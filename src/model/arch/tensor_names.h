@@ -1,9 +1,23 @@
 // tensor_names.h: the names that most architectures share: those of GGUF files, and those of Llama's folders.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
 #include "model/config/tensor_rules.h"
 
 namespace kvtide {
+
+// What an architecture has of its own, and then what it shares with others: rules that stand first are tried
+// first.
+template <std::size_t A, std::size_t B>
+constexpr std::array<TensorRule, A + B> joined(const TensorRule (&own)[A], const TensorRule (&shared)[B]) {
+  std::array<TensorRule, A + B> all{};
+  std::copy(own, own + A, all.begin());
+  std::copy(shared, shared + B, all.begin() + A);
+  return all;
+}
 
 inline constexpr TensorRule kGgufTensors[] = {
     {Role::embedding, "token_embd.weight"},
@@ -25,6 +39,15 @@ inline constexpr TensorRule kGgufTensors[] = {
     {Role::gate, "blk.*.ffn_gate.weight"},
     {Role::up, "blk.*.ffn_up.weight"},
     {Role::down, "blk.*.ffn_down.weight"},
+};
+
+// What routed models have beside these: the matrices of a layer's experts one after another.
+inline constexpr TensorRule kGgufExperts[] = {
+    {Role::router_out, "blk.*.ffn_gate_inp.weight"},
+    {Role::router_balance, "blk.*.exp_probs_b.bias"},
+    {.role = Role::expert_gate, .name = "blk.*.ffn_gate_exps.weight", .stacked = true},
+    {.role = Role::expert_up, .name = "blk.*.ffn_up_exps.weight", .stacked = true},
+    {.role = Role::expert_down, .name = "blk.*.ffn_down_exps.weight", .stacked = true},
 };
 
 inline constexpr TensorRule kLlamaFolderTensors[] = {

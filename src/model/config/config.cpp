@@ -17,4 +17,10 @@ void check_heads(const std::string& file, const ModelConfig& config) {
                     kQueryBlock, " are supported"));
 }
 
+void check_experts(const std::string& file, const ExpertsConfig& experts) {
+  if (experts.chosen > experts.count)
+    throw Error(ErrorCode::bad_format, cat(file, ": a token chooses ", experts.chosen, " of ", experts.count,
+                                           " experts: the first number must not exceed the second"));
+}
+
 }  // namespace kvtide

@@ -14,9 +14,13 @@ enum class RopeScaling { none, linear, yarn };
 struct RopeConfig {
   double base = 10000.0;
   RopeScaling scaling = RopeScaling::none;
-  double factor = 1.0;            // of linear and yarn scaling
-  double original_context = 0.0;  // yarn: the context the model was first trained for
-  std::vector<float> divisors;    // one per pair, or empty: frequencies are divided by these (llama 3)
+  double factor = 1.0;                         // of linear and yarn scaling
+  double original_context = 0.0;               // yarn: the context the model was first trained for
+  double fast_turns = 32.0, slow_turns = 1.0;  // yarn: of the pairs that are kept, and of those stretched
+  // yarn: of cosines and sines; nullopt: 1 + 0.1 ln(factor)
+  std::optional<double> magnitude = std::nullopt;
+  std::vector<float> divisors;  // one per pair, or empty: frequencies are divided by these (llama 3)
+  bool still = false;           // positions turn nothing (NoPE): every frequency is 0
 };
 
 enum class Activation { silu, gelu };  // gelu: the tanh form
@@ -25,6 +29,13 @@ enum class NormKind { rms, layer };    // layer: with the mean taken off, and a 
 struct LayerConfig {
   std::optional<std::int64_t> window;  // sliding window, own position included; nullopt: sees everything
   int rope = 0;                        // index into ModelConfig::ropes
+  bool routed = true;                  // has experts, where the model has any
+};
+
+// Queries grow with their position, by 1 + rate * ln(1 + floor(position / period)).
+struct QueryGrowth {
+  double rate = 0.0;
+  std::int64_t period = 1;
 };
 
 // What comes out for a token whose router chooses the slot behind the last expert.
@@ -33,12 +44,20 @@ enum class SkipSlot {
   zero       // nothing, as transformers computes it
 };
 
-// A feed-forward of several experts of which a router chooses one per token (experts.h). Each is gated and as
-// wide inside as ModelConfig::hidden says.
+// A feed-forward of several gated experts of which a router chooses some for every token (experts.h).
 struct ExpertsConfig {
   int count = 0;
-  std::int64_t router_width = 0;
+  std::int64_t router_width = 0;  // of ZAYA1's router, which has layers; 0: one matrix makes the scores
   SkipSlot skip = SkipSlot::identity;
+  // Of routers of one matrix; of the other these stay as they are.
+  int chosen = 1;           // experts of a token
+  std::int64_t hidden = 0;  // inside an expert; 0: ModelConfig::hidden
+  bool sigmoid = false;     // a share is the sigmoid of its score; else the softmax over all
+  bool balanced = false;    // a bias per expert counts for the choice, and for that only
+  bool shares_sum_to_1 = false;
+  float sum_epsilon = 0.0f;  // is added to the sum that shares are divided by
+  float share_scale = 1.0f;
+  int slots() const { return router_width > 0 ? count + 1 : count; }
 };
 
 struct ModelConfig {
@@ -55,8 +74,11 @@ struct ModelConfig {
   float attention_scale = 0.0f;
   float embedding_scale = 1.0f;
   Activation activation = Activation::silu;
-  bool head_norms = false;  // RMS norm of every query and key head
-  bool post_norms = false;  // RMS norm after attention and after the feed-forward
+  bool head_norms = false;             // RMS norm of every query and key head
+  bool heads_normed_together = false;  // head_norms: one norm over all heads of a row
+  bool pre_norms = true;               // norm before attention and before the feed-forward
+  bool post_norms = false;             // RMS norm after attention and after the feed-forward
+  std::optional<QueryGrowth> query_growth;
   NormKind norm = NormKind::rms;
   bool gated = true;  // the feed-forward multiplies activation(gate) with up; else activation(up)
   bool learned_positions = false;  // added to the embedding: positions end at context_length
@@ -70,7 +92,13 @@ struct ModelConfig {
   std::vector<LayerConfig> layers;
 };
 
+// Inside one expert.
+inline std::int64_t expert_width(const ModelConfig& config) {
+  return config.experts && config.experts->hidden > 0 ? config.experts->hidden : config.hidden;
+}
+
 // The rules that numbers of heads follow in any format; messages begin with `file`.
 void check_heads(const std::string& file, const ModelConfig& config);
+void check_experts(const std::string& file, const ExpertsConfig& experts);
 
 }  // namespace kvtide

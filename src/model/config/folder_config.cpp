@@ -36,10 +36,25 @@ std::vector<float> llama3_divisors(const JsonFields& rope, double base, int rope
   return divisors;
 }
 
-void require_default(const JsonFields& rope, const char* key, double value) {
-  if (rope.has(key) && rope.real(key, -1e9, 1e9) != value)
-    rope.refuse(ErrorCode::unsupported, cat("rope scaling yarn with ", key, " ", rope.real(key, -1e9, 1e9),
-                                            "; only ", value, " is supported"));
+// What cosines and sines are multiplied by: attention_factor, or what mscale and mscale_all_dim make of the
+// factor.
+std::optional<double> yarn_magnitude(const JsonFields& rope, double factor) {
+  if (rope.has("attention_factor")) return rope.real("attention_factor", 1e-3, 1e3);
+  const double over = rope.real("mscale", 0.0, 1e3, 0.0), under = rope.real("mscale_all_dim", 0.0, 1e3, 0.0);
+  if (over == 0.0 || under == 0.0) return std::nullopt;
+  const double grown = factor > 1.0 ? 0.1 * std::log(factor) : 0.0;
+  return (grown * over + 1.0) / (grown * under + 1.0);
+}
+
+void read_yarn(const JsonFields& rope, const ModelConfig& config, RopeConfig& out) {
+  out.scaling = RopeScaling::yarn;
+  out.factor = rope.real("factor", 1e-3, 1e6);
+  out.original_context =
+      rope.real("original_max_position_embeddings", 1.0, 1e9, static_cast<double>(config.context_length));
+  out.fast_turns = rope.real("beta_fast", 1e-3, 1e6, out.fast_turns);
+  out.slow_turns = rope.real("beta_slow", 1e-3, 1e6, out.slow_turns);
+  out.magnitude = yarn_magnitude(rope, out.factor);
+  require_absent_or(rope, "truncate", true);
 }
 
 }  // namespace
@@ -50,6 +65,20 @@ void require_absent_or(const JsonFields& json, const char* key, bool value) {
                 cat("'", key, "' is ", value ? "false" : "true", ", which is not supported"));
 }
 
+ExpertsConfig read_experts(const JsonFields& json, const char* count) {
+  ExpertsConfig experts;
+  experts.count = static_cast<int>(json.count(count, 1, 1024));
+  experts.chosen = static_cast<int>(json.count("num_experts_per_tok", 1, 1024));
+  experts.hidden = json.count("moe_intermediate_size", 1, kWide);
+  check_experts(json.file(), experts);
+  return experts;
+}
+
+void require_silu(const JsonFields& json) {
+  if (json.text("hidden_act").value_or("silu") != "silu")
+    json.refuse(ErrorCode::unsupported, "'hidden_act' must be silu");
+}
+
 RopeConfig read_rope_object(const JsonFields& rope, const ModelConfig& config, double base) {
   RopeConfig out;
   out.base = rope.real("rope_theta", 1.0, 1e12, base);
@@ -58,15 +87,7 @@ RopeConfig read_rope_object(const JsonFields& rope, const ModelConfig& config, d
     out.scaling = RopeScaling::linear;
     out.factor = rope.real("factor", 1e-3, 1e6);
   } else if (type == "yarn") {
-    out.scaling = RopeScaling::yarn;
-    out.factor = rope.real("factor", 1e-3, 1e6);
-    out.original_context =
-        rope.real("original_max_position_embeddings", 1.0, 1e9, static_cast<double>(config.context_length));
-    require_default(rope, "beta_fast", 32.0);
-    require_default(rope, "beta_slow", 1.0);
-    for (const char* key : {"attention_factor", "mscale", "mscale_all_dim"})
-      if (rope.has(key))
-        rope.refuse(ErrorCode::unsupported, cat("rope scaling yarn with ", key, " is not supported"));
+    read_yarn(rope, config, out);
   } else if (type == "llama3") {
     out.divisors = llama3_divisors(rope, out.base, config.rope_dims);
   } else if (type != "default") {

@@ -22,6 +22,12 @@ RopeConfig read_rope_object(const JsonFields& rope, const ModelConfig& config, d
 // absent and `window_from` layers have passed.
 void read_windows(const JsonFields& json, ModelConfig& config, std::int64_t window_from);
 
+// Experts behind a router of one matrix; `count` is the key of their number.
+ExpertsConfig read_experts(const JsonFields& json, const char* count);
+
+// Refuses a feed-forward with another activation than silu.
+void require_silu(const JsonFields& json);
+
 // Refuses a key that is present and has another value than the arithmetic here stands for.
 void require_absent_or(const JsonFields& json, const char* key, bool value);
 

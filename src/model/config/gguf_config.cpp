@@ -18,6 +18,24 @@ std::string full_key(const GgufFile& file, std::string_view key) {
   return cat(file.get_string("general.architecture").value_or(""), ".", key);
 }
 
+// yarn_log_multiplier is what folders call mscale_all_dim, beside an mscale of 1. attn_factor is their
+// attention_factor; files that have both mean a product, of which one must be 1.
+void read_yarn(const GgufFile& file, RopeConfig& rope) {
+  rope.original_context = read_real(file, "rope.scaling.original_context_length", 1.0, 1e9);
+  rope.fast_turns = read_real(file, "rope.scaling.yarn_beta_fast", 1e-3, 1e6, rope.fast_turns);
+  rope.slow_turns = read_real(file, "rope.scaling.yarn_beta_slow", 1e-3, 1e6, rope.slow_turns);
+  const double grown = rope.factor > 1.0 ? 0.1 * std::log(rope.factor) : 0.0;
+  const double under = read_real(file, "rope.scaling.yarn_log_multiplier", 0.0, 1e3, 0.0);
+  if (under > 0.0) rope.magnitude = (grown + 1.0) / (grown * under + 1.0);
+  const double factor = read_real(file, "rope.scaling.attn_factor", 1e-3, 1e3, 1.0);
+  if (factor == 1.0) return;
+  if (under > 0.0)
+    refuse(file, ErrorCode::unsupported,
+           cat("rope scaling yarn with yarn_log_multiplier ", under, " and attn_factor ", factor,
+               "; kvtide reads one of them"));
+  rope.magnitude = factor;
+}
+
 RopeConfig read_rope(const GgufFile& file, int rope_dims) {
   RopeConfig rope;
   rope.base = read_real(file, "rope.freq_base", 1.0, 1e12, 10000.0);
@@ -25,8 +43,7 @@ RopeConfig read_rope(const GgufFile& file, int rope_dims) {
   if (scaling == "linear" || scaling == "yarn") {
     rope.scaling = scaling == "linear" ? RopeScaling::linear : RopeScaling::yarn;
     rope.factor = read_real(file, "rope.scaling.factor", 1e-3, 1e6);
-    if (scaling == "yarn")
-      rope.original_context = read_real(file, "rope.scaling.original_context_length", 1.0, 1e9);
+    if (scaling == "yarn") read_yarn(file, rope);
   } else if (scaling != "none" && scaling != "llama3") {
     refuse(file, ErrorCode::unsupported,
            cat("rope scaling ", quoted(scaling),
@@ -71,6 +88,24 @@ double read_real(const GgufFile& file, std::string_view key, double low, double 
     refuse(file, ErrorCode::bad_format,
            cat("'", name, "' is ", *value, "; it must be between ", low, " and ", high));
   return *value;
+}
+
+void read_one_window(const GgufFile& file, ModelConfig& config) {
+  const auto window = read_count(file, "attention.sliding_window", 0, std::int64_t{1} << 31, 0);
+  if (window == 0) return;
+  for (LayerConfig& layer : config.layers) layer.window = window;
+}
+
+ExpertsConfig read_experts(const GgufFile& file) {
+  ExpertsConfig experts;
+  experts.count = static_cast<int>(read_count(file, "expert_count", 1, 1024));
+  experts.chosen = static_cast<int>(read_count(file, "expert_used_count", 1, 1024));
+  experts.hidden = read_count(file, "expert_feed_forward_length", 1, std::int64_t{1} << 20);
+  check_experts(file.path(), experts);
+  if (read_count(file, "expert_shared_count", 0, 1024, 0) != 0)
+    refuse(file, ErrorCode::unsupported,
+           "experts that every token passes (expert_shared_count) are not supported");
+  return experts;
 }
 
 void read_common(const GgufFile& file, ModelConfig& config) {

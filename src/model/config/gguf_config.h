@@ -13,6 +13,12 @@ namespace kvtide {
 // Sizes, heads, norms, rotation and vocabulary. Throws Error: bad_format, unsupported.
 void read_common(const GgufFile& file, ModelConfig& config);
 
+// A sliding window that holds for every layer, where the file has one.
+void read_one_window(const GgufFile& file, ModelConfig& config);
+
+// Experts behind a router of one matrix.
+ExpertsConfig read_experts(const GgufFile& file);
+
 // A numeric key of the model's architecture: "<architecture>.<key>" as an integer in [low, high].
 std::int64_t read_count(const GgufFile& file, std::string_view key, std::int64_t low, std::int64_t high,
                         std::optional<std::int64_t> fallback = std::nullopt);

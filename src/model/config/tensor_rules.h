@@ -55,7 +55,9 @@ enum class Role {
   router_second_bias,
   router_out,
   router_balance,
-  expert_gate_up,
+  expert_gate_up,  // both in one, or these two
+  expert_gate,
+  expert_up,
   expert_down,
   // Scales and offsets where an output joins the residual stream (residual.h); input: of the model.
   input_scale,
@@ -71,9 +73,9 @@ enum class Role {
 };
 
 struct TensorRule {
-  Role role;
+  Role role = Role::embedding;
   std::string_view name;    // '*' stands for the number of the layer, '#' for that of the expert
-  bool fused = false;       // holds the rows of queries, keys and values, in this order
+  bool fused = false;       // holds the rows of queries, keys and values, or of gate and up, in this order
   bool transposed = false;  // [inputs][outputs], as GPT-2's Conv1D
   float plus = 0.0f;        // is added to every element of a vector
   // The number in the name is layer * step + offset: checkpoints that count halves of layers.

@@ -1,6 +1,8 @@
 // folder_config_test.cpp: the shapes that config.json files of several ages and makers describe.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/json/json_fields.h"
 #include "base/json/json_value.h"
 #include "model/read_config.h"
@@ -52,8 +54,15 @@ TEST(FolderConfig, ReadsRotationsOfBothAges) {
       "llama", R"("rope_scaling":{"rope_type":"yarn","factor":2.0,"original_max_position_embeddings":256})"));
   EXPECT_EQ(yarn.ropes.at(0).scaling, RopeScaling::yarn);
   EXPECT_EQ(yarn.ropes.at(0).original_context, 256.0);
-  testing::expect_refused(ErrorCode::unsupported, "yarn with beta_fast 16; only 32 is supported", [] {
-    config_of(config("llama", R"("rope_scaling":{"rope_type":"yarn","factor":2.0,"beta_fast":16})"));
+  EXPECT_EQ(yarn.ropes.at(0).magnitude, std::nullopt);
+  const ModelConfig told =
+      config_of(config("llama", R"("rope_scaling":{"rope_type":"yarn","factor":4.0,"beta_fast":16,)"
+                                R"("beta_slow":2,"mscale":2.0,"mscale_all_dim":1.0})"));
+  EXPECT_EQ(told.ropes.at(0).fast_turns, 16.0);
+  EXPECT_EQ(told.ropes.at(0).slow_turns, 2.0);
+  EXPECT_DOUBLE_EQ(*told.ropes.at(0).magnitude, (1.0 + 0.2 * std::log(4.0)) / (1.0 + 0.1 * std::log(4.0)));
+  testing::expect_refused(ErrorCode::unsupported, "'truncate' is false, which is not supported", [] {
+    config_of(config("llama", R"("rope_scaling":{"rope_type":"yarn","factor":2.0,"truncate":false})"));
   });
   EXPECT_EQ(config_of(config("llama", R"("partial_rotary_factor":0.5)")).rope_dims, 8);
 }

@@ -1,0 +1,192 @@
+"""Compares architectures with `transformers`, live, on tiny random models of several shapes, as folders and as GGUF files.
+
+    python tools/references/compare_architectures.py --answers build/cmake/tests/session_answers [--only phi3] [--greedy 100]
+
+Each reads a prompt at once, one by one, in chunks of 3, of 7 and of 64, then writes the likeliest token step by step.
+Compared are the logits of every position (2e-4), what the state holds behind the prompt: keys, values and what
+convolutions carry (1e-5 of the largest), and the tokens (all equal). All chunks must give the same bits, and so must the GGUF file.
+"""
+
+import argparse
+import hashlib
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+
+import gguf_export
+import tiny_folders
+from tiny_models import Case, build, rope
+
+LOGITS, STATES = 2e-4, 1e-5
+PROMPT = 75  # tokens: longer than windows and than the contexts that rotations are scaled from
+SPLITS = ((str(PROMPT), "at once"), ("1", "one by one"), ("3", "in threes"), ("7", "in sevens"), ("64", "64 and the rest"))
+
+YARN = dict(factor=4.0, original_max_position_embeddings=32)
+MINISTRAL = dict(YARN, mscale=1.0, mscale_all_dim=1.0, beta_fast=16.0, beta_slow=1.0, llama_4_scaling_beta=0.1)
+FOUR = dict(num_attention_heads=4, num_key_value_heads=2, rms_norm_eps=1e-5)
+LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
+OLMO_TYPES = ["sliding_attention", "sliding_attention", "full_attention"]
+
+
+def olmo_ropes(**full) -> dict:
+    return dict(sliding_attention=rope(theta=5000.0), full_attention=rope(theta=5000.0) | full)
+
+
+CASES = [
+    Case("llama3 scaling, three heads of 10", "llama", "Llama", 401, "",
+         dict(FOUR, hidden_size=36, num_attention_heads=3, num_key_value_heads=1, head_dim=10, rope_parameters=rope("llama3", 500.0, **LLAMA3))),
+    Case("llama, yarn with an attention factor", "llama", "Llama", 402, "",
+         dict(FOUR, rope_parameters=rope("yarn", 1000.0, **YARN, attention_factor=1.25, beta_fast=8.0, beta_slow=2.0))),
+    Case("qwen2, yarn", "qwen2", "Qwen2", 403, "", dict(FOUR, rope_parameters=rope("yarn", 1000.0, **YARN))),
+    Case("qwen3, linear", "qwen3", "Qwen3", 404, "", dict(FOUR, head_dim=12, rope_parameters=rope("linear", factor=4.0))),
+    Case("smollm3", "smollm3", "SmolLM3", 411, "", dict(FOUR, num_hidden_layers=5)),
+    Case("smollm3, llama3 scaling", "smollm3", "SmolLM3", 412, "",
+         dict(FOUR, num_attention_heads=6, num_key_value_heads=2, hidden_size=36, intermediate_size=20, num_hidden_layers=4,
+              rope_parameters=rope("llama3", 500.0, **LLAMA3))),
+    Case("smollm3, listed layers", "smollm3", "SmolLM3", 413, "no gguf",
+         dict(FOUR, num_hidden_layers=3, no_rope_layers=[0, 1, 0])),
+    Case("smollm3, windows", "smollm3", "SmolLM3", 414, "no gguf",
+         dict(FOUR, num_hidden_layers=4, no_rope_layer_interval=2, use_sliding_window=True, sliding_window=11)),
+    Case("ministral3", "mistral3", "Ministral3", 421, "", dict(FOUR, head_dim=12, rope_parameters=rope("yarn", 1000.0, **MINISTRAL))),
+    Case("ministral3, one KV head, window", "mistral3", "Ministral3", 422, "",
+         dict(FOUR, num_key_value_heads=1, head_dim=8, sliding_window=13, tie_word_embeddings=False,
+              rope_parameters=rope("yarn", 5000.0, **MINISTRAL))),
+    Case("ministral3, wide heads", "mistral3", "Ministral3", 423, "",
+         dict(FOUR, num_attention_heads=3, num_key_value_heads=3, head_dim=20, rope_parameters=rope("yarn", 1000.0, **MINISTRAL))),
+    Case("ministral3, other factor", "mistral3", "Ministral3", 424, "",
+         dict(FOUR, num_hidden_layers=1, head_dim=16, rope_parameters=rope("yarn", 1000.0, **dict(MINISTRAL, factor=2.5)))),
+    Case("phi3", "phi3", "Phi3", 431, "", dict(FOUR)),
+    Case("phi3, three quarters of a head", "phi3", "Phi3", 432, "",
+         dict(FOUR, rope_parameters=rope(partial_rotary_factor=0.75))),
+    Case("phi3, window, a head per KV head", "phi3", "Phi3", 433, "",
+         dict(FOUR, num_key_value_heads=4, sliding_window=11, tie_word_embeddings=False)),
+    Case("phi3, odd sizes", "phi3", "Phi3", 434, "",
+         dict(FOUR, hidden_size=36, num_attention_heads=3, num_key_value_heads=1, intermediate_size=28, num_hidden_layers=3)),
+    Case("olmo2", "olmo2", "Olmo2", 441, "", dict(FOUR)),
+    Case("olmo2, three heads", "olmo2", "Olmo2", 442, "",
+         dict(FOUR, hidden_size=36, num_attention_heads=3, num_key_value_heads=3, intermediate_size=28, tie_word_embeddings=False)),
+    Case("olmo3", "olmo2", "Olmo3", 443, "",
+         dict(FOUR, num_hidden_layers=4, sliding_window=11, rope_parameters=olmo_ropes())),
+    Case("olmo3, yarn", "olmo2", "Olmo3", 444, "",
+         dict(FOUR, num_hidden_layers=3, sliding_window=16, layer_types=OLMO_TYPES,
+              rope_parameters=olmo_ropes(rope_type="yarn", **YARN, attention_factor=1.25))),
+    Case("qwen3_moe", "qwen3moe", "Qwen3Moe", 451, "",
+         dict(FOUR, head_dim=8, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, norm_topk_prob=True)),
+    Case("qwen3_moe, all of three experts", "qwen3moe", "Qwen3Moe", 452, "",
+         dict(FOUR, head_dim=12, num_experts=3, num_experts_per_tok=3, moe_intermediate_size=20, norm_topk_prob=True,
+              hidden_size=36, tie_word_embeddings=False)),
+    Case("qwen3_moe, one of 16, shares as they are", "qwen3moe", "Qwen3Moe", 453, "no gguf",
+         dict(FOUR, head_dim=8, num_experts=16, num_experts_per_tok=1, moe_intermediate_size=12)),
+    Case("qwen3_moe, some layers dense", "qwen3moe", "Qwen3Moe", 454, "no gguf",
+         dict(FOUR, head_dim=8, num_hidden_layers=5, num_experts=9, num_experts_per_tok=4, moe_intermediate_size=16,
+              norm_topk_prob=True, decoder_sparse_step=2, mlp_only_layers=[3], use_sliding_window=True, sliding_window=11)),
+]  # fmt: skip
+
+
+def reference(model, ids: np.ndarray, greedy: int) -> tuple[np.ndarray, list[np.ndarray], list[int]]:
+    """Logits behind every token, what the layers hold behind the prompt (a window: its newest rows), tokens chosen."""
+    rows, chosen = [], []
+    with torch.no_grad():
+        out = model(torch.from_numpy(ids.astype(np.int64))[None], use_cache=True)
+        rows.append(out.logits[0].numpy())
+        parts = []
+        for layer in out.past_key_values.layers:
+            if getattr(layer, "keys", None) is not None:
+                parts += [layer.keys[0].numpy().copy(), layer.values[0].numpy().copy()]
+        for layer in out.past_key_values.layers:
+            if getattr(layer, "conv_states", None):
+                parts.append(layer.conv_states[0][0].numpy().copy())
+        for _ in range(greedy):
+            chosen.append(int(rows[-1][-1].argmax()))
+            out = model(torch.tensor([[chosen[-1]]]), past_key_values=out.past_key_values, use_cache=True)
+            rows.append(out.logits[0].numpy())
+    return np.concatenate(rows), parts, chosen
+
+
+def state_difference(got: np.ndarray, parts: list[np.ndarray], paired: bool) -> float:
+    """Of values and what is carried; of keys where their elements lie as in the folder."""
+    worst, at = 0.0, 0
+    for i, want in enumerate(parts):
+        if want.ndim == 3:
+            heads, held, dim = want.shape
+            ours = got[at : at + heads * PROMPT * dim].reshape(heads, PROMPT, dim)[:, PROMPT - held :]
+            at += heads * PROMPT * dim
+        else:
+            ours = got[at : at + want.size].reshape(want.shape)
+            at += want.size
+        if want.size and not (paired and i % 2 == 0):
+            worst = max(worst, float(np.abs(ours - want).max() / max(1.0, np.abs(want).max())))
+    return worst if at == got.size else float("nan")
+
+
+class Comparison:
+    def __init__(self, program: str, greedy: int):
+        self.program, self.greedy, self.fine = program, greedy, True
+
+    def answer(self, path: pathlib.Path, scratch: pathlib.Path, split: str) -> tuple[np.ndarray, np.ndarray, list[int]]:
+        command = [self.program, str(path), str(scratch / "ids"), str(scratch / "out"), split, str(self.greedy)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise ValueError(done.stderr.strip())
+        state = np.fromfile(scratch / "out.state", dtype="<f4")
+        return np.fromfile(scratch / "out", dtype="<f4"), state, [int(word) for word in done.stdout.split()]
+
+    def check(self, name: str, path: pathlib.Path, scratch: pathlib.Path, model, splits) -> set[str]:
+        wanted, parts, chosen = self.reference
+        worst, states, same, bits = 0.0, 0.0, True, set()
+        for split, _ in splits:
+            got, state, tokens = self.answer(path, scratch, split)
+            bits.add(hashlib.sha256(got.tobytes()).hexdigest())
+            got = got.reshape(-1, model.config.vocab_size)
+            worst = max(worst, float(np.abs(got - wanted).max())) if got.shape == wanted.shape else float("nan")
+            states = max(states, state_difference(state, parts, False))
+            same = same and tokens == chosen
+        ok = worst <= LOGITS and states <= STATES and same and len(bits) == 1
+        self.fine = self.fine and ok
+        print(f"{'ok  ' if ok else 'FAIL'}  {name:44} logits {worst:.1e} of {wanted.min():.1f} .. {wanted.max():.1f}, states {states:.1e}, "
+              f"{self.greedy} greedy tokens {'equal' if same else 'differ'}, {len(bits)} bits of {len(splits)} ways", flush=True)  # fmt: skip
+        return bits
+
+    def run(self, case: Case, scratch: pathlib.Path) -> None:
+        model = build(case)
+        scratch.mkdir()
+        tiny_folders.save_published(model, scratch / "folder")
+        tiny_folders.write_tokenizer(scratch / "folder")
+        ids = np.random.RandomState(5).randint(0, model.config.vocab_size, PROMPT).astype(np.int32)
+        (scratch / "ids").write_bytes(ids.astype("<i4").tobytes())
+        self.reference = reference(model, ids, self.greedy)
+        bits = self.check(case.name, scratch / "folder", scratch, model, SPLITS)
+        if case.shows == "no gguf":
+            return
+        gguf_export.export(model, case.arch, case.name, str(scratch / "model.gguf"))
+        if self.check(f"{case.name}, GGUF", scratch / "model.gguf", scratch, model, SPLITS[:1]) != bits:
+            print(f"FAIL  {case.name}: the GGUF file gives other bits than the folder")
+            self.fine = False
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--answers", required=True, help="the program session_answers")
+    parser.add_argument("--only", default="", help="cases whose names begin so")
+    parser.add_argument("--greedy", type=int, default=100)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    transformers.utils.logging.disable_progress_bar()
+    comparison = Comparison(args.answers, args.greedy)
+    with tempfile.TemporaryDirectory(prefix="kvtide-architectures-") as scratch:
+        for number, case in enumerate(case for case in CASES if case.name.startswith(args.only)):
+            try:
+                comparison.run(case, pathlib.Path(scratch) / f"{number}")
+            except (ValueError, TypeError, RuntimeError) as error:
+                print(f"FAIL  {case.name}: {error}")
+                comparison.fine = False
+    return 0 if comparison.fine else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
