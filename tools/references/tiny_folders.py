@@ -79,7 +79,7 @@ FOLDERS = [
     Folder(Case("olmo3-f32", "olmo2", "Olmo3", 213, "norms behind, heads normed together, windows; and as a GGUF file",
                 dict(SMALL, rms_norm_eps=1e-6, sliding_window=16, layer_types=["sliding_attention", "full_attention"],
                      rope_parameters=dict(sliding_attention=rope(theta=5000.0),
-                                          full_attention=rope("yarn", 5000.0, factor=4.0, attention_factor=1.2,
+                                          full_attention=rope("yarn", 5000.0, factor=4.0, attention_factor=1.25,
                                                               original_max_position_embeddings=32)))), published=True),
     Folder(Case("qwen3-moe-f32", "qwen3moe", "Qwen3Moe", 214, "two of five experts for a token; and as a GGUF file",
                 dict(SMALL, head_dim=8, rms_norm_eps=1e-6, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=8,
