@@ -34,7 +34,7 @@ SessionOptions completed(const ModelConfig& config, SessionOptions o) {
   const auto refuse = [](const std::string& why) { throw Error(ErrorCode::invalid_argument, why); };
   o.threads = ThreadPool::count(o.threads);
   if (o.context == 0) o.context = config.context_length;
-  if (config.convolved) o.slack = std::max(o.slack, kDraft);
+  if (carries(config)) o.slack = std::max(o.slack, kDraft);
   if (o.rolling && o.rolling->sinks + o.rolling->window > o.context)
     refuse(cat(o.rolling->sinks, " sinks and a window of ", o.rolling->window, " do not fit a context of ",
                o.context));

@@ -23,7 +23,7 @@ StateSpec spec_of(const ModelConfig& config, const SessionOptions& options) {
   for (const LayerConfig& layer : config.layers)
     if (layer.window)
       refuse("a model with sliding windows does not keep all of a text; keyCache and valueCache do");
-  if (config.convolved)
+  if (carries(config))
     refuse(
         "this model's layers carry more than rows from token to token, which keyCache and valueCache lack");
   return stacked_spec(shape);

@@ -79,8 +79,10 @@ class Reading {
   }
   KvSpec state_spec() const {
     KvSpec spec;
-    for (const auto& layer : config_.layers)
-      spec.layers.push_back({config_.kv_heads, config_.head_dim, layer.window});
+    for (const int layer : attention_layers(config_))
+      spec.layers.push_back(
+          {config_.kv_heads, config_.head_dim, config_.layers[static_cast<std::size_t>(layer)].window});
+    spec.recurrent = memory_shape(config_).recurrent;
     spec.capacity = spec_.window;
     spec.max_step = kBlock;
     spec.procedural = spec_;
@@ -144,7 +146,7 @@ void measure_induction(const Model& model, ThreadPool& pool, std::span<const Tok
 
   const ModelConfig& config = model.internals().config;
   const int group = config.heads / config.kv_heads;
-  for (int layer = 0; layer < static_cast<int>(config.layers.size()); ++layer) {
+  for (int layer = 0; layer < static_cast<int>(reading.spec().plans.size()); ++layer) {
     if (reading.spec().plans[static_cast<std::size_t>(layer)].empty()) continue;
     for (int head = 0; head < config.kv_heads; ++head) {
       const BlockRows keys = reading.rows(layer, head, 0, static_cast<Pos>(tokens.size()));
@@ -198,10 +200,11 @@ void measure_shares(const Model& model, ThreadPool& pool, std::span<const TokenI
   const ModelConfig& config = model.internals().config;
   const Kernels& kernels = best_kernels();
   std::vector<std::size_t> heads;  // numbers of the heads that take part
-  for (std::size_t layer = 0; layer < config.layers.size(); ++layer) {
+  const auto layers = attention_layers(config);
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
     if (reading.spec().plans[layer].empty()) continue;
-    const auto norms = output_norms(model, static_cast<int>(layer));
-    const float residual = reading.median_residual(static_cast<int>(layer));
+    const auto norms = output_norms(model, layers[layer]);
+    const float residual = reading.median_residual(layers[layer]);
     for (std::size_t h = 0; h < static_cast<std::size_t>(config.kv_heads); ++h) {
       const std::size_t index = layer * static_cast<std::size_t>(config.kv_heads) + h;
       table.needs[index].output_norm = norms[h] / residual;
@@ -253,7 +256,7 @@ HeadTable measure_heads(const Model& model, const HeadTableOptions& o) {
   };
   HeadTable table;
   table.kv_heads = config.kv_heads;
-  table.needs.resize(config.layers.size() * static_cast<std::size_t>(config.kv_heads));
+  table.needs.resize(attention_layers(config).size() * static_cast<std::size_t>(config.kv_heads));
   ThreadPool pool(ThreadPool::count(std::max(o.threads, 0)));
   const auto prose = write_prose(model, o, [&](double share) { progress(0.7 * share); });
   for (std::uint64_t seed = 0; seed < 2; ++seed) {

@@ -134,6 +134,10 @@ PassWork work_of_pass(const Model& model, const SessionOptions& options, Pos dep
     const LayerWeights& w = weights.layer(static_cast<int>(i));
     // In the last layer only rows that become logits go beyond their key and value.
     const std::int64_t rows = i + 1 == config.layers.size() ? logit_rows : tokens;
+    if (w.conv) {
+      add_product(work.matmul, w.conv->in, tokens);
+      add_product(work.matmul, w.conv->out, rows);
+    }
     for (const WeightMatrix* matrix : {&w.query, &w.key, &w.value}) add_product(work.matmul, *matrix, tokens);
     if (w.cca) {
       add_product(work.matmul, w.cca->value_delayed, tokens);
@@ -143,6 +147,7 @@ PassWork work_of_pass(const Model& model, const SessionOptions& options, Pos dep
       add_product(work.matmul, *matrix, rows);
     if (rows == 0) continue;
     if (w.experts) add_experts(work.matmul, *w.experts, rows);
+    if (w.conv) continue;
     // Rows before its own that a query at `position` sees.
     const std::optional<std::int64_t> window = config.layers[i].window;
     const auto earlier = [&](Pos position) {

@@ -65,10 +65,12 @@ ModelConfig config_of(const ModelShape& shape) {
 HeadTable assumed_heads(const ModelConfig& config, std::int64_t full) {
   HeadTable table;
   table.kv_heads = config.kv_heads;
-  table.needs.resize(config.layers.size() * static_cast<std::size_t>(config.kv_heads));
+  const auto layers = attention_layers(config);
+  table.needs.resize(layers.size() * static_cast<std::size_t>(config.kv_heads));
   std::vector<std::size_t> global;
-  for (std::size_t layer = 0; layer < config.layers.size(); ++layer)
-    for (int head = 0; head < config.kv_heads && !config.layers[layer].window; ++head)
+  for (std::size_t layer = 0; layer < layers.size(); ++layer)
+    for (int head = 0;
+         head < config.kv_heads && !config.layers[static_cast<std::size_t>(layers[layer])].window; ++head)
       global.push_back(layer * static_cast<std::size_t>(config.kv_heads) + static_cast<std::size_t>(head));
   const auto count = std::min<std::int64_t>(full, static_cast<std::int64_t>(global.size()));
   for (std::int64_t i = 0; i < count; ++i)
@@ -102,7 +104,9 @@ double matrix_elements(const ModelConfig& config) {
     const bool routed = config.experts && layer.routed;
     const double inside = routed ? static_cast<double>(config.experts->chosen * expert_width(config))
                                  : static_cast<double>(config.hidden);
-    all += width * head * (2.0 * config.heads + 2.0 * config.kv_heads) + 3.0 * width * inside;
+    all += 3.0 * width * inside;
+    all += layer.mixer == Mixer::attention ? width * head * (2.0 * config.heads + 2.0 * config.kv_heads)
+                                           : 4.0 * width * width;
   }
   return all;
 }

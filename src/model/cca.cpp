@@ -152,9 +152,8 @@ class Mixing {
 
 }  // namespace
 
-std::vector<RecurrentSpec> carried_tensors(const ModelConfig& config) {
+std::vector<RecurrentSpec> cca_tensors(const ModelConfig& config) {
   std::vector<RecurrentSpec> specs;
-  if (!config.convolved) return specs;
   const CcaSizes s(config);
   for (std::size_t layer = 0; layer < config.layers.size(); ++layer) {
     specs.push_back({cat("layers.", layer, ".conv_state"), DType::f32, {s.channels, 2}});

@@ -27,8 +27,8 @@
 
 namespace kvtide {
 
-// What the layers of such a model carry, two tensors per layer; none for other models.
-std::vector<RecurrentSpec> carried_tensors(const ModelConfig& config);
+// What the layers of such a model carry, two tensors per layer.
+std::vector<RecurrentSpec> cca_tensors(const ModelConfig& config);
 
 // Scratch rows of a step of n tokens, f32.
 struct CcaScratch {

@@ -30,7 +30,11 @@ class ForwardPass {
         weights_(context.weights),
         context_(context),
         ws_(workspace),
-        steps_(context, workspace) {}
+        steps_(context, workspace),
+        kept_(config_.layers.size(), -1) {
+    int next = 0;
+    for (const int layer : attention_layers(config_)) kept_[static_cast<std::size_t>(layer)] = next++;
+  }
 
   // The rest of a pass is what no part of it took.
   std::vector<PassRows> run(std::span<const PassPart> parts) {
@@ -61,7 +65,10 @@ class ForwardPass {
       // nobody wants are left out; the others rarely have any.
       const bool last = layer + 1 == static_cast<int>(config_.layers.size());
       const std::int64_t skip = last ? parts_[0].count - parts_[0].asked.wanted : 0;
-      attention(layer, skip);
+      if (weights_.layer(layer).conv)
+        short_convolution(layer, skip);
+      else
+        attention(layer, skip);
       if (context_.on_residual)
         context_.on_residual(layer, {ws_.x_, static_cast<std::size_t>(count_ * config_.width)});
       if (count_ > skip) steps_.feed_forward(layer, skip, count_);
@@ -122,23 +129,57 @@ class ForwardPass {
     steps_.add_residual(w.output_bias, w.attention_post_norm, w.attention_scale, skip, count_);
   }
 
+  void short_convolution(int layer, std::int64_t skip) {
+    const LayerWeights& w = weights_.layer(layer);
+    const std::int64_t width = config_.width;
+    steps_.norm(ws_.x_, w.attention_norm, w.attention_norm_bias, 0, count_, ws_.normed_);
+    const MatmulJob in{&w.conv->in, ws_.conv_.thirds, 3 * width};
+    steps_.multiply({count_, width, ws_.normed_}, {&in, 1});
+    {
+      const PassTimer timer(context_.times, &PassTimes::rows);
+      for (Part& part : parts_)
+        carrying(part, [&] {
+          run_short_conv(
+              config_, *w.conv, context_.pool, part.step, layer,
+              {ws_.conv_.thirds + part.begin * 3 * width, ws_.conv_.u, ws_.conv_.y + part.begin * width});
+        });
+    }
+    if (skip == count_) return;
+    steps_.project(w.conv->out, ws_.conv_.y, width, skip, count_);
+    steps_.add_residual(w.conv->out_bias, w.attention_post_norm, w.attention_scale, skip, count_);
+  }
+
+  // What a part carries may turn out not to be finite: then it alone fails.
+  template <class Call>
+  void carrying(Part& part, Call call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::numeric) throw;
+      part.not_finite = error.what();
+    }
+  }
+
+  // The number that a layer with attention has in a state.
+  int kept(int layer) const { return kept_[static_cast<std::size_t>(layer)]; }
+
   // mixed = attention of the part's rows; the first `skip` may be left out.
   void attend_part(Part& part, int layer, const LayerWeights& w, std::int64_t skip) {
     KvState::Step& step = part.step;
     const std::int64_t q_width = config_.heads * config_.head_dim, count = part.count;
     // References, and tokens that a shadow looks at, may be among rows that nobody else wants.
     Shadow* const shadow = part.asked.shadow;
-    const bool shadowed = shadow != nullptr && shadow->looks_at(layer, step.first(), count);
-    const bool observed = step.observes(layer) || shadowed;
+    const bool shadowed = shadow != nullptr && shadow->looks_at(kept(layer), step.first(), count);
+    const bool observed = step.observes(kept(layer)) || shadowed;
     const std::int64_t attended = observed ? 0 : std::min(skip, count);
-    const auto spans = step.spans(layer);
+    const auto spans = step.spans(kept(layer));
     const std::size_t rope = rope_of(layer);
     QueryViews queries(part.angles, {rope, ws_.ropes_[rope], step.first(), step.tokens()}, spans,
                        {ws_.q_ + part.begin * q_width, config_.heads, config_.head_dim});
     write_heads(part, layer, w, queries);
 
     AttendInput input{shape_of(step, layer), queries.views(), queries.rows(), spans};
-    if (!part.samples.empty() && step.is_measured(layer))
+    if (!part.samples.empty() && step.is_measured(kept(layer)))
       part.samples.add(context_.pool, context_.kernels.attend, input, step.near());
     if (attended == count) return;
 
@@ -153,9 +194,11 @@ class ForwardPass {
              observed ? log_mass.data() : nullptr);
     }
     for (std::int64_t t = 0; t < count; ++t)
-      if (step.observes(layer, t)) step.observe_log_mass(layer, t, log_mass.data() + t * config_.heads);
+      if (step.observes(kept(layer), t))
+        step.observe_log_mass(kept(layer), t, log_mass.data() + t * config_.heads);
     if (shadowed)
-      shadow->compare(context_.pool, context_.kernels, step.state(), layer, input, mixed, log_mass.data());
+      shadow->compare(context_.pool, context_.kernels, step.state(), kept(layer), input, mixed,
+                      log_mass.data());
   }
 
   AttendShape shape_of(const KvState::Step& step, int layer) const {
@@ -165,7 +208,7 @@ class ForwardPass {
             .kv_heads = config_.kv_heads,
             .head_dim = config_.head_dim,
             .scale = config_.attention_scale,
-            .window = step.window(layer),
+            .window = step.window(kept(layer)),
             .bf16 = !context_.exact};
   }
 
@@ -181,14 +224,12 @@ class ForwardPass {
     steps_.multiply({count_, config_.width, ws_.normed_}, std::span(jobs, w.cca ? 4 : 3));
     if (!w.cca) return;
     const PassTimer timer(context_.times, &PassTimes::rows);
-    for (Part& part : parts_) try {
+    for (Part& part : parts_)
+      carrying(part, [&] {
         mix_cca(
             config_, *w.cca, context_.kernels, context_.pool, part.step, layer, ws_.cca_,
             {ws_.q_ + part.begin * q_width, ws_.k_ + part.begin * kv_width, ws_.v_ + part.begin * kv_width});
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::numeric) throw;
-        part.not_finite = error.what();
-      }
+      });
   }
 
   std::size_t rope_of(int layer) const {
@@ -217,7 +258,7 @@ class ForwardPass {
       if (!w.query_bias.empty()) rows.add(q, w.query_bias.data(), q_width);
       if (!w.key_bias.empty()) rows.add(k, w.key_bias.data(), kv_width);
       if (!w.value_bias.empty()) rows.add(v, w.value_bias.data(), kv_width);
-      const bool observed = step.observes(layer, t), together = config_.heads_normed_together;
+      const bool observed = step.observes(kept(layer), t), together = config_.heads_normed_together;
       if (together) {
         steps_.norm_head(q, w.query_norm);
         steps_.norm_head(k, w.key_norm);
@@ -227,14 +268,14 @@ class ForwardPass {
         float* head = q + h * head_dim;
         if (!together) steps_.norm_head(head, w.query_norm);
         if (growth != 1.0f) rows.scale(head, growth, head_dim);
-        if (observed) step.observe_query(layer, t, h, head);
+        if (observed) step.observe_query(kept(layer), t, h, head);
         queries.copy(rows, t, h);
         steps_.rotate(head, rope, row);
       }
       for (int h = 0; h < config_.kv_heads; ++h) {
         if (!together) steps_.norm_head(k + h * head_dim, w.key_norm);
         steps_.rotate(k + h * head_dim, rope, row);
-        step.write(rows, layer, h, t, k + h * head_dim, v + h * head_dim);
+        step.write(rows, kept(layer), h, t, k + h * head_dim, v + h * head_dim);
       }
     });
   }
@@ -244,6 +285,7 @@ class ForwardPass {
   const DecoderContext& context_;
   Workspace& ws_;
   RowSteps steps_;
+  std::vector<int> kept_;  // by layer; -1: it keeps no rows
   std::vector<Part> parts_;
   std::int64_t count_ = 0;  // rows of all parts
 };

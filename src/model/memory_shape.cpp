@@ -2,18 +2,21 @@
 
 #include "model/cca.h"
 #include "model/rope_table.h"
+#include "model/short_conv.h"
 
 namespace kvtide {
 
 KvSpec memory_shape(const ModelConfig& config) {
   KvSpec shape;
-  for (const auto& layer : config.layers)
+  for (const int i : attention_layers(config)) {
+    const LayerConfig& layer = config.layers[static_cast<std::size_t>(i)];
     shape.layers.push_back(
         {config.kv_heads, config.head_dim, layer.window,
          RopeTable(config.ropes[static_cast<std::size_t>(layer.rope)], config.rope_dims).frequencies()});
+  }
   shape.rotary = !config.learned_positions;
   if (config.learned_positions) shape.positions = config.context_length;
-  shape.recurrent = carried_tensors(config);
+  shape.recurrent = config.convolved ? cca_tensors(config) : short_conv_tensors(config);
   return shape;
 }
 

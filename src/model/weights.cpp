@@ -54,10 +54,25 @@ class WeightLoader final : private WeightSource {
   }
 
  private:
+  const LayerConfig& layer_config() const { return config_.layers[static_cast<std::size_t>(layer_)]; }
+
   LayerWeights layer() {
-    const std::int64_t width = config_.width, head_dim = config_.head_dim, hidden = config_.hidden;
-    const std::int64_t q_rows = config_.heads * head_dim, kv_rows = config_.kv_heads * head_dim;
     LayerWeights w;
+    load_norms(w);
+    if (layer_config().mixer == Mixer::short_convolution)
+      w.conv = load_short_conv(config_, *this);
+    else
+      load_attention(w);
+    if (config_.scaled_residual) load_scales(w);
+    if (config_.experts && layer_config().routed)
+      w.experts = load_experts(config_, layer_, *this);
+    else
+      load_feed_forward(w);
+    return w;
+  }
+
+  void load_norms(LayerWeights& w) const {
+    const std::int64_t width = config_.width;
     if (config_.pre_norms) {
       w.attention_norm = vector(Role::attention_norm, width);
       w.feed_forward_norm = vector(Role::feed_forward_norm, width);
@@ -70,6 +85,11 @@ class WeightLoader final : private WeightSource {
       w.attention_post_norm = vector(Role::attention_post_norm, width);
       w.feed_forward_post_norm = vector(Role::feed_forward_post_norm, width);
     }
+  }
+
+  void load_attention(LayerWeights& w) {
+    const std::int64_t width = config_.width, head_dim = config_.head_dim;
+    const std::int64_t q_rows = config_.heads * head_dim, kv_rows = config_.kv_heads * head_dim;
     if (config_.head_norms) {
       w.query_norm = vector(Role::query_norm, config_.heads_normed_together ? q_rows : head_dim);
       w.key_norm = vector(Role::key_norm, config_.heads_normed_together ? kv_rows : head_dim);
@@ -83,29 +103,28 @@ class WeightLoader final : private WeightSource {
     w.value_bias = optional_vector(Role::value_bias, kv_rows);
     w.output = matrix(Role::attention_output, width, q_rows);
     w.output_bias = optional_vector(Role::attention_output_bias, width);
-    if (config_.convolved) {
-      w.cca = load_cca(config_, *this);
-      weights_.packed_bytes_ += static_cast<std::int64_t>(w.cca->grouped.size() * sizeof(float));
-    }
-    if (config_.scaled_residual) {
-      w.attention_scale = {
-          vector(Role::attention_output_scale, width), vector(Role::attention_output_offset, width),
-          vector(Role::attention_residual_scale, width), vector(Role::attention_residual_offset, width)};
-      w.feed_forward_scale = {vector(Role::feed_forward_output_scale, width),
-                              vector(Role::feed_forward_output_offset, width),
-                              vector(Role::feed_forward_residual_scale, width),
-                              vector(Role::feed_forward_residual_offset, width)};
-    }
-    if (config_.experts && config_.layers[static_cast<std::size_t>(layer_)].routed) {
-      w.experts = load_experts(config_, layer_, *this);
-      return w;
-    }
+    if (!config_.convolved) return;
+    w.cca = load_cca(config_, *this);
+    weights_.packed_bytes_ += static_cast<std::int64_t>(w.cca->grouped.size() * sizeof(float));
+  }
+
+  void load_scales(LayerWeights& w) const {
+    const std::int64_t width = config_.width;
+    w.attention_scale = {
+        vector(Role::attention_output_scale, width), vector(Role::attention_output_offset, width),
+        vector(Role::attention_residual_scale, width), vector(Role::attention_residual_offset, width)};
+    w.feed_forward_scale = {
+        vector(Role::feed_forward_output_scale, width), vector(Role::feed_forward_output_offset, width),
+        vector(Role::feed_forward_residual_scale, width), vector(Role::feed_forward_residual_offset, width)};
+  }
+
+  void load_feed_forward(LayerWeights& w) {
+    const std::int64_t width = config_.width, hidden = config_.hidden;
     if (config_.gated) w.gate = matrix(Role::gate, hidden, width);
     w.up = matrix(Role::up, hidden, width);
     w.up_bias = optional_vector(Role::up_bias, hidden);
     w.down = matrix(Role::down, width, hidden);
     w.down_bias = optional_vector(Role::down_bias, width);
-    return w;
   }
 
   // Row order that turns rotated pairs (2 i, 2 i + 1) of every head into halves (i, i + pairs); nullptr: as
@@ -178,10 +197,12 @@ class WeightLoader final : private WeightSource {
   // `rows`: of all its matrices.
   StoredTensor checked(StoredTensor tensor, const std::vector<std::int64_t>& wanted,
                        std::int64_t rows) const {
-    // Leading dimensions of 1 carry no meaning.
-    std::span<const std::int64_t> extents = tensor.shape;
-    while (extents.size() > wanted.size() && extents.front() == 1) extents = extents.subspan(1);
-    if (!std::equal(extents.begin(), extents.end(), wanted.begin(), wanted.end()))
+    // Extents of 1 carry no meaning.
+    const auto telling = [](std::vector<std::int64_t> extents) {
+      std::erase(extents, 1);
+      return extents;
+    };
+    if (telling(tensor.shape) != telling(wanted))
       refuse(ErrorCode::bad_format,
              cat("tensor '", tensor.name, "' has shape ", shape_text(checkpoint_.as_written(tensor.shape)),
                  "; the model's metadata asks for ", shape_text(checkpoint_.as_written(wanted))));

@@ -19,6 +19,7 @@
 #include "model/checkpoint.h"
 #include "model/experts.h"
 #include "model/residual.h"
+#include "model/short_conv.h"
 
 namespace kvtide {
 
@@ -32,6 +33,7 @@ struct LayerWeights {
   WeightMatrix query, key, value, output;
   WeightMatrix gate, up, down;            // gate: only where the feed-forward is gated
   std::optional<CcaWeights> cca;          // then `value` makes the current half of the values
+  std::optional<ShortConvWeights> conv;   // instead of query, key, value and output
   std::optional<ExpertsWeights> experts;  // instead of gate, up and down
   ResidualScale attention_scale, feed_forward_scale;
 };

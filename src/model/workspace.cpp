@@ -48,6 +48,7 @@ Workspace::Workspace(const ModelConfig& c, std::int64_t max_step) : max_step_(ma
       const std::int64_t channels = CcaSizes(c).channels;
       cca_ = {floats(channels, 2), floats(channels, 1)};
     }
+    if (c.conv_taps > 0) conv_ = {floats(3 * c.width), floats(c.width, c.conv_taps - 1), floats(c.width)};
     if (c.experts) {
       float* rows = floats(ExpertsScratch::floats_per_token(c));
       if (pass == 1) experts_ = ExpertsScratch::in(rows, c, max_step);

@@ -13,6 +13,7 @@
 #include "model/config/config.h"
 #include "model/experts.h"
 #include "model/rope_table.h"
+#include "model/short_conv.h"
 
 namespace kvtide {
 
@@ -33,6 +34,7 @@ class Workspace {
   std::vector<float*> cosine_, sine_;                         // per rope: [max_step][pairs]
   std::vector<RopeTable> ropes_;
   CcaScratch cca_{};          // of models that convolve queries and keys
+  ShortConvScratch conv_{};   // of models with short convolutions
   ExpertsScratch experts_{};  // of models with experts
   QuantRow quants_;           // of the first row
 };

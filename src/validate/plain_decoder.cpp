@@ -12,7 +12,11 @@
 namespace kvtide {
 
 PlainDecoder::PlainDecoder(std::unique_ptr<PlainWeights> weights, ThreadPool& pool)
-    : weights_(std::move(weights)), config_(weights_->config()), pool_(pool) {}
+    : weights_(std::move(weights)), config_(weights_->config()), pool_(pool) {
+  if (config_.conv_taps > 0)
+    throw Error(ErrorCode::unsupported, cat("the validator knows no short convolutions, which layers of ",
+                                            config_.architecture, " have"));
+}
 
 PlainDecoder::PlainDecoder(const std::string& path, ThreadPool& pool)
     : PlainDecoder(plain_weights(path), pool) {}

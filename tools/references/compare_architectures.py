@@ -20,6 +20,7 @@ import transformers
 
 import gguf_export
 import tiny_folders
+from tiny_folders import LFM
 from tiny_models import Case, build, rope
 
 LOGITS, STATES = 2e-4, 1e-5
@@ -85,6 +86,27 @@ CASES = [
     Case("qwen3_moe, some layers dense", "qwen3moe", "Qwen3Moe", 454, "no gguf",
          dict(FOUR, head_dim=8, num_hidden_layers=5, num_experts=9, num_experts_per_tok=4, moe_intermediate_size=16,
               norm_topk_prob=True, decoder_sparse_step=2, mlp_only_layers=[3], use_sliding_window=True, sliding_window=11)),
+    Case("lfm2", "lfm2", "Lfm2", 461, "", dict(LFM, num_hidden_layers=3, block_auto_adjust_ff_dim=False)),
+    Case("lfm2, adjusted width, four taps", "lfm2", "Lfm2", 462, "",
+         dict(LFM, num_hidden_layers=3, conv_L_cache=4, intermediate_size=50, block_multiple_of=12, tie_word_embeddings=False)),
+    Case("lfm2, biases", "lfm2", "Lfm2", 463, "no gguf",
+         dict(LFM, num_hidden_layers=3, conv_bias=True, conv_L_cache=2, block_auto_adjust_ff_dim=False)),
+    Case("lfm2, three heads, attention last", "lfm2", "Lfm2", 464, "",
+         dict(LFM, hidden_size=36, num_attention_heads=3, num_key_value_heads=1, num_hidden_layers=5,
+              layer_types=["conv", "conv", "full_attention", "conv", "full_attention"], block_auto_adjust_ff_dim=False)),
+    Case("lfm2, attention in every layer", "lfm2", "Lfm2", 465, "",
+         dict(LFM, layer_types=["full_attention"] * 2, block_auto_adjust_ff_dim=False)),
+    Case("lfm2_moe", "lfm2moe", "Lfm2Moe", 471, "",
+         dict(LFM, num_hidden_layers=3, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, num_dense_layers=1)),
+    Case("lfm2_moe, all of three experts", "lfm2moe", "Lfm2Moe", 472, "",
+         dict(LFM, hidden_size=36, num_hidden_layers=3, num_experts=3, num_experts_per_tok=3, moe_intermediate_size=20,
+              num_dense_layers=0)),
+    Case("lfm2_moe, no bias, scaled shares", "lfm2moe", "Lfm2Moe", 473, "no gguf",
+         dict(LFM, num_hidden_layers=3, num_experts=9, num_experts_per_tok=4, moe_intermediate_size=12, num_dense_layers=2,
+              use_expert_bias=False, norm_topk_prob=False, routed_scaling_factor=1.5)),
+    Case("lfm2_moe, one of 16", "lfm2moe", "Lfm2Moe", 474, "",
+         dict(LFM, num_hidden_layers=4, layer_types=["conv", "full_attention", "full_attention", "conv"], num_experts=16,
+              num_experts_per_tok=1, moe_intermediate_size=12, num_dense_layers=1, conv_L_cache=5)),
 ]  # fmt: skip
 
 
@@ -100,7 +122,8 @@ def reference(model, ids: np.ndarray, greedy: int) -> tuple[np.ndarray, list[np.
                 parts += [layer.keys[0].numpy().copy(), layer.values[0].numpy().copy()]
         for layer in out.past_key_values.layers:
             if getattr(layer, "conv_states", None):
-                parts.append(layer.conv_states[0][0].numpy().copy())
+                taps = model.config.conv_L_cache  # as many columns as taps are kept; the oldest is never looked at again
+                parts.append(layer.conv_states[0][0][:, -(taps - 1) :].numpy().copy())
         for _ in range(greedy):
             chosen.append(int(rows[-1][-1].argmax()))
             out = model(torch.tensor([[chosen[-1]]]), past_key_values=out.past_key_values, use_cache=True)

@@ -119,6 +119,7 @@ def export(model, arch: str, name: str, path: str) -> None:
     writer.add_name(name)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     _add_parameters(writer, config, arch)
+    writer.add_feed_forward_length(_inner_width(model, arch))
     _add_vocabulary(writer)
 
     rope = _global_rope(config, arch)
@@ -147,6 +148,12 @@ def export(model, arch: str, name: str, path: str) -> None:
     writer.close()
 
 
+def _inner_width(model, arch: str) -> int:
+    if arch == "lfm2":  # which adjusts what its config says
+        return model.state_dict()["model.layers.0.feed_forward.w1.weight"].shape[0]
+    return model.config.intermediate_size
+
+
 def _add_experts(writer: gguf.GGUFWriter, key: str, data: np.ndarray) -> None:
     blk = f"blk.{key.split('.')[2]}."
     if key.endswith("expert_bias"):
@@ -172,7 +179,6 @@ def _add_parameters(writer: gguf.GGUFWriter, config, arch: str) -> None:
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     if arch.startswith("lfm2"):
         kinds = config.layer_types

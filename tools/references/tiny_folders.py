@@ -36,6 +36,8 @@ class Folder:
 
 SMALL = dict(num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=2)
 
+LFM = dict(num_attention_heads=4, num_key_value_heads=2, norm_eps=1e-5, layer_types=["conv", "full_attention", "conv"])
+
 ZAYA = dict(num_hidden_layers=2, num_attention_heads=4, head_dim=8, moe_intermediate_size=16, router_hidden_size=8)
 
 FOLDERS = [
@@ -84,6 +86,11 @@ FOLDERS = [
     Folder(Case("qwen3-moe-f32", "qwen3moe", "Qwen3Moe", 214, "two of five experts for a token; and as a GGUF file",
                 dict(SMALL, head_dim=8, rms_norm_eps=1e-6, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=8,
                      norm_topk_prob=True)), published=True),
+    Folder(Case("lfm2-f32", "lfm2", "Lfm2", 215, "short convolutions around a layer of attention; and as a GGUF file",
+                dict(LFM, num_hidden_layers=3, block_auto_adjust_ff_dim=False, intermediate_size=40)), published=True),
+    Folder(Case("lfm2-moe-f32", "lfm2moe", "Lfm2Moe", 216, "two of five experts behind a dense layer; and as a GGUF file",
+                dict(LFM, num_hidden_layers=3, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=8,
+                     num_dense_layers=1)), published=True),
 ]  # fmt: skip
 
 TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}

@@ -20,12 +20,14 @@ namespace {
 // Where nearly all heads copy, keeping every row of all of them would compress nothing: at most two thirds of
 // the heads without a window of their own do, those that copy most.
 HeadTable within_two_thirds(HeadTable table, const Model& model) {
-  const auto& layers = model.internals().config.layers;
+  const ModelConfig& config = model.internals().config;
+  const auto kept = attention_layers(config);
   const float full_from = ProceduralOptions{}.full_from;
   std::vector<float*> copying;
   std::size_t heads = 0;
   for (std::size_t i = 0; i < table.needs.size(); ++i) {
-    if (layers[i / static_cast<std::size_t>(table.kv_heads)].window) continue;
+    const int layer = kept[i / static_cast<std::size_t>(table.kv_heads)];
+    if (config.layers[static_cast<std::size_t>(layer)].window) continue;
     ++heads;
     if (table.needs[i].induction >= full_from) copying.push_back(&table.needs[i].induction);
   }

@@ -68,8 +68,9 @@ Json spread_json(const Spread& spread) {
 // Of all pairs of a token and a head of a layer without a window of its own, those that no row stands for any more.
 double gone_share(const Session& session, const ProceduralCounts& c) {
   const ModelConfig& config = session.model().internals().config;
-  const auto layers = std::count_if(config.layers.begin(), config.layers.end(),
-                                    [](const LayerConfig& layer) { return !layer.window; });
+  const auto layers = std::count_if(config.layers.begin(), config.layers.end(), [](const LayerConfig& layer) {
+    return layer.mixer == Mixer::attention && !layer.window;
+  });
   const double pairs =
       static_cast<double>(session.position()) * static_cast<double>(layers * config.kv_heads);
   return pairs > 0.0 ? c.shed_mass / pairs : 0.0;

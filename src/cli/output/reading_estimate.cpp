@@ -40,8 +40,9 @@ ReadingEstimate::ReadingEstimate(const Session& session) : first_(static_cast<do
   const ModelConfig& config = session.model().internals().config;
   const double most = most_rows(session);
   for (const LayerConfig& layer : config.layers)
-    caps_.push_back(layer.window ? std::min(most, static_cast<double>(*layer.window)) : most);
-  const double row = 4.0 * config.heads * config.head_dim * static_cast<double>(config.layers.size());
+    if (layer.mixer == Mixer::attention)
+      caps_.push_back(layer.window ? std::min(most, static_cast<double>(*layer.window)) : most);
+  const double row = 4.0 * config.heads * config.head_dim * static_cast<double>(caps_.size());
   equal_rows_ = row > 0.0 ? 2.0 * matrix_elements(config) / (kAttentionCost * row) : 0.0;
 }
 

@@ -40,8 +40,11 @@ extern const Architecture kPhi3;   // and Phi 4 mini
 extern const Architecture kOlmo2;  // and 3
 extern const Architecture kMistral3;
 extern const Architecture kQwen3Moe;
+extern const Architecture kLfm2;
+extern const Architecture kLfm2Moe;
 
-inline constexpr const Architecture* kArchitectures[] = {
-    &kLlama, &kGemma3, &kQwen2, &kQwen3, &kGpt2, &kZaya, &kSmolLm3, &kPhi3, &kOlmo2, &kMistral3, &kQwen3Moe};
+inline constexpr const Architecture* kArchitectures[] = {&kLlama,    &kGemma3,  &kQwen2,  &kQwen3, &kGpt2,
+                                                         &kZaya,     &kSmolLm3, &kPhi3,   &kOlmo2, &kMistral3,
+                                                         &kQwen3Moe, &kLfm2,    &kLfm2Moe};
 
 }  // namespace kvtide

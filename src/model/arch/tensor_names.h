@@ -19,6 +19,15 @@ constexpr std::array<TensorRule, A + B> joined(const TensorRule (&own)[A], const
   return all;
 }
 
+template <std::size_t A, std::size_t B>
+constexpr std::array<TensorRule, A + B> joined(const TensorRule (&own)[A],
+                                               const std::array<TensorRule, B>& shared) {
+  std::array<TensorRule, A + B> all{};
+  std::copy(own, own + A, all.begin());
+  std::copy(shared.begin(), shared.end(), all.begin() + A);
+  return all;
+}
+
 inline constexpr TensorRule kGgufTensors[] = {
     {Role::embedding, "token_embd.weight"},
     {Role::head, "output.weight"},

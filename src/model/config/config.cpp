@@ -17,6 +17,13 @@ void check_heads(const std::string& file, const ModelConfig& config) {
                     kQueryBlock, " are supported"));
 }
 
+std::vector<int> attention_layers(const ModelConfig& config) {
+  std::vector<int> layers;
+  for (std::size_t i = 0; i < config.layers.size(); ++i)
+    if (config.layers[i].mixer == Mixer::attention) layers.push_back(static_cast<int>(i));
+  return layers;
+}
+
 void check_experts(const std::string& file, const ExpertsConfig& experts) {
   if (experts.chosen > experts.count)
     throw Error(ErrorCode::bad_format, cat(file, ": a token chooses ", experts.chosen, " of ", experts.count,

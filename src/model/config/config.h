@@ -26,7 +26,11 @@ struct RopeConfig {
 enum class Activation { silu, gelu };  // gelu: the tanh form
 enum class NormKind { rms, layer };    // layer: with the mean taken off, and a bias
 
+// What mixes the tokens of a layer.
+enum class Mixer { attention, short_convolution };
+
 struct LayerConfig {
+  Mixer mixer = Mixer::attention;
   std::optional<std::int64_t> window;  // sliding window, own position included; nullopt: sees everything
   int rope = 0;                        // index into ModelConfig::ropes
   bool routed = true;                  // has experts, where the model has any
@@ -84,6 +88,8 @@ struct ModelConfig {
   bool learned_positions = false;  // added to the embedding: positions end at context_length
   // Whether the output matrix is the embedding; nullopt: when the checkpoint has no other.
   std::optional<bool> tied_head;
+  int conv_taps = 0;                     // of short convolutions (short_conv.h); 0: there are none
+  bool conv_biased = false;              // they and their projections
   bool convolved = false;                // queries, keys and values as in cca.h; the next too then
   bool temperature_is_log = false;       // of keys: clamped and exponentiated before use
   bool scaled_residual = false;          // outputs and the stream are scaled where they meet (residual.h)
@@ -91,6 +97,12 @@ struct ModelConfig {
   std::vector<RopeConfig> ropes;
   std::vector<LayerConfig> layers;
 };
+
+// The layers that keep rows, in order: a state has these and no others.
+std::vector<int> attention_layers(const ModelConfig& config);
+
+// Whether layers carry more than rows from token to token.
+inline bool carries(const ModelConfig& config) { return config.convolved || config.conv_taps > 0; }
 
 // Inside one expert.
 inline std::int64_t expert_width(const ModelConfig& config) {

@@ -128,10 +128,10 @@ void read_windows(const JsonFields& json, ModelConfig& config, std::int64_t wind
   }
 }
 
-void read_llama_like(const JsonFields& json, ModelConfig& config) {
+void read_llama_like(const JsonFields& json, ModelConfig& config, const char* hidden_key) {
   config.context_length = json.count("max_position_embeddings", 1, kLong);
   config.width = json.count("hidden_size", 1, kWide);
-  config.hidden = json.count("intermediate_size", 1, kWide);
+  config.hidden = json.count(hidden_key, 1, kWide);
   config.heads = static_cast<int>(json.count("num_attention_heads", 1, 4096));
   config.kv_heads = static_cast<int>(json.count("num_key_value_heads", 1, 4096, config.heads));
   check_heads(json.file(), config);

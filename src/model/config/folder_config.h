@@ -9,8 +9,10 @@
 namespace kvtide {
 
 // Sizes, heads, norms, rotation and the head of Llama and its relatives. Throws Error: bad_format,
-// unsupported (an option that changes the arithmetic and is not known here).
-void read_llama_like(const JsonFields& json, ModelConfig& config);
+// unsupported (an option that changes the arithmetic and is not known here). hidden_key: of the width inside
+// the feed-forward.
+void read_llama_like(const JsonFields& json, ModelConfig& config,
+                     const char* hidden_key = "intermediate_size");
 
 // One description of a rotation: rope_parameters of today, rope_theta and rope_scaling of before.
 // head_dim and the trained context are taken from `config`; `base` is the fallback of rope_theta.

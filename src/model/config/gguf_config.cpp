@@ -1,5 +1,6 @@
 #include "model/config/gguf_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -90,6 +91,38 @@ double read_real(const GgufFile& file, std::string_view key, double low, double 
   return *value;
 }
 
+namespace {
+
+// One number for all layers, or one for each: then layers with 0 have no attention, and all others the same.
+void read_kv_heads(const GgufFile& file, ModelConfig& config) {
+  constexpr const char* kKey = "attention.head_count_kv";
+  const auto listed = file.get_ints(full_key(file, kKey));
+  if (!listed) {
+    config.kv_heads = static_cast<int>(read_count(file, kKey, 1, 4096, config.heads));
+    return;
+  }
+  if (listed->size() != config.layers.size())
+    refuse(file, ErrorCode::bad_format,
+           cat("'", full_key(file, kKey), "' has ", listed->size(), " entries for ", config.layers.size(),
+               " layers"));
+  const int most = *std::max_element(listed->begin(), listed->end());
+  if (most < 1 || most > 4096)
+    refuse(file, ErrorCode::bad_format,
+           cat("the largest of '", full_key(file, kKey), "' is ", most, "; it must be between 1 and 4096"));
+  config.kv_heads = most;
+  for (std::size_t i = 0; i < listed->size(); ++i) {
+    const int heads = (*listed)[i];
+    if (heads == 0)
+      config.layers[i].mixer = Mixer::short_convolution;
+    else if (heads != most)
+      refuse(file, ErrorCode::unsupported,
+             cat("layer ", i, " has ", heads, " KV heads and others have ", most,
+                 "; all that have any must have the same number"));
+  }
+}
+
+}  // namespace
+
 void read_one_window(const GgufFile& file, ModelConfig& config) {
   const auto window = read_count(file, "attention.sliding_window", 0, std::int64_t{1} << 31, 0);
   if (window == 0) return;
@@ -114,7 +147,8 @@ void read_common(const GgufFile& file, ModelConfig& config) {
   config.width = read_count(file, "embedding_length", 1, kWide);
   config.hidden = read_count(file, "feed_forward_length", 1, kWide);
   config.heads = static_cast<int>(read_count(file, "attention.head_count", 1, 4096));
-  config.kv_heads = static_cast<int>(read_count(file, "attention.head_count_kv", 1, 4096, config.heads));
+  config.layers.resize(static_cast<std::size_t>(read_count(file, "block_count", 1, 1024)));
+  read_kv_heads(file, config);
   check_heads(file.path(), config);
   std::optional<std::int64_t> divided;
   if (config.width % config.heads == 0) divided = config.width / config.heads;
@@ -138,7 +172,6 @@ void read_common(const GgufFile& file, ModelConfig& config) {
     epsilon = "attention.layer_norm_epsilon";
   config.norm_epsilon = static_cast<float>(read_real(file, epsilon, 1e-12, 1e-1));
   config.attention_scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
-  config.layers.resize(static_cast<std::size_t>(read_count(file, "block_count", 1, 1024)));
   config.ropes.push_back(read_rope(file, config.rope_dims));
 
   const GgufTensor* embedding = file.find_tensor("token_embd.weight");

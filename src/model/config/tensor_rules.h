@@ -44,6 +44,13 @@ enum class Role {
   conv_grouped,
   conv_grouped_bias,
   key_temperature,
+  // Gated short convolutions (short_conv.h):
+  short_conv_in,
+  short_conv_in_bias,
+  short_conv,
+  short_conv_bias,
+  short_conv_out,
+  short_conv_out_bias,
   // Routed experts (experts.h):
   router_down,
   router_down_bias,

@@ -82,6 +82,21 @@ TEST(Config, GivesMistralItsWindowOnEveryLayer) {
   for (const auto& layer : config_of(sample_model(sample)).layers) EXPECT_EQ(layer.window, 33);
 }
 
+TEST(Config, ReadsKvHeadsLayerByLayer_AndRefusesOthersThanOneNumber) {
+  const std::string key = "llama.attention.head_count_kv";
+  const auto heads = [&](std::vector<std::int32_t> counts) {
+    return sample_model({.layers = 2}).set_array(key, std::move(counts));
+  };
+  const int usual = config_of(sample_model({.layers = 2})).kv_heads;
+  EXPECT_EQ(config_of(heads({usual, usual})).kv_heads, usual);
+  expect_refused(heads({usual}), "has 1 entries for 2 layers");
+  expect_refused(heads({usual, 2 * usual}), "KV heads and others have", ErrorCode::unsupported);
+  expect_refused(heads({usual, 0}), "layers with 0 KV heads are not supported of llama",
+                 ErrorCode::unsupported);
+  expect_refused(heads({0, 0}), "it must be between 1 and 4096");
+  expect_refused(heads({usual, -1}), "KV heads and others have", ErrorCode::unsupported);
+}
+
 TEST(Config, RefusesAnUnknownArchitecture_AndListsTheKnown) {
   expect_refused(sample_model().set("general.architecture", std::string("mamba")),
                  "architecture 'mamba' is not supported; kvtide runs: llama, gemma3, qwen2, qwen3",
