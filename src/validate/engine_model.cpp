@@ -10,6 +10,7 @@
 #include "state/snapshot.h"
 #include "state/state_rows.h"
 #include "validate/memory_file.h"
+#include "validate/plain_weights.h"
 
 namespace kvtide {
 namespace {
@@ -30,7 +31,9 @@ EngineModel::EngineModel(const Model& model, const SessionOptions& options, std:
       largest_chunk_(largest_chunk),
       kernels_(options.kernels.empty() ? best_kernels() : kernels_by_name(options.kernels)),
       pool_(completed(config_, options).threads),
-      workspace_(config_, largest_chunk) {}
+      workspace_(config_, largest_chunk) {
+  require_known(config_);
+}
 
 TestedShape EngineModel::shape() const {
   TestedShape shape;

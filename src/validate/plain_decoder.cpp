@@ -13,9 +13,7 @@ namespace kvtide {
 
 PlainDecoder::PlainDecoder(std::unique_ptr<PlainWeights> weights, ThreadPool& pool)
     : weights_(std::move(weights)), config_(weights_->config()), pool_(pool) {
-  if (config_.conv_taps > 0)
-    throw Error(ErrorCode::unsupported, cat("the validator knows no short convolutions, which layers of ",
-                                            config_.architecture, " have"));
+  require_known(config_);
 }
 
 PlainDecoder::PlainDecoder(const std::string& path, ThreadPool& pool)

@@ -149,6 +149,13 @@ class CheckpointWeights final : public PlainWeights {
 
 }  // namespace
 
+void require_known(const ModelConfig& config) {
+  if (config.conv_taps > 0)
+    throw Error(ErrorCode::unsupported,
+                cat("the validator does not know short convolutions, which layers of ", config.architecture,
+                    " have"));
+}
+
 std::unique_ptr<PlainWeights> plain_weights(const std::string& path) {
   return std::make_unique<CheckpointWeights>(path);
 }

@@ -38,6 +38,9 @@ class PlainWeights {
   virtual double rope_base(int layer) const = 0;  // that the frequencies come from; of rotated layers only
 };
 
+// Throws Error(unsupported): layers of a kind that the validator does not know.
+void require_known(const ModelConfig& config);
+
 // Of a GGUF file or a Hugging Face folder. Throws Error: what open_checkpoint throws, unsupported (another
 // architecture).
 std::unique_ptr<PlainWeights> plain_weights(const std::string& path);

@@ -11,6 +11,7 @@ from program import MODELS, ProgramTest, kvtide
 GOLDENS = MODELS.parent
 FOLDER = str(GOLDENS / "folders" / "mistral-f16-shards")
 ZAYA = str(GOLDENS / "folders" / "zaya-i8")
+LFM2 = str(GOLDENS / "folders" / "lfm2-f32")
 GPT2 = GOLDENS / "folders" / "gpt2-f32"
 TEXT = str(GOLDENS / "models" / "tiny.txt")
 
@@ -37,6 +38,13 @@ class FolderTest(ProgramTest):
         self.assertIn("model.layers.1.mlp.down_proj.weight", names)
         self.assertEqual(answer["kv_bytes_per_token"]["f16"], 2 * 2 * 2 * 8 * 2)
         self.assertIn("KV memory for so many tokens", self.assert_fine(kvtide("inspect", FOLDER)).text)
+
+    def test_inspect_tells_what_layers_carry_beside_rows(self):
+        answer = self.assert_fine(kvtide("inspect", LFM2, "--json")).json
+        self.assertEqual(answer["kv_bytes_per_token"]["f16"], 2 * 2 * 8 * 2)  # one of three layers has attention
+        self.assertEqual(answer["carried_bytes"], 2 * 32 * 2 * 4)
+        self.assertIn("carried from token to token", self.assert_fine(kvtide("inspect", LFM2)).text)
+        self.assertIn("does not know short convolutions", kvtide("validate", "-m", LFM2).err)
 
     def test_a_snapshot_of_a_folder_belongs_to_its_files(self):
         with tempfile.TemporaryDirectory() as scratch:

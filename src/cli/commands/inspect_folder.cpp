@@ -150,6 +150,7 @@ void set_memory(Json& result, const std::optional<ModelConfig>& config, const st
   if (config)
     for (const std::int64_t tokens : kContexts) costs.set(cat(tokens), costs_json(*config, tokens));
   result.set("kv_bytes", config ? std::move(costs) : Json());
+  result.set("carried_bytes", config ? Json(carried_cost(*config)) : Json());
   if (!config) result.set("kv_unknown", why_not);
 }
 
@@ -157,6 +158,8 @@ std::string memory_text(const std::optional<ModelConfig>& config, const std::str
   if (!config) return cat("\nKV memory: cannot be computed: ", why_not, "\n");
   std::string text = "\nKV memory for so many tokens\n" + costs_text(*config, 1);
   for (const std::int64_t tokens : kContexts) text += costs_text(*config, tokens);
+  if (const std::int64_t carried = carried_cost(*config); carried > 0)
+    text += cat("  carried from token to token, for any length: ", bytes_text(carried), "\n");
   return text;
 }
 

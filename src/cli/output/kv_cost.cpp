@@ -5,6 +5,7 @@
 #include "cli/output/session_words.h"
 #include "model/loaded_model.h"
 #include "model/memory_shape.h"
+#include "state/recurrent.h"
 #include "state/spec/bytes.h"
 #include "tensor/element_type.h"
 
@@ -15,6 +16,12 @@ std::optional<std::int64_t> kv_cost(const ModelConfig& config, DType type, std::
   KvSpec spec = memory_shape(config);
   spec.key_type = spec.value_type = type;
   return kept_bytes(spec, tokens);
+}
+
+std::int64_t carried_cost(const ModelConfig& config) {
+  std::int64_t bytes = 0;
+  for (const RecurrentSpec& tensor : memory_shape(config).recurrent) bytes += recurrent_bytes(tensor);
+  return bytes;
 }
 
 std::int64_t full_cache_bytes(const Session& session, std::int64_t tokens) {

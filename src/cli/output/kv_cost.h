@@ -17,6 +17,9 @@ inline constexpr DType kRowTypes[] = {DType::f32, DType::f16, DType::q8_0};
 // nullopt when a head is not a whole number of the type's blocks.
 std::optional<std::int64_t> kv_cost(const ModelConfig& config, DType type, std::int64_t tokens);
 
+// Bytes of what layers carry from token to token beside rows, whatever the length of the text.
+std::int64_t carried_cost(const ModelConfig& config);
+
 // Bytes of a full cache of `tokens` tokens in the types of this session.
 std::int64_t full_cache_bytes(const Session& session, std::int64_t tokens);
 // What the session's memory holds, about, when `tokens` more have been read.
