@@ -204,8 +204,11 @@ ShardManifest read_manifest(const std::string& folder) {
   for (const JsonValue& item : json.list("shards")) m.shards.push_back(read_shard(item, file, m.config));
   check_manifest(m, file);
   for (const ShardEntry& shard : m.shards)
-    if (shard.info.kind == ShardKind::attention)
-      m.config.layers[static_cast<std::size_t>(shard.info.layer)] = {shard.info.window, shard.info.rope};
+    if (shard.info.kind == ShardKind::attention) {
+      LayerConfig& layer = m.config.layers[static_cast<std::size_t>(shard.info.layer)];
+      layer.window = shard.info.window;
+      layer.rope = shard.info.rope;
+    }
   return m;
 }
 

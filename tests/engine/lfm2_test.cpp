@@ -74,9 +74,10 @@ TEST(Lfm2, UpToFourTokensCanBeTakenBack_AsIfTheyHadNeverBeenRead_AndMoreIsRefuse
       }
     Session session(model, small_options());
     session.read(tokens);
-    expect_refused(ErrorCode::invalid_argument,
-                   "tensor 'layers.0.conv_state' of that position was not kept (a slack of 4 keeps that many)",
-                   [&] { session.apply(Truncate{55}); });
+    expect_refused(
+        ErrorCode::invalid_argument,
+        "tensor 'layers.0.conv_state' of that position was not kept (a slack of 4 keeps that many)",
+        [&] { session.apply(Truncate{55}); });
     EXPECT_EQ(session.position(), 60);
   }
 }

@@ -1,6 +1,6 @@
 """Compares architectures with `transformers`, live, on tiny random models of several shapes, as folders and as GGUF files.
 
-    python tools/references/compare_architectures.py --answers build/cmake/tests/session_answers [--only phi3] [--greedy 100]
+    python tools/references/compare_architectures.py --answers build/cmake/tests/session_answers [--only phi3] [--greedy 30]
 
 Each reads a prompt at once, one by one, in chunks of 3, of 7 and of 64, then writes the likeliest token step by step.
 Compared are the logits of every position (2e-4), what the state holds behind the prompt: keys, values and what
@@ -99,7 +99,7 @@ CASES = [
     Case("lfm2_moe", "lfm2moe", "Lfm2Moe", 471, "",
          dict(LFM, num_hidden_layers=3, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, num_dense_layers=1)),
     Case("lfm2_moe, all of three experts", "lfm2moe", "Lfm2Moe", 472, "",
-         dict(LFM, hidden_size=36, num_hidden_layers=3, num_experts=3, num_experts_per_tok=3, moe_intermediate_size=20,
+         dict(LFM, hidden_size=40, num_hidden_layers=3, num_experts=3, num_experts_per_tok=3, moe_intermediate_size=20,
               num_dense_layers=0)),
     Case("lfm2_moe, no bias, scaled shares", "lfm2moe", "Lfm2Moe", 473, "no gguf",
          dict(LFM, num_hidden_layers=3, num_experts=9, num_experts_per_tok=4, moe_intermediate_size=12, num_dense_layers=2,
@@ -196,7 +196,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--answers", required=True, help="the program session_answers")
     parser.add_argument("--only", default="", help="cases whose names begin so")
-    parser.add_argument("--greedy", type=int, default=100)
+    parser.add_argument("--greedy", type=int, default=30)
     args = parser.parse_args()
     torch.set_num_threads(1)
     transformers.utils.logging.disable_progress_bar()

@@ -96,11 +96,12 @@ namespace {
 // One number for all layers, or one for each: then layers with 0 have no attention, and all others the same.
 void read_kv_heads(const GgufFile& file, ModelConfig& config) {
   constexpr const char* kKey = "attention.head_count_kv";
-  const auto listed = file.get_ints(full_key(file, kKey));
-  if (!listed) {
+  const GgufValue* value = file.find(full_key(file, kKey));
+  if (value == nullptr || value->type != GgufType::array) {
     config.kv_heads = static_cast<int>(read_count(file, kKey, 1, 4096, config.heads));
     return;
   }
+  const auto listed = file.get_ints(full_key(file, kKey));
   if (listed->size() != config.layers.size())
     refuse(file, ErrorCode::bad_format,
            cat("'", full_key(file, kKey), "' has ", listed->size(), " entries for ", config.layers.size(),
