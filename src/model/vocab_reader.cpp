@@ -69,8 +69,9 @@ VocabSpec read_vocab(const GgufFile& file) {
   spec.unk = read_id(file, "tokenizer.ggml.unknown_token_id", size);
   const bool sentencepiece = spec.kind == VocabSpec::Kind::sentencepiece;
   // Files that say nothing follow their family: SentencePiece models begin with BOS and a space, byte-level
-  // BPE models with neither, except Llama 3, which begins with BOS.
-  const bool llama3 = spec.pre == "llama-bpe" || spec.pre == "llama3" || spec.pre == "llama-v3";
+  // BPE models with neither, except Llama 3 and LFM2, which begin with BOS.
+  const bool llama3 =
+      spec.pre == "llama-bpe" || spec.pre == "llama3" || spec.pre == "llama-v3" || spec.pre == "lfm2";
   spec.add_bos = file.get_bool("tokenizer.ggml.add_bos_token").value_or(sentencepiece || llama3);
   spec.add_eos = file.get_bool("tokenizer.ggml.add_eos_token").value_or(false);
   spec.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix").value_or(sentencepiece);
