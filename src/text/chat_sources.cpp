@@ -6,7 +6,7 @@
 namespace kvtide {
 namespace {
 
-constexpr std::string_view kNames[] = {"chatml", "llama-3", "gemma", "mistral-instruct"};
+constexpr std::string_view kChatNames[] = {"chatml", "llama-3", "gemma", "mistral-instruct"};
 
 constexpr std::string_view kChatml =
     "{%- for m in messages -%}"
@@ -48,15 +48,15 @@ constexpr std::string_view kMistral =
     "{%- endif -%}"
     "{%- endfor -%}";
 
-constexpr std::string_view kSources[] = {kChatml, kLlama3, kGemma, kMistral};  // by kNames
+constexpr std::string_view kChatSources[] = {kChatml, kLlama3, kGemma, kMistral};  // by kChatNames
 
 }  // namespace
 
-std::span<const std::string_view> chat_source_names() { return kNames; }
+std::span<const std::string_view> chat_source_names() { return kChatNames; }
 
 std::string_view chat_source(std::string_view name) {
-  const auto* found = std::find(std::begin(kNames), std::end(kNames), name);
-  return found == std::end(kNames) ? std::string_view() : kSources[found - std::begin(kNames)];
+  const auto* found = std::find(std::begin(kChatNames), std::end(kChatNames), name);
+  return found == std::end(kChatNames) ? std::string_view() : kChatSources[found - std::begin(kChatNames)];
 }
 
 }  // namespace kvtide

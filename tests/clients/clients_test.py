@@ -1,6 +1,7 @@
 """The clients that people have, against kvtide serve and a real model: openai and anthropic, of the versions in
 tools/requirements-clients.txt. Run by `make test-clients`, with KVTIDE and KVTIDE_MODEL set."""
 
+import json
 import os
 import re
 import signal
@@ -13,6 +14,8 @@ import openai
 PROGRAM, MODEL = os.environ["KVTIDE"], os.environ["KVTIDE_MODEL"]
 QUESTION = "Name three kinds of fish."
 TOKENS = 24
+PLACE = {"type": "object", "properties": {"place": {"type": "string", "maxLength": 20}, "unit": {"enum": ["celsius", "fahrenheit"]}},
+         "required": ["place", "unit"], "additionalProperties": False}  # fmt: skip
 
 
 class ClientsTest(unittest.TestCase):
@@ -81,10 +84,69 @@ class ClientsTest(unittest.TestCase):
         with self.assertRaises(openai.NotFoundError):
             self.openai.chat.completions.create(model="other", messages=[{"role": "user", "content": "x"}])
         with self.assertRaises(openai.BadRequestError) as caught:
-            self.chat(tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}])
-        self.assertEqual(caught.exception.code, "unsupported")
+            self.chat(tools=[{"type": "web_search"}])
+        self.assertEqual((caught.exception.code, caught.exception.param), ("unsupported", "tools[0].type"))
         with self.assertRaises(openai.AuthenticationError):
             self.openai.with_options(api_key="wrong").models.list()
+
+    def test_openai_tools(self):
+        tools = [{"type": "function", "function": {"name": "weather", "description": "The weather of a place.", "parameters": PLACE}}]
+        messages = [{"role": "user", "content": "How is the weather in Paris?"}]
+        about = {"model": "small", "temperature": 0, "max_tokens": 80, "tools": tools}
+        choice = self.openai.chat.completions.create(messages=messages, tool_choice="required", **about).choices[0]
+        self.assertEqual(choice.finish_reason, "tool_calls")
+        call = choice.message.tool_calls[0]
+        self.assertEqual(call.function.name, "weather")
+        self.check_place(json.loads(call.function.arguments))
+        with self.openai.chat.completions.stream(
+            messages=messages, tool_choice={"type": "function", "function": {"name": "weather"}}, **about
+        ) as stream:
+            streamed = stream.get_final_completion().choices[0]
+        self.assertEqual(streamed.message.tool_calls[0].function.arguments, call.function.arguments)
+        messages += [choice.message, {"role": "tool", "tool_call_id": call.id, "content": "rain"}]
+        answer = self.openai.chat.completions.create(messages=messages, tool_choice="none", **about).choices[0]
+        self.assertTrue(answer.message.content)
+        self.assertIsNone(answer.message.tool_calls)
+
+    def test_openai_responses_with_tools(self):
+        tools = [{"type": "function", "name": "weather", "parameters": PLACE, "strict": True}]
+        about = {"model": "small", "temperature": 0, "max_output_tokens": 80, "tools": tools}
+        first = self.openai.responses.create(input="How is the weather in Paris?", tool_choice="required", **about)
+        call = first.output[0]
+        self.assertEqual((call.type, call.name), ("function_call", "weather"))
+        self.check_place(json.loads(call.arguments))
+        result = [{"type": "function_call_output", "call_id": call.call_id, "output": "rain"}]
+        answer = self.openai.responses.create(input=result, previous_response_id=first.id, tool_choice="none", **about)
+        self.assertTrue(answer.output_text)
+
+    def test_openai_json_schema(self):
+        schema = {"type": "json_schema", "json_schema": {"name": "place", "schema": PLACE, "strict": True}}
+        answer = self.chat(response_format=schema, n=1).choices[0].message.content
+        self.assertTrue(answer.startswith("{"))
+        text = {"format": {"type": "json_schema", "name": "place", "schema": PLACE}}
+        answer = self.openai.responses.create(model="small", input="Where is the Eiffel tower?", text=text, max_output_tokens=80)
+        self.check_place(json.loads(answer.output_text))
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "string", "pattern": "a"}}})
+        self.assertIn("'pattern'", str(caught.exception))
+
+    def check_place(self, value):
+        self.assertEqual(list(value), ["place", "unit"])
+        self.assertIn(value["unit"], ("celsius", "fahrenheit"))
+
+    def test_anthropic_tools(self):
+        tools = [{"name": "weather", "description": "The weather of a place.", "input_schema": PLACE}]
+        messages = [{"role": "user", "content": "How is the weather in Paris?"}]
+        about = {"model": "small", "max_tokens": 80, "tools": tools, "extra_body": {"temperature": 0}}
+        answer = self.anthropic.messages.create(messages=messages, tool_choice={"type": "any"}, **about)
+        self.assertEqual(answer.stop_reason, "tool_use")
+        block = answer.content[0]
+        self.check_place(block.input)
+        with self.anthropic.messages.stream(messages=messages, tool_choice={"type": "tool", "name": "weather"}, **about) as stream:
+            self.assertEqual(stream.get_final_message().content[0].input, block.input)
+        messages += [{"role": "assistant", "content": answer.content},
+                     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": block.id, "content": "rain"}]}]  # fmt: skip
+        self.assertTrue(self.anthropic.messages.create(messages=messages, tool_choice={"type": "none"}, **about).content[0].text)
 
     def test_anthropic_messages(self):
         question = {"model": "small", "messages": [{"role": "user", "content": QUESTION}]}

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/codec.h"
@@ -20,13 +21,14 @@ struct SampleModel {
   bool decoded = false;                                // the same numbers, stored as f32
   bool own_head = true;                                // an output matrix beside the embedding
   bool add_bos = true;
-  float gain = 1.0f;  // of all matrices
-  int words = 0;      // more tokens: a space and five letters each, which nothing merges into
+  float gain = 1.0f;   // of all matrices
+  bool marks = false;  // more tokens: what JSON is written with
+  int words = 0;       // more tokens: a space and five letters each, which nothing merges into
   std::uint64_t seed = 1;
 };
 
 // 64 tokens: <s>, </s>, letters, marks and a few words that only decoding uses.
-inline std::vector<std::string> sample_tokens(int words = 0) {
+inline std::vector<std::string> sample_tokens(int words = 0, bool marks = false) {
   std::vector<std::string> tokens = {"<s>", "</s>"};
   for (char c = 'a'; c <= 'z'; ++c) tokens.emplace_back(1, c);
   for (char c = '0'; c <= '9'; ++c) tokens.emplace_back(1, c);
@@ -40,6 +42,8 @@ inline std::vector<std::string> sample_tokens(int words = 0) {
       word += static_cast<char>('a' + rest % 26);
     tokens.push_back(word);
   }
+  if (marks)
+    for (const char c : std::string_view("{}[]\":\\-_+")) tokens.emplace_back(1, c);
   return tokens;
 }
 
@@ -96,7 +100,7 @@ class SampleWriter {
     const std::uint64_t width = o_.width, hidden = o_.hidden;
     const std::uint64_t q = std::uint64_t{o_.heads} * o_.head_dim,
                         kv = std::uint64_t{o_.kv_heads} * o_.head_dim;
-    matrix("token_embd.weight", width, sample_tokens(o_.words).size(), 1.0f);
+    matrix("token_embd.weight", width, sample_tokens(o_.words, o_.marks).size(), 1.0f);
     for (std::uint32_t layer = 0; layer < o_.layers; ++layer) {
       const std::string b = "blk." + std::to_string(layer) + ".";
       norm(b + "attn_norm.weight", width);
@@ -123,13 +127,13 @@ class SampleWriter {
       matrix(b + "ffn_down.weight", hidden, width);
     }
     norm("output_norm.weight", width);
-    if (o_.own_head) matrix("output.weight", width, sample_tokens(o_.words).size());
+    if (o_.own_head) matrix("output.weight", width, sample_tokens(o_.words, o_.marks).size());
     return out_;
   }
 
  private:
   void vocabulary() {
-    const auto tokens = sample_tokens(o_.words);
+    const auto tokens = sample_tokens(o_.words, o_.marks);
     std::vector<std::int32_t> types(tokens.size(), 1);
     types[0] = types[1] = 3;
     out_.set("tokenizer.ggml.model", std::string("gpt2"))

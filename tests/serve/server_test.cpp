@@ -102,6 +102,8 @@ TEST_F(ServerTest, AnswersMessages) {
   for (const char* name :
        {"message_start", "content_block_start", "content_block_stop", "message_delta", "message_stop"})
     EXPECT_NE(pieces->body().find(std::string("event: ") + name + "\n"), std::string::npos) << name;
+  EXPECT_LT(pieces->body().find("content_block_start"), pieces->body().find("content_block_delta"));
+  EXPECT_LT(pieces->body().find("content_block_delta"), pieces->body().find("content_block_stop"));
   const auto count = ask(server_, "/v1/messages/count_tokens", "{" + body + "}");
   EXPECT_GT(*at(json_of(*count), "input_tokens").integer(), 0);
   EXPECT_EQ(*at(json_of(*ask(server_, "/v1/messages", "{}")), "type").text(), "error");
@@ -254,11 +256,23 @@ TEST_F(ServerTest, SaysWhatItDoesNotDo) {
   const auto embeddings = ask(server_, "/v1/embeddings", "{}");
   EXPECT_EQ(embeddings->status(), 501);
   EXPECT_NE(embeddings->body().find("not implemented"), std::string::npos);
-  const auto tools = ask(server_, "/v1/chat/completions",
-                         R"({"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function"}]})");
-  EXPECT_EQ(tools->status(), 400);
-  EXPECT_NE(tools->body().find(R"("param":"tools","code":"unsupported")"), std::string::npos)
-      << tools->body();
+  for (
+      const auto& [more, param] : std::vector<std::pair<std::string, std::string>>{
+          {R"("tools":[{"type":"web_search"}])", "tools[0].type"},
+          {R"("tools":[{"type":"function","function":{"name":"f","parameters":{"type":"string","pattern":"a"}}}],
+               "tool_choice":"required")",
+           ""},
+          {R"("response_format":{"type":"xml"})", "response_format.type"},
+          {R"("response_format":{"type":"json_schema","json_schema":{"schema":{"uniqueItems":true}}})",
+           "response_format.json_schema.schema"}}) {
+    const auto reply =
+        ask(server_, "/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}],)" + more + "}");
+    EXPECT_EQ(reply->status(), 400) << more;
+    EXPECT_NE(reply->body().find("\"code\":\"unsupported\""), std::string::npos) << reply->body();
+    EXPECT_NE(reply->body().find("not supported"), std::string::npos) << reply->body();
+    if (param.empty()) continue;
+    EXPECT_NE(reply->body().find("\"param\":\"" + param + "\""), std::string::npos) << reply->body();
+  }
 }
 
 // One field of a request that is fine is replaced by values of every kind; a value that the field may have is answered.
@@ -270,13 +284,15 @@ TEST_F(ServerTest, ANamedFieldIsWrongWhateverItsKind) {
       {"/v1/chat/completions",
        {"messages", "model", "temperature", "top_p", "n", "max_tokens", "stream", "stop", "seed",
         "logit_bias", "stream_options", "logprobs", "top_logprobs", "frequency_penalty", "response_format",
-        "tools", "user"}},
+        "tools", "tool_choice", "parallel_tool_calls", "user"}},
       {"/v1/completions", {"prompt", "max_tokens", "logprobs", "echo", "top_k", "min_p", "repeat_penalty"}},
       {"/v1/messages",
-       {"messages", "system", "max_tokens", "stop_sequences", "metadata", "thinking", "tools"}},
+       {"messages", "system", "max_tokens", "stop_sequences", "metadata", "thinking", "tools", "tool_choice",
+        "output_format"}},
       {"/v1/responses",
-       {"input", "instructions", "previous_response_id", "max_output_tokens", "store", "text"}},
-      {"/completion", {"prompt", "n_predict", "ignore_eos", "grammar", "n_probs", "id_slot"}}};
+       {"input", "instructions", "previous_response_id", "max_output_tokens", "store", "text", "tools",
+        "tool_choice"}},
+      {"/completion", {"prompt", "n_predict", "ignore_eos", "grammar", "json_schema", "n_probs", "id_slot"}}};
   int refused = 0;
   for (const auto& [path, fields] : routes)
     for (const std::string& field : fields)

@@ -34,6 +34,8 @@ class Json {
   template <class T>
   Json(const std::vector<T>& items) : Json(array(items)) {}
 
+  explicit Json(JsonValue value) : value_(std::move(value)) {}
+
   static Json object() { return Json(JsonValue(JsonValue::Object())); }
   static Json array() { return Json(JsonValue(JsonValue::List())); }
   template <class Range>
@@ -59,8 +61,6 @@ class Json {
   std::string text(JsonForm form) const { return json_text(value_, form); }
 
  private:
-  explicit Json(JsonValue value) : value_(std::move(value)) {}
-
   JsonValue value_;
 };
 

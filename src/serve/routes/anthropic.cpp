@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/text.h"
+#include "serve/routes/answer_grammar.h"
+#include "serve/routes/chat_messages.h"
 #include "serve/routes/chat_prompt.h"
 #include "serve/routes/request_fields.h"
 
@@ -12,6 +14,7 @@ namespace anthropic {
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
 
 const char* stop_reason(const Written& choice) {
+  if (choice.waits_for_tools()) return "tool_use";
   switch (choice.reason) {
     case StopReason::max_tokens:
     case StopReason::context_full:
@@ -35,6 +38,17 @@ Json usage(const AnswerFigures& figures) {
   return out;
 }
 
+// The arguments as an object; what was cut off is none.
+Json input_of(const ToolCall& call) {
+  try {
+    JsonValue input = JsonValue::parse(call.arguments, "arguments");
+    if (input.object() != nullptr) return Json(std::move(input));
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::out_of_memory) throw;
+  }
+  return Json::object();
+}
+
 class Format final : public AnswerFormat {
  public:
   explicit Format(AnswerHead head) : head_(std::move(head)) {}
@@ -42,26 +56,42 @@ class Format final : public AnswerFormat {
   Dialect dialect() const override { return Dialect::anthropic; }
   std::string whole(const std::vector<Written>& choices, const AnswerFigures& figures) override {
     Json content = Json::array();
-    content.push(text_block(choices[0].text));
+    if (!choices[0].text.empty() || choices[0].calls.empty()) content.push(text_block(choices[0].text));
+    for (const ToolCall& call : choices[0].calls)
+      content.push(tool_block(call.id, call.name, input_of(call)));
     return message(std::move(content), stop_reason(choices[0]), stop_sequence(choices[0]), figures)
         .text(false);
   }
   std::string opening(const AnswerFigures& figures) override {
-    Json start = typed("message_start"), block = typed("content_block_start");
+    Json start = typed("message_start");
     start.set("message", message(Json::array(), Json(), Json(), figures));
-    block.set("index", 0).set("content_block", text_block(""));
-    return server_event(start, "message_start") + server_event(block, "content_block_start") +
-           server_event(typed("ping"), "ping");
+    return server_event(start, "message_start") + server_event(typed("ping"), "ping");
   }
   std::string piece(const AnswerPiece& piece) override {
     if (piece.text.empty()) return "";
-    Json out = typed("content_block_delta"), delta = typed("text_delta");
-    out.set("index", 0).set("delta", std::move(delta.set("text", piece.text)));
-    return server_event(out, "content_block_delta");
+    std::string begun;
+    if (!in_text_) {
+      begun = end_block();
+      begun += begin_block(text_block(""));
+    }
+    in_text_ = true;
+    Json delta = typed("text_delta");
+    return begun + block_delta(std::move(delta.set("text", piece.text)));
   }
+  std::string call_begun(const Written& choice) override {
+    const ToolCall& call = choice.calls.back();
+    std::string out = end_block();
+    return out += begin_block(tool_block(call.id, call.name, Json::object()));
+  }
+  std::string call_grew(const Written&, const std::string& piece) override {
+    Json delta = typed("input_json_delta");
+    return block_delta(std::move(delta.set("partial_json", piece)));
+  }
+  std::string call_ended(const Written&) override { return end_block(); }
   std::string ended(const Written&) override {
-    Json out = typed("content_block_stop");
-    return server_event(out.set("index", 0), "content_block_stop");
+    std::string out;
+    if (blocks_ == 0) out = begin_block(text_block(""));
+    return out += end_block();
   }
   std::string closing(const std::vector<Written>& choices, const AnswerFigures& figures) override {
     Json out = typed("message_delta"), delta = Json::object(), counts = Json::object();
@@ -80,6 +110,28 @@ class Format final : public AnswerFormat {
     out.set("type", type);
     return out;
   }
+  std::string begin_block(Json block) {
+    in_block_ = true;
+    Json out = typed("content_block_start");
+    out.set("index", blocks_++).set("content_block", std::move(block));
+    return server_event(out, "content_block_start");
+  }
+  std::string block_delta(Json delta) const {
+    Json out = typed("content_block_delta");
+    out.set("index", blocks_ - 1).set("delta", std::move(delta));
+    return server_event(out, "content_block_delta");
+  }
+  std::string end_block() {
+    if (!in_block_) return "";
+    in_block_ = in_text_ = false;
+    Json out = typed("content_block_stop");
+    return server_event(out.set("index", blocks_ - 1), "content_block_stop");
+  }
+  static Json tool_block(const std::string& id, const std::string& name, Json input) {
+    Json out = typed("tool_use");
+    out.set("id", id).set("name", name).set("input", std::move(input));
+    return out;
+  }
   static Json text_block(const std::string& text) {
     Json out = typed("text");
     out.set("text", text);
@@ -94,15 +146,16 @@ class Format final : public AnswerFormat {
   }
 
   AnswerHead head_;
+  int blocks_ = 0;  // begun
+  bool in_block_ = false, in_text_ = false;
 };
 
 ChatPrompt prompt_of(const Fields& fields, const ServedChat& chat) {
-  if (const auto* tools = fields.list("tools"); tools != nullptr && !tools->empty())
-    refuse_unsupported(fields, "tools", "tools are not supported yet");
-  std::vector<ChatMessage> conversation = read_messages(fields, "messages");
+  const ToolRequest tools = read_tools(fields, ToolStyle::messages);
+  std::vector<ChatMessage> conversation = read_blocks(fields, "messages");
   if (fields.has("system"))
     conversation.insert(conversation.begin(), {"system", read_content(fields, "system")});
-  return chat.prompt(conversation);
+  return chat.prompt(conversation, tools);
 }
 
 }  // namespace anthropic
@@ -125,14 +178,15 @@ void messages(Service& service, const Request& request, const std::shared_ptr<Re
     if (thinking->text("type").value_or("disabled") != "disabled")
       refuse_unsupported(fields, "thinking", "thinking cannot be switched on");
   ChatPrompt prompt = anthropic::prompt_of(fields, service.chat(model));
-  spec.prompt = std::move(prompt.tokens);
-  spec.stop_tokens = std::move(prompt.stop_tokens);
-  for (std::string& stop : prompt.stop) spec.stop.push_back(std::move(stop));
+  prompt.move_into(spec);
+  const auto format = read_format(fields.child("output_format"));
+  service.constrain(model, prompt.grammar ? prompt.grammar : format, spec);
   const auto metadata = fields.child("metadata");
   spec.key = read_key(fields, request.header("x-session-id"),
                       metadata ? metadata->text("user_id").value_or("") : std::string());
   AnswerHead head{service.new_id("msg_"), served.name, Service::now(), &served.model->tokenizer(), false};
-  service.answer(model, std::move(spec), std::make_unique<anthropic::Format>(std::move(head)), stream, reply);
+  service.answer(model, std::move(spec), std::make_unique<anthropic::Format>(std::move(head)), stream, reply,
+                 std::move(prompt.tools));
 }
 
 void count_tokens(Service& service, const Request& request, const std::shared_ptr<Reply>& reply) {

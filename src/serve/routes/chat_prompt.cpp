@@ -2,6 +2,7 @@
 
 #include "base/local_time.h"
 #include "base/text.h"
+#include "serve/tools/forced_call.h"
 
 namespace kvtide::serve {
 
@@ -24,20 +25,49 @@ ServedChat::ServedChat(const Model& model, const std::string& named) : tokenizer
   }
 }
 
-std::vector<TextSegment> ServedChat::render(const std::vector<ChatMessage>& messages) const {
+std::vector<TextSegment> ServedChat::render(const std::vector<ChatMessage>& messages,
+                                            const ToolRequest& tools) const {
   if (error_) throw *error_;
-  return template_->render(messages, {.now = local_time()});
+  if (template_->takes_tools())
+    return template_->render(messages, {.tools = tools.json, .now = local_time()});
+  return template_->render(in_plain_words(messages, tools.json), {.now = local_time()});
 }
 
-std::string ServedChat::text(const std::vector<ChatMessage>& messages) const {
+void ChatPrompt::move_into(AnswerSpec& spec) {
+  spec.prompt = std::move(tokens);
+  spec.stop_tokens = std::move(stop_tokens);
+  for (std::string& text : stop) spec.stop.push_back(std::move(text));
+  spec.shown = std::move(shown);
+}
+
+std::string ServedChat::text(const std::vector<ChatMessage>& messages, const ToolRequest& tools) const {
   std::string out;
-  for (const TextSegment& segment : render(messages)) out += segment.text;
+  for (const TextSegment& segment : render(messages, tools)) out += segment.text;
   return out;
 }
 
-ChatPrompt ServedChat::prompt(const std::vector<ChatMessage>& messages) const {
+ChatPrompt ServedChat::prompt(const std::vector<ChatMessage>& messages, const ToolRequest& tools) const {
   ChatPrompt out;
-  out.tokens = encode_chat(*tokenizer_, render(messages));
+  out.tokens = encode_chat(*tokenizer_, render(messages, tools));
+  if (tools.is_on()) {
+    const ToolFormat format =
+        template_->takes_tools() ? tool_format_of(template_->source()) : ToolFormat::fenced;
+    out.tools.emplace();
+    out.tools->format = format;
+    out.tools->names = tools.names();
+    out.tools->parallel = tools.parallel;
+    for (const std::string_view marker : tool_markers(format))
+      if (const auto token = tokenizer_->find(marker)) out.shown.push_back(*token);
+    if (tools.choice == ToolRequest::Choice::required) {
+      ForcedCall forced = force_call(tools, format);
+      out.tools->begun = forced.begun;
+      out.grammar = std::move(forced.grammar);
+      const TextSegment begun{std::move(forced.begun), true};
+      const std::vector<TokenId> more =
+          encode_chat(*tokenizer_, {&begun, 1}, {.add_bos = {}, .parse_special = true, .continues = true});
+      out.tokens.insert(out.tokens.end(), more.begin(), more.end());
+    }
+  }
   const std::string& end = template_->end_marker();
   if (end.empty()) return out;
   if (const auto token = tokenizer_->find(end))

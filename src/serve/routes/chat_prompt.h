@@ -10,6 +10,9 @@
 #include "kvtide/chat.h"
 #include "kvtide/error.h"
 #include "kvtide/model.h"
+#include "serve/routes/answer_format.h"
+#include "serve/tools/tool_request.h"
+#include "text/grammar/pattern.h"
 
 namespace kvtide::serve {
 
@@ -17,6 +20,12 @@ struct ChatPrompt {
   std::vector<TokenId> tokens;
   std::vector<TokenId> stop_tokens;  // what ends the answer, beside the tokenizer's end tokens
   std::vector<std::string> stop;
+  std::vector<TokenId> shown;               // markers of calls
+  std::optional<ToolUse> tools;             // how calls are found; without new_id
+  std::optional<grammar::Grammar> grammar;  // of the call that must be made
+
+  // Hands what the answer needs to its spec.
+  void move_into(AnswerSpec& spec);
 };
 
 // The chat template of one model. What is wrong with it is told to those who chat: texts can be completed all the same.
@@ -27,12 +36,12 @@ class ServedChat {
 
   // Throws Error: unsupported (a model without a template), whatever is wrong with the template, invalid_argument (what it
   // raises), bad_text.
-  std::string text(const std::vector<ChatMessage>& messages) const;
+  std::string text(const std::vector<ChatMessage>& messages, const ToolRequest& tools = {}) const;
   // With what opens the answer.
-  ChatPrompt prompt(const std::vector<ChatMessage>& messages) const;
+  ChatPrompt prompt(const std::vector<ChatMessage>& messages, const ToolRequest& tools = {}) const;
 
  private:
-  std::vector<TextSegment> render(const std::vector<ChatMessage>& messages) const;
+  std::vector<TextSegment> render(const std::vector<ChatMessage>& messages, const ToolRequest& tools) const;
 
   const Tokenizer* tokenizer_;
   std::optional<ChatTemplate> template_;

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/text.h"
+#include "serve/routes/answer_grammar.h"
+#include "serve/routes/chat_messages.h"
 #include "serve/routes/chat_prompt.h"
 #include "serve/routes/request_fields.h"
 #include "text/utf8.h"
@@ -88,11 +90,10 @@ void llama_completion(Service& service, const Request& request, const std::share
   read_stop(fields, "stop", spec);
   if (const auto most = fields.whole("n_predict", -1, llama::kMostTokens)) spec.max_tokens = *most;
   spec.ignore_end = fields.flag("ignore_eos").value_or(false);
-  for (const char* name : {"grammar", "json_schema"})
-    if (fields.has(name)) refuse_unsupported(fields, name, "answers cannot be held to a grammar yet");
   if (const auto count = fields.whole("n_probs", 0, 1000); count && *count > 0)
     refuse_unsupported(fields, "n_probs", "probabilities are given by /v1/completions (logprobs)");
   spec.prompt = read_prompt(fields, "prompt", served.model->tokenizer());
+  service.constrain(model, read_llama_grammar(fields), spec);
   spec.key = read_key(fields, request.header("x-session-id"), "");
   const bool stream = fields.flag("stream").value_or(false);
   AnswerHead head{"", served.name, Service::now(), &served.model->tokenizer(), false};
@@ -135,7 +136,7 @@ void apply_template(Service& service, const Request& request, const std::shared_
   const Fields fields(body);
   const ServedChat& chat = service.chat(service.model_of(fields));
   Json out = Json::object();
-  out.set("prompt", chat.text(read_messages(fields, "messages")));
+  out.set("prompt", chat.text(read_messages(fields, "messages"), read_tools(fields, ToolStyle::chat)));
   reply->send({200, "application/json", out.text(false)});
 }
 

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/text.h"
+#include "serve/routes/answer_grammar.h"
+#include "serve/routes/chat_messages.h"
 #include "serve/routes/chat_prompt.h"
 #include "serve/routes/openai_format.h"
 #include "serve/routes/request_fields.h"
@@ -36,12 +38,8 @@ bool include_usage(const Fields& fields) {
 }
 
 void refuse_what_is_not_there(const Fields& fields) {
-  for (const char* name : {"tools", "functions"})
-    if (const auto* tools = fields.list(name); tools != nullptr && !tools->empty())
-      refuse_unsupported(fields, name, "tools are not supported yet");
-  if (const auto format = fields.child("response_format"))
-    if (const std::string type = format->required_text("type"); type != "text")
-      refuse_unsupported(*format, "type", cat(quoted(type), " is not supported yet; text is"));
+  if (const auto* functions = fields.list("functions"); functions != nullptr && !functions->empty())
+    refuse_unsupported(fields, "functions", "functions are given as tools");
   if (const auto modalities = fields.list("modalities"))
     for (const JsonValue& item : *modalities)
       if (item.text() == nullptr || *item.text() != "text")
@@ -73,12 +71,14 @@ void chat_completions(Service& service, const Request& request, const std::share
   openai::refuse_what_is_not_there(fields);
   openai::read_chat_logprobs(fields, spec);
   const bool stream = fields.flag("stream").value_or(false), usage = openai::include_usage(fields);
-  ChatPrompt prompt = service.chat(model).prompt(read_messages(fields, "messages"));
-  spec.prompt = std::move(prompt.tokens);
-  spec.stop_tokens = std::move(prompt.stop_tokens);
-  for (std::string& stop : prompt.stop) spec.stop.push_back(std::move(stop));
+  const ToolRequest tools = read_tools(fields, ToolStyle::chat);
+  ChatPrompt prompt = service.chat(model).prompt(read_messages(fields, "messages"), tools);
+  prompt.move_into(spec);
+  const auto format = read_format(fields.child("response_format"));
+  service.constrain(model, prompt.grammar ? prompt.grammar : format, spec);
   AnswerHead head = openai::head_of(service, model, "chatcmpl-", spec);
-  service.answer(model, std::move(spec), chat_format(std::move(head), usage), stream, reply);
+  service.answer(model, std::move(spec), chat_format(std::move(head), usage), stream, reply,
+                 std::move(prompt.tools));
 }
 
 void completions(Service& service, const Request& request, const std::shared_ptr<Reply>& reply) {
@@ -96,6 +96,7 @@ void completions(Service& service, const Request& request, const std::shared_ptr
     spec.top_logprobs = static_cast<int>(*top);
   const bool stream = fields.flag("stream").value_or(false), usage = openai::include_usage(fields);
   spec.prompt = read_prompt(fields, "prompt", tokenizer);
+  service.constrain(model, read_format(fields.child("response_format")), spec);
   std::string echo;
   if (fields.flag("echo").value_or(false)) {
     if (spec.top_logprobs >= 0)

@@ -6,8 +6,23 @@
 namespace kvtide::serve {
 namespace openai_format {
 
-const char* finish_reason(StopReason reason) {
+const char* finish_reason(const Written& choice) {
+  if (choice.waits_for_tools()) return "tool_calls";
+  const StopReason reason = choice.reason;
   return reason == StopReason::max_tokens || reason == StopReason::context_full ? "length" : "stop";
+}
+
+Json call_object(const std::string& id, const std::string& name, const std::string& arguments) {
+  Json function = Json::object(), out = Json::object();
+  function.set("name", name).set("arguments", arguments);
+  out.set("id", id).set("type", "function").set("function", std::move(function));
+  return out;
+}
+
+Json tool_calls(const std::vector<ToolCall>& calls) {
+  Json out = Json::array();
+  for (const ToolCall& call : calls) out.push(call_object(call.id, call.name, call.arguments));
+  return out;
 }
 
 Json chat_logprob(const Tokenizer& tokenizer, TokenId id, double logprob) {
@@ -106,10 +121,13 @@ class Chat final : public Format {
     Json choices = Json::array();
     for (const Written& choice : written) {
       Json message = Json::object(), one = Json::object();
-      message.set("role", "assistant").set("content", choice.text).set("refusal", Json());
+      const bool only_calls = choice.text.empty() && !choice.calls.empty();
+      message.set("role", "assistant").set("content", only_calls ? Json() : Json(choice.text));
+      message.set("refusal", Json());
+      if (!choice.calls.empty()) message.set("tool_calls", tool_calls(choice.calls));
       one.set("index", choice.index).set("message", std::move(message));
       one.set("logprobs", head_.with_logprobs ? chat_logprobs(head_, choice.logprobs) : Json());
-      one.set("finish_reason", finish_reason(choice.reason));
+      one.set("finish_reason", finish_reason(choice));
       choices.push(std::move(one));
     }
     return whole_of("chat.completion", std::move(choices), figures);
@@ -123,7 +141,16 @@ class Chat final : public Format {
                                       head_.with_logprobs ? chat_logprobs(head_, piece.logprobs) : Json());
   }
   std::string ended(const Written& choice) override {
-    return role(choice.index) + delta(choice.index, Json::object(), finish_reason(choice.reason), Json());
+    return role(choice.index) + delta(choice.index, Json::object(), finish_reason(choice), Json());
+  }
+  std::string call_begun(const Written& choice) override {
+    const ToolCall& call = choice.calls.back();
+    return call_delta(choice, call_object(call.id, call.name, ""));
+  }
+  std::string call_grew(const Written& choice, const std::string& piece) override {
+    Json function = Json::object(), call = Json::object();
+    function.set("arguments", piece);
+    return call_delta(choice, std::move(call.set("function", std::move(function))));
   }
 
  private:
@@ -132,6 +159,12 @@ class Chat final : public Format {
     Json choice = Json::object();
     choice.set("index", index).set("delta", std::move(content)).set("logprobs", std::move(logprobs));
     return chunk(std::move(choice.set("finish_reason", std::move(reason))));
+  }
+  std::string call_delta(const Written& choice, Json call) {
+    Json list = Json::array(), content = Json::object();
+    list.push(std::move(call.set("index", choice.calls.size() - 1)));
+    content.set("tool_calls", std::move(list));
+    return role(choice.index) + delta(choice.index, std::move(content), Json(), Json());
   }
   // Once for every choice, in front of its first piece.
   std::string role(int index) {
@@ -152,8 +185,7 @@ class Text final : public Format {
   std::string whole(const std::vector<Written>& written, const AnswerFigures& figures) override {
     Json choices = Json::array();
     for (const Written& choice : written)
-      choices.push(
-          choice_of(choice.index, echo_ + choice.text, choice.logprobs, finish_reason(choice.reason)));
+      choices.push(choice_of(choice.index, echo_ + choice.text, choice.logprobs, finish_reason(choice)));
     return whole_of("text_completion", std::move(choices), figures);
   }
   std::string opening(const AnswerFigures&) override { return ""; }
@@ -167,7 +199,7 @@ class Text final : public Format {
     return chunk(choice_of(piece.choice, text, piece.logprobs, Json()));
   }
   std::string ended(const Written& choice) override {
-    return chunk(choice_of(choice.index, "", {}, finish_reason(choice.reason)));
+    return chunk(choice_of(choice.index, "", {}, finish_reason(choice)));
   }
 
  private:

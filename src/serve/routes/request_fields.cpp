@@ -10,7 +10,7 @@
 namespace kvtide::serve {
 namespace request_fields {
 
-constexpr std::size_t kMostStops = 16, kMostMessages = 4096, kMostParts = 4096;
+constexpr std::size_t kMostStops = 16;
 constexpr double kMostPenalty = 1000.0;
 
 void set(float& target, const std::optional<double>& value) {
@@ -84,47 +84,6 @@ void read_stop(const Fields& fields, std::string_view key, AnswerSpec& spec) {
 
 void refuse_unsupported(const Fields& fields, std::string_view key, std::string_view why) {
   throw Error(ErrorCode::unsupported, cat(fields.place(key), ": ", why));
-}
-
-std::string read_content(const Fields& message, std::string_view key) {
-  const JsonValue* content = message.find(key);
-  if (content == nullptr) message.refuse(key, "is missing; it must be a string or a list of parts");
-  std::string out;
-  if (content->text() != nullptr) {
-    out = *content->text();
-  } else if (content->list() != nullptr) {
-    if (content->list()->size() > request_fields::kMostParts) message.refuse(key, "has too many parts");
-    std::size_t at = 0;
-    for (const JsonValue& item : *content->list()) {
-      const Fields part(item, cat(message.place(key), "[", at++, "]"));
-      const std::string type = part.required_text("type");
-      if (type != "text" && type != "input_text" && type != "output_text")
-        refuse_unsupported(part, "type", cat("parts of type ", quoted(type), " are not supported; text is"));
-      out += part.required_text("text");
-    }
-  } else {
-    message.refuse(key, cat("must be a string or a list of parts, not ", content->kind()));
-  }
-  if (find_invalid_utf8(out)) message.refuse(key, "is not valid UTF-8");
-  return out;
-}
-
-std::vector<ChatMessage> read_messages(const Fields& fields, std::string_view key) {
-  const JsonValue::List& list = fields.required_list(key);
-  if (list.empty()) fields.refuse(key, "holds no message");
-  if (list.size() > request_fields::kMostMessages) fields.refuse(key, "has too many messages");
-  std::vector<ChatMessage> out;
-  for (const JsonValue& item : list) {
-    const Fields message(item, cat(fields.place(key), "[", out.size(), "]"));
-    std::string role = message.required_text("role");
-    if (role == "developer") role = "system";
-    if (role == "tool" || role == "function" || message.has("tool_calls"))
-      refuse_unsupported(message, "role", "tools are not supported yet");
-    if (role != "system" && role != "user" && role != "assistant")
-      message.refuse("role", cat("must be system, user or assistant, not ", quoted(role)));
-    out.push_back({std::move(role), read_content(message, "content")});
-  }
-  return out;
 }
 
 std::vector<TokenId> read_prompt(const Fields& fields, std::string_view key, const Tokenizer& tokenizer) {

@@ -26,11 +26,6 @@ std::string read_key(const Fields& fields, const std::string* session, std::stri
 // "stop" or "stop_sequences".
 void read_stop(const Fields& fields, std::string_view key, AnswerSpec& spec);
 
-// A conversation. Parts of a message that are not text, and the roles of tools, are refused as unsupported.
-std::vector<ChatMessage> read_messages(const Fields& fields, std::string_view key);
-// A string, or a list of parts of type text.
-std::string read_content(const Fields& message, std::string_view key);
-
 // A prompt: a string, a list of token ids, or a list of one of these.
 std::vector<TokenId> read_prompt(const Fields& fields, std::string_view key, const Tokenizer& tokenizer);
 

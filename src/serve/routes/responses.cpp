@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/text.h"
+#include "serve/routes/answer_grammar.h"
+#include "serve/routes/chat_messages.h"
 #include "serve/routes/chat_prompt.h"
 #include "serve/routes/request_fields.h"
 #include "serve/routes/responses_format.h"
@@ -21,16 +23,10 @@ std::string_view id_of(const Request& request) {
 }
 
 void refuse_what_is_not_there(const Fields& fields) {
-  if (const auto* tools = fields.list("tools"); tools != nullptr && !tools->empty())
-    refuse_unsupported(fields, "tools", "tools are not supported yet");
   if (fields.flag("background").value_or(false))
     refuse_unsupported(fields, "background", "answers are given to the request that asks for them");
   if (fields.has("conversation"))
     refuse_unsupported(fields, "conversation", "go on from an answer by previous_response_id");
-  const std::optional<Fields> text = fields.child("text");
-  if (const auto format = text ? text->child("format") : std::nullopt)
-    if (const std::string type = format->required_text("type"); type != "text")
-      refuse_unsupported(*format, "type", cat(quoted(type), " is not supported yet; text is"));
 }
 
 // The conversation that this request goes on from, and what it adds.
@@ -44,20 +40,7 @@ std::vector<ChatMessage> conversation_of(Service& service, const Fields& fields,
                   cat("previous_response_id: there is no response ", quoted(*about.previous)));
     out = std::move(stored->conversation);
   }
-  const JsonValue* input = fields.find("input");
-  if (input == nullptr) fields.refuse("input", "is missing; it must be a string or a list of messages");
-  if (input->list() == nullptr) {
-    out.push_back({"user", read_content(fields, "input")});
-    return out;
-  }
-  std::size_t at = 0;
-  for (const JsonValue& item : *input->list()) {
-    const Fields one(item, cat("input[", at++, "]"));
-    if (const std::string type = one.text("type").value_or("message"); type != "message")
-      refuse_unsupported(one, "type",
-                         cat("items of type ", quoted(type), " are not supported; messages are"));
-  }
-  for (ChatMessage& message : read_messages(fields, "input")) out.push_back(std::move(message));
+  read_items(fields, "input", out);
   return out;
 }
 
@@ -88,21 +71,24 @@ void create_response(Service& service, const Request& request, const std::shared
   std::vector<ChatMessage> conversation = responses::conversation_of(service, fields, about);
   std::vector<ChatMessage> prompted = conversation;
   if (about.instructions) prompted.insert(prompted.begin(), {"system", *about.instructions});
-  ChatPrompt prompt = service.chat(model).prompt(prompted);
-  spec.prompt = std::move(prompt.tokens);
-  spec.stop_tokens = std::move(prompt.stop_tokens);
-  spec.stop = std::move(prompt.stop);
+  const ToolRequest tools = read_tools(fields, ToolStyle::responses);
+  ChatPrompt prompt = service.chat(model).prompt(prompted, tools);
+  prompt.move_into(spec);
+  const std::optional<Fields> text = fields.child("text");
+  const auto format = read_format(text ? text->child("format") : std::nullopt);
+  service.constrain(model, prompt.grammar ? prompt.grammar : format, spec);
+  about.tools = tools;
   AnswerHead head{service.new_id("resp_"), served.name, Service::now(), &served.model->tokenizer(), false};
   const auto keep = [&service, id = head.id, store = about.store, conversation = std::move(conversation)](
-                        const std::string& text, const std::string& whole) {
+                        const Written& answer, const std::string& whole) {
     if (!store) return;
     StoredResponse stored{id, whole, conversation};
-    stored.conversation.push_back({"assistant", text});
+    stored.conversation.push_back(calling(answer.text, answer.calls));
     service.responses().keep(std::move(stored));
   };
   service.answer(model, std::move(spec),
                  response_format(std::move(head), std::move(about), service.new_id("msg_"), keep), stream,
-                 reply);
+                 reply, std::move(prompt.tools));
 }
 
 void get_response(Service& service, const Request& request, const std::shared_ptr<Reply>& reply) {

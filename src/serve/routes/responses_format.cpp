@@ -5,7 +5,7 @@
 namespace kvtide::serve {
 namespace responses_format {
 
-using Keep = std::function<void(const std::string&, const std::string&)>;
+using Keep = std::function<void(const Written&, const std::string&)>;
 
 Json usage(const AnswerFigures& f) {
   Json cached = Json::object(), reasoning = Json::object(), out = Json::object();
@@ -27,38 +27,48 @@ class Format final : public AnswerFormat {
 
   std::string whole(const std::vector<Written>& choices, const AnswerFigures& figures) override {
     const std::string body = complete(choices[0], figures).text(false);
-    keep_(choices[0].text, body);
+    keep_(choices[0], body);
     return body;
   }
   std::string opening(const AnswerFigures&) override {
     std::string out = state("response.created", response("in_progress"));
-    out += state("response.in_progress", response("in_progress"));
-    Json item = event("response.output_item.added");
-    item.set("output_index", 0).set("item", message("in_progress", Json::array()));
-    out += server_event(item, "response.output_item.added");
-    Json part = event("response.content_part.added");
-    place(part).set("part", text_part(""));
-    return out + server_event(part, "response.content_part.added");
+    return out + state("response.in_progress", response("in_progress"));
   }
   std::string piece(const AnswerPiece& piece) override {
     if (piece.text.empty()) return "";
+    const std::string begun = begin_message();
     Json out = event("response.output_text.delta");
     place(out).set("delta", piece.text).set("logprobs", Json::array());
-    return server_event(out, "response.output_text.delta");
+    return begun + server_event(out, "response.output_text.delta");
+  }
+  std::string call_begun(const Written& choice) override {
+    const std::string ended = end_message(choice);
+    Json item = event("response.output_item.added");
+    item.set("output_index", items_).set("item", call_item(choice.calls.back(), "in_progress"));
+    return ended + server_event(item, "response.output_item.added");
+  }
+  std::string call_grew(const Written& choice, const std::string& piece) override {
+    Json out = event("response.function_call_arguments.delta");
+    out.set("item_id", "fc_" + choice.calls.back().id).set("output_index", items_).set("delta", piece);
+    return server_event(out, "response.function_call_arguments.delta");
+  }
+  std::string call_ended(const Written& choice) override {
+    const ToolCall& call = choice.calls.back();
+    Json out = event("response.function_call_arguments.done");
+    out.set("item_id", "fc_" + call.id).set("output_index", items_).set("name", call.name);
+    out.set("arguments", call.arguments);
+    Json item = event("response.output_item.done");
+    item.set("output_index", items_++).set("item", call_item(call, "completed"));
+    return server_event(out, "response.function_call_arguments.done") +
+           server_event(item, "response.output_item.done");
   }
   std::string ended(const Written& choice) override {
-    Json text = event("response.output_text.done");
-    place(text).set("text", choice.text).set("logprobs", Json::array());
-    Json part = event("response.content_part.done");
-    place(part).set("part", text_part(choice.text));
-    Json item = event("response.output_item.done"), content = Json::array();
-    content.push(text_part(choice.text));
-    item.set("output_index", 0).set("item", message("completed", std::move(content)));
-    return server_event(text, "response.output_text.done") +
-           server_event(part, "response.content_part.done") + server_event(item, "response.output_item.done");
+    std::string out;
+    if (items_ == 0) out = begin_message();
+    return out += end_message(choice);
   }
   std::string closing(const std::vector<Written>& choices, const AnswerFigures& figures) override {
-    keep_(choices[0].text, complete(choices[0], figures).text(false));
+    keep_(choices[0], complete(choices[0], figures).text(false));
     return state(is_cut(choices[0]) ? "response.incomplete" : "response.completed",
                  complete(choices[0], figures));
   }
@@ -84,7 +94,40 @@ class Format final : public AnswerFormat {
     return out;
   }
   Json& place(Json& event) const {
-    return event.set("item_id", message_id_).set("output_index", 0).set("content_index", 0);
+    return event.set("item_id", message_id_).set("output_index", message_at_).set("content_index", 0);
+  }
+  // An answer has one message: text behind a call goes on with it.
+  std::string begin_message() {
+    if (in_message_ || has_message_) return "";
+    in_message_ = has_message_ = true;
+    message_at_ = items_;
+    Json item = event("response.output_item.added");
+    item.set("output_index", message_at_).set("item", message("in_progress", Json::array()));
+    Json part = event("response.content_part.added");
+    place(part).set("part", text_part(""));
+    return server_event(item, "response.output_item.added") +
+           server_event(part, "response.content_part.added");
+  }
+  std::string end_message(const Written& choice) {
+    if (!in_message_) return "";
+    in_message_ = false;
+    Json text = event("response.output_text.done");
+    place(text).set("text", choice.text).set("logprobs", Json::array());
+    Json part = event("response.content_part.done");
+    place(part).set("part", text_part(choice.text));
+    Json item = event("response.output_item.done"), content = Json::array();
+    content.push(text_part(choice.text));
+    item.set("output_index", items_++).set("item", message("completed", std::move(content)));
+    return server_event(text, "response.output_text.done") +
+           server_event(part, "response.content_part.done") + server_event(item, "response.output_item.done");
+  }
+  static Json call_item(const ToolCall& call, const char* status) {
+    Json out = Json::object();
+    out.set("type", "function_call")
+        .set("id", "fc_" + call.id)
+        .set("call_id", call.id)
+        .set("name", call.name);
+    return std::move(out.set("arguments", call.arguments).set("status", status));
   }
   std::string state(const char* type, Json body) {
     Json out = event(type);
@@ -97,9 +140,13 @@ class Format final : public AnswerFormat {
     return out;
   }
   Json complete(const Written& choice, const AnswerFigures& figures) const {
-    Json content = Json::array(), output = Json::array();
-    content.push(text_part(choice.text));
-    output.push(message("completed", std::move(content)));
+    Json output = Json::array();
+    if (!choice.text.empty() || choice.calls.empty()) {
+      Json content = Json::array();
+      content.push(text_part(choice.text));
+      output.push(message("completed", std::move(content)));
+    }
+    for (const ToolCall& call : choice.calls) output.push(call_item(call, "completed"));
     return response(is_cut(choice) ? "incomplete" : "completed", std::move(output), usage(figures));
   }
   Json response(const std::string& status, Json output = Json::array(), Json counts = {}) const {
@@ -110,12 +157,36 @@ class Format final : public AnswerFormat {
     out.set("id", head_.id).set("object", "response").set("created_at", head_.created).set("status", status);
     out.set("error", Json()).set("incomplete_details", status == "incomplete" ? std::move(why) : Json());
     out.set("instructions", request_.instructions).set("max_output_tokens", request_.max_output_tokens);
-    out.set("model", head_.model).set("output", std::move(output)).set("parallel_tool_calls", false);
+    out.set("model", head_.model)
+        .set("output", std::move(output))
+        .set("parallel_tool_calls", request_.tools.parallel);
     out.set("previous_response_id", request_.previous).set("store", request_.store);
     out.set("temperature", request_.temperature).set("top_p", request_.top_p).set("text", std::move(text));
-    out.set("tool_choice", "none").set("tools", Json::array()).set("truncation", "disabled");
+    Json tools = Json::array();
+    for (const OfferedTool& tool : request_.tools.tools) tools.push(tool_object(tool));
+    out.set("tool_choice", tool_choice()).set("tools", std::move(tools)).set("truncation", "disabled");
     out.set("usage", std::move(counts)).set("metadata", Json::object());
     return out;
+  }
+
+  static Json tool_object(const OfferedTool& tool) {
+    Json out = Json::object();
+    out.set("type", "function").set("name", tool.name).set("strict", false);
+    return std::move(out.set("parameters", Json(JsonValue::parse(tool.parameters, "parameters"))));
+  }
+  Json tool_choice() const {
+    if (!request_.tools.named.empty()) {
+      Json out = Json::object();
+      return std::move(out.set("type", "function").set("name", request_.tools.named));
+    }
+    switch (request_.tools.choice) {
+      case ToolRequest::Choice::required:
+        return "required";
+      case ToolRequest::Choice::none:
+        return "none";
+      default:
+        return "auto";
+    }
   }
 
   AnswerHead head_;
@@ -123,6 +194,8 @@ class Format final : public AnswerFormat {
   std::string message_id_;
   Keep keep_;
   std::int64_t sequence_ = 0;
+  int items_ = 0, message_at_ = 0;  // output items that are complete; the message's
+  bool in_message_ = false, has_message_ = false;
 };
 
 }  // namespace responses_format

@@ -31,6 +31,7 @@ Service::Service(std::vector<ServedModel> models, ServiceOptions options)
     : models_(std::move(models)),
       options_(std::move(options)),
       chats_(service::chats_of(models_, options_.chat_template)),
+      tries_(models_.size()),
       started_(now()),
       random_(service::first_seed()),
       scheduler_(service::plain(models_), options_.work) {}
@@ -44,6 +45,18 @@ std::size_t Service::model_of(const Fields& fields) const {
     known += cat(i == 0 ? "" : ", ", models_[i].name);
   }
   throw Error(ErrorCode::not_found, cat("model: there is no model ", quoted(*name), "; there are ", known));
+}
+
+void Service::constrain(std::size_t model, const std::optional<grammar::Grammar>& grammar, AnswerSpec& spec) {
+  if (!grammar) return;
+  std::shared_ptr<const grammar::TokenTrie> trie;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!tries_[model])
+      tries_[model] = std::make_shared<const grammar::TokenTrie>(models_[model].model->tokenizer());
+    trie = tries_[model];
+  }
+  spec.constraint = std::make_shared<grammar::Constraint>(*grammar, std::move(trie));
 }
 
 std::uint64_t Service::new_seed() {
@@ -64,11 +77,13 @@ std::int64_t Service::now() {
 }
 
 void Service::answer(std::size_t model, AnswerSpec spec, std::unique_ptr<AnswerFormat> format, bool stream,
-                     const std::shared_ptr<Reply>& reply) {
+                     const std::shared_ptr<Reply>& reply, std::optional<ToolUse> tools) {
+  // Nine letters and digits: Mistral's templates take no other ids.
+  if (tools) tools->new_id = [this] { return new_id("").substr(0, 9); };
   const Dialect dialect = format->dialect();
   const int choices = spec.choices;
-  const auto busy =
-      scheduler_.submit(model, std::move(spec), answer_to(reply, std::move(format), choices, stream));
+  const auto busy = scheduler_.submit(model, std::move(spec),
+                                      answer_to(reply, std::move(format), choices, stream, std::move(tools)));
   if (!busy) return;
   Problem problem{429, busy->reason};
   problem.retry_after = busy->retry_after;

@@ -19,6 +19,7 @@
 #include "serve/routes/response_store.h"
 #include "serve/work/scheduler.h"
 #include "serve/work/worker.h"
+#include "text/grammar/token_trie.h"
 
 namespace kvtide::serve {
 
@@ -49,6 +50,8 @@ class Service {
 
   // The model that a request names; the first without a name. Throws Error(not_found).
   std::size_t model_of(const Fields& fields) const;
+  // Holds an answer of a model to a grammar. Throws Error: invalid_argument (a grammar that is too large).
+  void constrain(std::size_t model, const std::optional<grammar::Grammar>& grammar, AnswerSpec& spec);
   std::string new_id(std::string_view prefix);  // "chatcmpl-0123456789abcdef"
   std::uint64_t new_seed();
   static std::int64_t now();  // seconds since 1970
@@ -68,12 +71,14 @@ class Service {
 
   // Hands an answer to the scheduler; what is wrong with it goes to the client at once.
   void answer(std::size_t model, AnswerSpec spec, std::unique_ptr<AnswerFormat> format, bool stream,
-              const std::shared_ptr<Reply>& reply);
+              const std::shared_ptr<Reply>& reply, std::optional<ToolUse> tools = {});
 
  private:
   std::vector<ServedModel> models_;
   ServiceOptions options_;
   std::vector<ServedChat> chats_;  // by model
+  std::vector<std::shared_ptr<const grammar::TokenTrie>>
+      tries_;  // under mutex_; by model, made when first needed
   std::int64_t started_;
   std::mutex mutex_;
   std::mt19937_64 random_;  // under mutex_

@@ -2,22 +2,26 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "kvtide/generate.h"
 #include "kvtide/types.h"
+#include "text/grammar/constraint.h"
 
 namespace kvtide::serve {
 
 struct AnswerSpec {
+  std::shared_ptr<grammar::Constraint> constraint;  // what the answer must look like; nullptr: like anything
   std::vector<TokenId> prompt;
   SamplerOptions sampler;                              // choice i draws with seed + i
   double frequency_penalty = 0, presence_penalty = 0;  // taken off logits of tokens the answer holds
   std::vector<std::pair<TokenId, float>> bias;         // added to logits
   std::vector<std::string> stop;
   std::vector<TokenId> stop_tokens;  // in addition to the tokenizer's end tokens
+  std::vector<TokenId> shown;        // control tokens that are text of the answer
   bool ignore_end = false;           // go on behind tokens that end a text
   std::int64_t max_tokens = -1;      // -1: as many as the server gives
   int choices = 1;

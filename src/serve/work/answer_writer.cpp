@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "kvtide/error.h"
+
 namespace kvtide::serve {
 namespace answer_writer {
 
@@ -22,6 +24,7 @@ AnswerWriter::AnswerWriter(const Tokenizer& tokenizer, const AnswerSpec& spec, i
       sampler_(answer_writer::of_choice(spec.sampler, choice)),
       filter_(spec.stop) {
   piece_.choice = choice;
+  if (spec.constraint) place_ = spec.constraint->start();
   if (spec.sampler.repeat_penalty != 1.0f) recent_ = spec.prompt;
 }
 
@@ -31,6 +34,10 @@ std::optional<TokenId> AnswerWriter::choose(std::span<const float> logits) {
     end(StopReason::max_tokens);
     return std::nullopt;
   }
+  if (spec_.constraint && !spec_.constraint->may_go_on(place_)) {
+    end(StopReason::end_of_text);
+    return std::nullopt;
+  }
   const TokenId token = sampler_.pick(adjusted(logits), recent_);
   const auto& ends = spec_.stop_tokens;
   if (!spec_.ignore_end &&
@@ -38,12 +45,14 @@ std::optional<TokenId> AnswerWriter::choose(std::span<const float> logits) {
     end(StopReason::end_of_text);
     return std::nullopt;
   }
+  if (spec_.constraint) place_ = spec_.constraint->behind(place_, tokenizer_.piece(token));
   if (spec_.top_logprobs >= 0) note_logprob(logits, token);
   ++written_;
   if (spec_.frequency_penalty != 0.0 || spec_.presence_penalty != 0.0) ++counts_[token];
   if (spec_.sampler.repeat_penalty != 1.0f) recent_.push_back(token);
   piece_.tokens.push_back(token);
-  piece_.text += filter_.add(characters_.push(tokenizer_.piece(token)));
+  const bool is_shown = std::find(spec_.shown.begin(), spec_.shown.end(), token) != spec_.shown.end();
+  piece_.text += filter_.add(characters_.push(tokenizer_.piece(token, is_shown)));
   if (filter_.found()) {
     end(StopReason::stop_string);
     return std::nullopt;
@@ -70,7 +79,7 @@ AnswerPiece AnswerWriter::take() {
 }
 
 std::span<const float> AnswerWriter::adjusted(std::span<const float> logits) {
-  if (spec_.bias.empty() && counts_.empty()) return logits;
+  if (spec_.bias.empty() && counts_.empty() && !spec_.constraint) return logits;
   logits_.assign(logits.begin(), logits.end());
   for (const auto& [token, value] : spec_.bias)
     if (token >= 0 && static_cast<std::size_t>(token) < logits_.size())
@@ -78,6 +87,8 @@ std::span<const float> AnswerWriter::adjusted(std::span<const float> logits) {
   for (const auto& [token, count] : counts_)
     logits_[static_cast<std::size_t>(token)] -=
         static_cast<float>(spec_.presence_penalty + spec_.frequency_penalty * static_cast<double>(count));
+  if (spec_.constraint && !spec_.constraint->allow(place_, logits_, spec_.stop_tokens))
+    throw Error(ErrorCode::unsupported, "no token of this model's vocabulary goes on as the grammar asks");
   return logits_;
 }
 

@@ -49,6 +49,7 @@ class AnswerWriter {
   std::map<TokenId, std::int64_t> counts_;
   std::vector<float> logits_;  // with penalties and bias
   AnswerPiece piece_;
+  grammar::Constraint::State place_ = 0;  // in what the answer must look like
   std::int64_t written_ = 0;
   std::optional<StopReason> reason_;
 };
