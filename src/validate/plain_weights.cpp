@@ -65,7 +65,8 @@ void decode(const StoredTensor& tensor, std::int64_t r, std::int64_t columns, fl
 class CheckpointWeights final : public PlainWeights {
  public:
   explicit CheckpointWeights(const std::string& path) : checkpoint_(open_checkpoint(path)) {
-    constexpr std::array known = {"llama", "gemma3", "qwen2", "qwen3", "gpt2", "zaya"};
+    constexpr std::array known = {"llama",   "gemma3",   "qwen2", "qwen3", "gpt2",    "zaya",
+                                  "smollm3", "mistral3", "phi3",  "olmo2", "qwen3moe"};
     if (std::find(known.begin(), known.end(), config().architecture) == known.end())
       throw Error(
           ErrorCode::unsupported,

@@ -30,9 +30,10 @@ TEST(PlainDecoder, GivesTheLogitsOfTransformersForEveryTinyModel) {
 
 TEST(PlainDecoder, GivesTheLogitsOfTransformersForEveryFolder) {
   for (const char* name : {"gemma3-f32", "gpt2-f32", "gpt2-long-f16", "llama-f32", "mistral-f16-shards",
-                           "qwen2-bf16", "qwen3-i8", "zaya-f16", "zaya-i8"}) {
+                           "qwen2-bf16", "qwen3-i8", "zaya-f16", "zaya-i8", "smollm3-f32", "ministral3-f32",
+                           "phi3-f32", "olmo3-f32", "qwen3-moe-f32"}) {
     const std::string folder = std::string(KVTIDE_GOLDENS "/folders/") + name;
-    EXPECT_LT(worst_difference(folder, folder + "/logits.npy"), 2e-5) << name;
+    EXPECT_LT(worst_difference(folder, folder + "/logits.npy"), 3e-5) << name;
   }
 }
 
