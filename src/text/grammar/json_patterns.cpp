@@ -18,6 +18,8 @@ Pattern digits(int least, int most) { return Pattern::repeat(digit('0', '9'), le
 // Numbers of as many digits as `low` and `high` have, from one to the other.
 Pattern same_length(std::string_view low, std::string_view high) {
   if (low.empty()) return {};
+  if (low.find_first_not_of('0') == low.npos && high.find_first_not_of('9') == high.npos)
+    return digits(static_cast<int>(low.size()), static_cast<int>(low.size()));
   if (low[0] == high[0])
     return Pattern::sequence({Pattern::text(low.substr(0, 1)), same_length(low.substr(1), high.substr(1))});
   const std::string_view low_rest = low.substr(1), high_rest = high.substr(1);

@@ -118,6 +118,13 @@ TEST(JsonSchema, WholeNumbersHaveTheirBounds) {
   }
 }
 
+TEST(JsonSchema, BoundsOfManyDigitsTakeFewStates) {
+  for (const char* bounds :
+       {"\"minimum\": 1", "\"maximum\": -17", "\"minimum\": -123456789012345, \"maximum\": 98765432101234"})
+    EXPECT_LT(schema(std::string("{\"type\": \"integer\", ") + bounds + "}").compile().states.size(), 2500u)
+        << bounds;
+}
+
 TEST(JsonSchema, WhatIsNotSupportedIsNamed) {
   const auto refused = [](const char* text) { return refusal([&] { schema(text); }); };
   EXPECT_EQ(refused(R"({"type": "string", "pattern": "a+"})"),
