@@ -45,10 +45,11 @@ void remove_all(const std::string& folder) {
 
 }  // namespace
 
-NewFolder::NewFolder(const std::string& path, std::string_view what) : path_(path) {
+NewFolder::NewFolder(const std::string& path, std::string_view what, bool replaces)
+    : path_(path), replaces_(replaces) {
   while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
   std::error_code failure;
-  if (fs::exists(path_, failure) && !(fs::is_directory(path_, failure) && is_empty(path_)))
+  if (!replaces_ && fs::exists(path_, failure) && !(fs::is_directory(path_, failure) && is_empty(path_)))
     throw Error(ErrorCode::invalid_argument,
                 cat(path_, ": is there already; ", what, " go into a new or empty folder"));
   temporary_ = path_ + ".incomplete";
@@ -69,10 +70,20 @@ NewFolder::~NewFolder() {
 
 void NewFolder::put_in_place() {
   std::error_code failure;
-  fs::rename(temporary_, path_, failure);
-  if (failure)
-    throw Error(ErrorCode::io, cat(path_, ": cannot rename ", temporary_, ": ", failure.message()));
+  const std::string old = path_ + ".replaced";
+  const bool there = replaces_ && fs::exists(path_, failure);
+  const auto rename = [&](const std::string& from, const std::string& to) {
+    fs::rename(from, to, failure);
+    return !failure;
+  };
+  const bool done = (!there || rename(path_, old)) && rename(temporary_, path_);
+  if (!done) {
+    const std::string why = failure.message();
+    if (there && !fs::exists(path_, failure)) rename(old, path_);
+    throw Error(ErrorCode::io, cat(path_, ": cannot rename ", temporary_, ": ", why));
+  }
   temporary_.clear();
+  if (there) remove_all(old);
 }
 
 }  // namespace kvtide

@@ -11,9 +11,9 @@ namespace kvtide {
 
 class NewFolder {
  public:
-  // what: goes into it, for messages: "shards". Throws Error: invalid_argument (`path` is there and holds
-  // something), io.
-  NewFolder(const std::string& path, std::string_view what);
+  // what: goes into it, for messages: "shards". `replaces`: a folder that is there is removed when the new one is complete.
+  // Throws Error: invalid_argument (`path` is there and holds something), io.
+  NewFolder(const std::string& path, std::string_view what, bool replaces = false);
   ~NewFolder();
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
@@ -23,6 +23,7 @@ class NewFolder {
 
  private:
   std::string path_, temporary_;
+  bool replaces_ = false;
 };
 
 }  // namespace kvtide

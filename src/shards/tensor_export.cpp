@@ -8,24 +8,14 @@
 #include "base/text.h"
 #include "kernels/codec.h"
 #include "kvtide/error.h"
+#include "model/matrix_rows.h"
 
 namespace kvtide {
 namespace {
 
-// body(row, values of the row) for every row, in any order, on any thread.
 template <class Body>
 void for_rows(const Kernels& kernels, ThreadPool& pool, const MatrixExport& what, Body body) {
-  const std::int64_t first_panel = what.first / kPanelRows,
-                     panels = (what.last + kPanelRows - 1) / kPanelRows;
-  const std::int64_t columns = what.matrix->columns;
-  pool.run(panels - first_panel, [&](std::int64_t item) {
-    std::vector<float> values(static_cast<std::size_t>(kPanelRows * columns));
-    decode_weight_panel(kernels.matmul, *what.matrix, first_panel + item, values.data());
-    for (int r = 0; r < kPanelRows; ++r) {
-      const std::int64_t row = (first_panel + item) * kPanelRows + r;
-      if (row >= what.first && row < what.last) body(row - what.first, values.data() + r * columns);
-    }
-  });
+  each_matrix_row(kernels, pool, *what.matrix, what.first, what.last, std::move(body));
 }
 
 float largest_of(const float* row, std::int64_t columns) {

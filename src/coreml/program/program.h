@@ -63,6 +63,7 @@ struct NamedType {
 };
 
 struct DictionaryEntry;
+struct LateBytes;
 
 // A constant. Elements below a byte are one bit stream, the first in the lowest bits of the first byte.
 struct Value {
@@ -71,10 +72,11 @@ struct Value {
   std::vector<std::string> strings;  // of DataType::string
   std::vector<Value> parts;          // of a list or a tuple
   std::vector<DictionaryEntry> dictionary;
-  bool from_blob = false;             // of a weight file
-  std::uint64_t blob_offset = 0;      // of its record; two values of one file and offset are one weight
-  std::string_view blob_file;         // "@model_path/weights/weight.bin"; lies in what `keeps` holds
-  std::shared_ptr<const void> keeps;  // what holds `bytes`
+  bool from_blob = false;                 // of a weight file
+  std::uint64_t blob_offset = 0;          // of its record; two values of one file and offset are one weight
+  std::string_view blob_file;             // "@model_path/weights/weight.bin"; lies in what `keeps` holds
+  std::shared_ptr<const void> keeps;      // what holds `bytes`
+  std::shared_ptr<const LateBytes> late;  // instead of `bytes`: made when a file is written (write/values.h)
 };
 
 // Not a std::pair, which may not be named before its halves are complete.

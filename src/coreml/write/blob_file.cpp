@@ -4,7 +4,10 @@
 #include <cstring>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "coreml/program/data_type.h"
+#include "coreml/write/values.h"
+#include "kvtide/error.h"
 
 namespace kvtide::coreml {
 namespace {
@@ -59,16 +62,29 @@ void put_at(BlobRecord& record, std::size_t offset, T value) {
   std::memcpy(record.data() + offset, &value, sizeof value);
 }
 
+std::size_t size_in_blob(const Value& value) {
+  return bytes_for(value.type.dtype, *elements_of(value.type.shape));
+}
+
 BlobRecord blob_record(const Value& value, std::uint64_t at) {
+  const std::size_t size = size_in_blob(value);
   BlobRecord record{};
   put_at(record, 0, std::uint32_t{0xDEADBEEF});
   put_at(record, 4, blob_code(value.type.dtype));
-  put_at(record, 8, std::uint64_t{value.bytes.size()});
+  put_at(record, 8, std::uint64_t{size});
   put_at(record, 16, at + kBlobAlignment);
   const std::uint64_t used =
       *elements_of(value.type.shape) * static_cast<std::uint64_t>(bits_of(value.type.dtype));
-  put_at(record, 24, value.bytes.size() * 8 - used);
+  put_at(record, 24, size * 8 - used);
   return record;
+}
+
+std::vector<std::byte> made_now(const Value& value) {
+  std::vector<std::byte> bytes = value.late->make();
+  if (bytes.size() != size_in_blob(value))
+    throw Error(ErrorCode::invalid_argument,
+                cat("a weight of ", size_in_blob(value), " bytes was made of ", bytes.size()));
+  return bytes;
 }
 
 }  // namespace
@@ -89,9 +105,12 @@ bool goes_to_blob(const Value& value, int specification) {
 }
 
 std::uint64_t BlobFile::add(const Value& value) {
-  auto& [size, offset] = known_[{value.bytes.data(), value.type.dtype}];
-  if (offset != 0 && size == value.bytes.size()) return offset;
-  size = value.bytes.size();
+  const void* const place =
+      value.late ? static_cast<const void*>(value.late.get()) : static_cast<const void*>(value.bytes.data());
+  const std::size_t wanted = size_in_blob(value);
+  auto& [size, offset] = known_[{place, value.type.dtype}];
+  if (offset != 0 && size == wanted) return offset;
+  size = wanted;
   offset = end_;
   weights_.emplace_back(offset, value);
   end_ = aligned_for_blob(offset + kBlobAlignment + size);
@@ -108,8 +127,11 @@ void BlobFile::save(const std::string& path) const {
     static constexpr BlobRecord kZeros{};
     for (const auto& [offset, value] : weights_) {
       sink(blob_record(value, offset));
-      sink(value.bytes);
-      const std::uint64_t end = offset + kBlobAlignment + value.bytes.size();
+      if (value.late)
+        sink(made_now(value));
+      else
+        sink(value.bytes);
+      const std::uint64_t end = offset + kBlobAlignment + size_in_blob(value);
       sink(std::span(kZeros).first(static_cast<std::size_t>(aligned_for_blob(end) - end)));
     }
   });

@@ -3,7 +3,7 @@
 // A header of 64 bytes, then for each weight a record of 64 bytes and its bytes, every record at a multiple of 64. A value of
 // the program says where its record is. Two values that share their bytes are one weight.
 // Source: coremltools' mlmodel/src/MILBlob/Blob/StorageFormat.hpp.
-// Ownership: keeps the values, and so their bytes, until save().
+// Ownership: keeps the values, and so their bytes, until save(). Bytes that are made late are made one weight at a time.
 // Thread rules: one caller.
 #pragma once
 
@@ -28,7 +28,7 @@ class BlobFile {
 
  private:
   std::vector<std::pair<std::uint64_t, Value>> weights_;
-  std::map<std::pair<const std::byte*, DataType>, std::pair<std::size_t, std::uint64_t>> known_;
+  std::map<std::pair<const void*, DataType>, std::pair<std::size_t, std::uint64_t>> known_;
   std::uint64_t end_ = 64;
 };
 

@@ -102,12 +102,15 @@ std::string FunctionBuilder::state(std::string name, DataType dtype, Shape shape
 Operation& FunctionBuilder::add(std::string_view type, GivenList inputs, std::vector<ValueType> results,
                                 std::string_view name) {
   const std::string base = name.empty() ? std::string(type) : std::string(name);
+  const bool in_place = type.substr(0, 10) == "constexpr_";
   Operation made;
   made.type = type;
   for (NamedGiven& given : inputs) {
     Argument argument{given.parameter, {}};
     for (const Binding& binding : given.given.bindings()) {
-      if (binding.value)
+      if (binding.value && in_place)
+        argument.bindings.push_back(binding);
+      else if (binding.value)
         argument.bindings.push_back({constant(cat(base, "_", given.parameter), *binding.value), nullptr});
       else
         argument.bindings.push_back({(type_of(binding.name), binding.name), nullptr});

@@ -10,7 +10,7 @@
 //   write_package(make_package(std::move(f)), "sum.mlpackage");
 //
 // Types of results are the caller's: nothing is computed here. A parameter that is a constant becomes a const operation
-// bound by name, as coremltools writes it. Names are made unique and fit for MIL ([A-Za-z0-9_]).
+// bound by name, as coremltools writes it; those of constexpr_ operations stay in place, as it does, too. Names are made unique and fit for MIL ([A-Za-z0-9_]).
 // Ownership: a builder owns its function until take().
 // Errors: invalid_argument: an unknown name, two inputs of one name.
 // Thread rules: one caller.

@@ -108,8 +108,8 @@ class PackageFolder {
 
 }  // namespace
 
-void write_package(const Package& package, const std::string& path) try {
-  NewFolder target(path, "a package");
+void write_package(const Package& package, const std::string& path, bool replaces) try {
+  NewFolder target(path, "a package", replaces);
   make_folder(target.path() + kData);
   PackageFolder folder(target.path());
   MessageWriter model;

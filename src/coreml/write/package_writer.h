@@ -13,6 +13,7 @@
 
 namespace kvtide::coreml {
 
-void write_package(const Package& package, const std::string& path);
+// `replaces`: a folder that is there already.
+void write_package(const Package& package, const std::string& path, bool replaces = false);
 
 }  // namespace kvtide::coreml

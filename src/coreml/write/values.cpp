@@ -97,4 +97,13 @@ Value text(std::string_view value) {
   return made;
 }
 
+Value later(DataType dtype, Shape shape, std::function<std::vector<std::byte>()> make) {
+  constexpr std::size_t kLeastElements = 10;  // as goes_to_blob has it
+  if (elements_of(shape).value_or(0) < kLeastElements) return raw(dtype, std::move(shape), make());
+  Value value;
+  value.type = tensor(dtype, std::move(shape));
+  value.late = std::make_shared<const LateBytes>(LateBytes{std::move(make)});
+  return value;
+}
+
 }  // namespace kvtide::coreml

@@ -3,12 +3,14 @@
 //   Value axes = ints({1, 2});                      // int32 [2]
 //   Value weight = halves({64, 32}, weights);       // fp16, rounded to nearest even
 //   ValueType out = tensor(DataType::fp16, {1, kUnknown, 64});
+//   Value large = later(DataType::fp16, {49152, 576}, [&] { return rows_of(embedding); });
 //
 // Ownership: a Value owns its bytes by `keeps`; copies share them, and one storage is one weight of a file.
 // Errors: invalid_argument where numbers and shape do not agree.
 // Thread rules: pure functions.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,5 +39,12 @@ Value text(std::string_view value);
 Value raw(DataType dtype, Shape shape, std::vector<std::byte> bytes);
 // The same for integers of `bits_of(dtype)` bits, one each, packed here.
 Value packed(DataType dtype, Shape shape, std::span<const int> numbers);
+
+// A constant whose bytes are made when the weight file is written, and let go again: a file may be larger than memory. One of
+// fewer than 10 elements is made at once, since it does not go there.
+struct LateBytes {
+  std::function<std::vector<std::byte>()> make;
+};
+Value later(DataType dtype, Shape shape, std::function<std::vector<std::byte>()> make);
 
 }  // namespace kvtide::coreml
