@@ -37,6 +37,10 @@ class StoredNumbers final : public Compressed {
         bits_(bits_of(stored)) {}
 
   std::int64_t bytes() const override { return (elements() * bits_ + 7) / 8; }
+  std::optional<ScaledIntegers> scaled_integers() const override {
+    if (stored_ != DataType::int8 && stored_ != DataType::int4) return std::nullopt;
+    return ScaledIntegers{this, bits_, 0};
+  }
 
   void decode(const Kernels& kernels, std::int64_t first, std::int64_t count, float* out) const override {
     if (bits_ == 8 || bits_ > 8) {
@@ -89,6 +93,8 @@ class Grid {
       size_.push_back(grid[i]);
     }
   }
+  std::int64_t run() const { return block_.back(); }  // elements of a row that share a group
+
   // body(group, first, count) for runs of [first, first + count) that lie in one group, all in one row.
   template <class Body>
   void for_runs(std::int64_t first, std::int64_t count, const Body& body) const {
@@ -152,6 +158,19 @@ class ScaledBlocks final : public Compressed {
   void decode(const Kernels& kernels, std::int64_t first, std::int64_t count, float* out) const override {
     for (; count > 0; first += kRun, out += kRun, count -= kRun)
       decode_run(kernels, first, std::min(count, kRun), out);
+  }
+  std::optional<ScaledIntegers> scaled_integers() const override {
+    auto integers = data_->scaled_integers();
+    if (!integers || integers->run != 0 || !offset_.empty() || shape().size() != 2) return std::nullopt;
+    integers->run = grid_.run();
+    return integers;
+  }
+  float scale_at(std::int64_t element) const override {
+    float scale = 1.0f;
+    grid_.for_runs(element, 1, [&](std::int64_t group, std::int64_t, std::int64_t) {
+      scale = scale_[static_cast<std::size_t>(group)];
+    });
+    return scale;
   }
 
  private:

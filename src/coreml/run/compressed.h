@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "coreml/program/program.h"
@@ -32,6 +33,16 @@ class Compressed {
   // Elements [first, first + count), the last axis fastest. Any count; a few hundred at a time are fastest.
   virtual void decode(const Kernels& kernels, std::int64_t first, std::int64_t count, float* out) const = 0;
   virtual std::int64_t bytes() const = 0;  // in memory or in the file, tables included
+
+  // Elements of a matrix that are scale * integer and nothing else: the integers, of 4 or 8 bits with a sign, and how many in a row
+  // share a scale.
+  struct ScaledIntegers {
+    const Compressed* integers = nullptr;
+    int bits = 0;
+    std::int64_t run = 0;
+  };
+  virtual std::optional<ScaledIntegers> scaled_integers() const { return std::nullopt; }
+  virtual float scale_at(std::int64_t) const { return 1.0f; }  // of an element
 
  private:
   DataType dtype_;

@@ -60,7 +60,7 @@ void Executor::run_steps(std::span<Tensor* const> states, Journal& journal,
 void Executor::run_step(const Step& step, std::span<Tensor* const> states, Journal& journal) {
   Call call(run_, step, plan_.slots, nullptr);
   if (step.state == kAbsent) {
-    if (step.row->type == "slice_update") return update_slice(call, states, journal);
+    if (step.onto != kAbsent || step.row->type == "slice_update") return update_slice(call, states, journal);
     return step.row->run(call);
   }
   Tensor& state = *states[static_cast<std::size_t>(step.state)];

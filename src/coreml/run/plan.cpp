@@ -8,6 +8,7 @@
 #include "coreml/run/constants.h"
 #include "coreml/run/convert.h"
 #include "coreml/run/executor.h"
+#include "coreml/run/masked_rows.h"
 #include "kvtide/error.h"
 
 namespace kvtide::coreml {
@@ -63,7 +64,10 @@ class Planner {
 
   Plan plan() {
     plan_.function = function_.name;
-    plan_.operations = std::make_shared<const OperationTable>(operation_table());
+    OperationTable table = operation_table();
+    const OperationRow own = masked_rows_operation();
+    table.emplace(own.type, own);
+    plan_.operations = std::make_shared<const OperationTable>(std::move(table));
     take_inputs();
     for (const Operation& operation : function_.block.operations) take(operation);
     for (const std::string& name : function_.block.outputs) {
@@ -71,6 +75,7 @@ class Planner {
       plan_.outputs.push_back({name, types_[static_cast<std::size_t>(slot)], slot});
     }
     drop_unused();
+    find_masked_writes();
     pack_weights();
     find_last_uses();
     find_in_place();
@@ -215,6 +220,33 @@ class Planner {
     plan_.steps.erase(plan_.steps.begin() + static_cast<std::ptrdiff_t>(kept), plan_.steps.end());
   }
 
+  // Writes by a mask become one step that may write where the state lies.
+  void find_masked_writes() {
+    std::vector<int> maker(plan_.slots.size(), kAbsent), uses(plan_.slots.size());
+    for (const PlannedOutput& output : plan_.outputs) ++uses[static_cast<std::size_t>(output.slot)];
+    for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
+      for (const StepOutput& output : plan_.steps[i].outputs)
+        maker[static_cast<std::size_t>(output.slot)] = static_cast<int>(i);
+      for (const auto& argument : plan_.steps[i].arguments)
+        for (const int number : argument) ++uses[static_cast<std::size_t>(number)];
+    }
+    std::vector<bool> gone(plan_.steps.size());
+    for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
+      if (plan_.steps[i].row->type != "write_state") continue;
+      const auto found = masked_write_of(plan_.steps, i, maker, uses, types_, plan_.slots);
+      if (!found) continue;
+      Step& step = plan_.steps[found->sum];
+      step.row = &plan_.operations->at(masked_rows_operation().type);
+      step.arguments = {{found->old}, {found->kept}, {found->mask}, {found->rows}};
+      step.onto = plan_.steps[i].state;
+      gone[found->scaled] = gone[found->chosen] = true;
+    }
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < gone.size(); ++i)
+      if (!gone[i] && kept++ != i) plan_.steps[kept - 1] = std::move(plan_.steps[i]);
+    plan_.steps.erase(plan_.steps.begin() + static_cast<std::ptrdiff_t>(kept), plan_.steps.end());
+  }
+
   std::shared_ptr<const Weight> packed_weight(int number, std::int64_t outputs, std::int64_t inputs,
                                               WeightOrder order) {
     const Slot& from = slot(number);
@@ -223,7 +255,7 @@ class Planner {
     const auto place = std::make_tuple(key, outputs, inputs, static_cast<int>(order));
     auto& cached = weights_[place];
     if (cached) return cached;
-    cached = from.compressed ? std::make_shared<const Weight>(from.compressed, outputs, inputs, order)
+    cached = from.compressed ? std::make_shared<const Weight>(run_, from.compressed, outputs, inputs, order)
                              : std::make_shared<const Weight>(run_, from.tensor, outputs, inputs, order);
     if (!from.compressed && !from.of_package) own_.push_back(place);
     return cached;

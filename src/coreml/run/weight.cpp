@@ -81,15 +81,23 @@ Weight::Weight(Runtime& run, const Tensor& dense, std::int64_t outputs, std::int
   });
 }
 
-Weight::Weight(CompressedPtr packed, std::int64_t outputs, std::int64_t inputs, WeightOrder order)
-    : outputs_(outputs), inputs_(inputs), order_(order), packed_(std::move(packed)) {}
+Weight::Weight(Runtime& run, CompressedPtr packed, std::int64_t outputs, std::int64_t inputs,
+               WeightOrder order)
+    : outputs_(outputs), inputs_(inputs), order_(order), packed_(std::move(packed)) {
+  if (order == WeightOrder::outputs_first) integers_ = IntegerPanels::of(run, *packed_, outputs, inputs);
+}
 
 std::int64_t Weight::bytes() const {
+  if (integers_) return integers_->bytes();
   return packed_ ? packed_->bytes() : static_cast<std::int64_t>(panels_.size());
 }
 
 const float* Weight::slice(const Kernels& kernels, std::int64_t panel, std::int64_t k0, std::int64_t k1,
                            float* decoded) const {
+  if (integers_) {
+    integers_->decode(kernels, panel, k0, k1, decoded);
+    return decoded;
+  }
   if (packed_) {
     decode_tile(kernels, *packed_, outputs_, inputs_, order_, panel, k0, k1, decoded);
     return decoded;

@@ -1,7 +1,7 @@
 // weight.h: a constant matrix that activations are multiplied with, and the product itself.
 //
 // Plain weights become panels of sixteen outputs side by side (tensor/panel.h), of fp16 or fp32 as they were; compressed ones
-// stay as they are and are decoded tile by tile. An output is one sum over k from 0 to the end in f32, whatever the number of
+// stay as small as they are and are decoded tile by tile: integers with scales as panels, too, all others where they lie. An output is one sum over k from 0 to the end in f32, whatever the number of
 // rows, threads or the kernel table, and the same for compressed weights as for the dense ones they stand for.
 // Ownership: a Weight owns its panels, or shares its Compressed.
 // Thread rules: const from any thread; multiply uses the Runtime's threads.
@@ -13,6 +13,7 @@
 #include "base/buffer.h"
 #include "base/function_ref.h"
 #include "coreml/run/compressed.h"
+#include "coreml/run/integer_panels.h"
 #include "coreml/run/runtime.h"
 
 namespace kvtide::coreml {
@@ -24,7 +25,7 @@ class Weight {
  public:
   // Panels of a constant of fp16 or fp32 with outputs * inputs elements.
   Weight(Runtime& run, const Tensor& dense, std::int64_t outputs, std::int64_t inputs, WeightOrder order);
-  Weight(CompressedPtr packed, std::int64_t outputs, std::int64_t inputs, WeightOrder order);
+  Weight(Runtime& run, CompressedPtr packed, std::int64_t outputs, std::int64_t inputs, WeightOrder order);
 
   std::int64_t outputs() const { return outputs_; }
   std::int64_t inputs() const { return inputs_; }
@@ -42,6 +43,7 @@ class Weight {
   DataType dtype_ = DataType::none;  // of the panels; none: compressed
   Buffer panels_;
   CompressedPtr packed_;
+  std::unique_ptr<const IntegerPanels> integers_;  // of what is packed
 };
 
 // sums: up to 16 outputs from `output` on of row `row`.

@@ -140,5 +140,62 @@ TEST(States, AreSharedByFunctions) {
   EXPECT_EQ(numbers_in(model.predict("sum", {}, &states)[0].tensor), (Numbers{22}));
 }
 
+// cache * (1 - sum of the mask's columns) + mask x rows, as exports for processors without addresses write.
+FunctionBuilder masked_write(bool sums_first) {
+  FunctionBuilder f("main");
+  const ValueType type = tensor(DataType::fp16, {1, 1, 4, 3}), column = tensor(DataType::fp16, {1, 1, 4, 1});
+  const auto rows = f.input("rows", DataType::fp16, {1, 1, 2, 3}),
+             mask = f.input("mask", DataType::fp16, {1, 1, 4, 2});
+  const auto cache = f.state("cache", DataType::fp16, {1, 1, 4, 3});
+  const auto taken = f.op("reduce_sum", {{"x", mask}, {"axes", {3}}, {"keep_dims", true}}, column);
+  const auto kept = f.op("sub", {{"x", half(1.0f)}, {"y", taken}}, column);
+  const auto old = f.op("mul", {{"x", kept}, {"y", f.read_state(cache)}}, type);
+  const auto chosen =
+      f.op("matmul", {{"x", mask}, {"y", rows}, {"transpose_x", false}, {"transpose_y", false}}, type);
+  f.write_state(cache,
+                f.op("add", {{"x", sums_first ? chosen : old}, {"y", sums_first ? old : chosen}}, type));
+  f.output(f.op("reduce_sum", {{"x", f.read_state(cache)}, {"axes", {3}}}, tensor(DataType::fp16, {1, 1, 4})),
+           "sums");
+  return f;
+}
+
+TEST(States, RowsThatAMaskChoosesAreWrittenWhereTheyLie) {
+  for (const bool sums_first : {false, true}) {
+    LoadedModel model(make_package(masked_write(sums_first)), 1, best_kernels());
+    StateTensors states = model.make_states("");
+    const std::byte* place = states[0].tensor.data.get();
+    const auto write = [&](const Numbers& rows, const Numbers& mask) {
+      return numbers_in(
+          model
+              .predict("", {{"rows", halves_of({1, 1, 2, 3}, rows)}, {"mask", halves_of({1, 1, 4, 2}, mask)}},
+                       &states)[0]
+              .tensor);
+    };
+    EXPECT_EQ(write({1, 2, 3, 4, 5, 6}, {1, 0, 0, 1, 0, 0, 0, 0}), (Numbers{6, 15, 0, 0}));
+    // Slot 1 again, slot 3; and a row that is kept by halves, with half of another.
+    EXPECT_EQ(write({7, 7, 7, 8, 8, 8}, {0, 0, 1, 0, 0, 0, 0, 1}), (Numbers{6, 21, 0, 24}));
+    EXPECT_EQ(write({2, 2, 2, 0, 0, 0}, {0.5, 0, 0, 0, 0, 0, 0, 0}), (Numbers{6, 21, 0, 24}));
+    EXPECT_EQ(numbers_in(states[0].tensor), (Numbers{1.5, 2, 2.5, 7, 7, 7, 0, 0, 0, 8, 8, 8}));
+    EXPECT_EQ(states[0].tensor.data.get(), place);
+    EXPECT_EQ(model.executor("").report().state_bytes_copied, 0);
+  }
+}
+
+TEST(States, ACallThatFailsBehindAMaskedWriteChangesNothing) {
+  LoadedModel model(make_package(masked_write(false)), 1, best_kernels());
+  StateTensors states = model.make_states("");
+  const std::vector<NamedTensor> inputs = {{"rows", halves_of({1, 1, 2, 3}, {1, 2, 3, 4, 5, 6})},
+                                           {"mask", halves_of({1, 1, 4, 2}, {1, 0, 0, 0, 0, 0, 0, 1})}};
+  int steps = 0;
+  model.predict("", inputs, &states, [&] { return ++steps > 0; });
+  const Numbers before = numbers_in(states[0].tensor);
+  const std::vector<NamedTensor> others = {{"rows", halves_of({1, 1, 2, 3}, {9, 9, 9, 9, 9, 9})}, inputs[1]};
+  for (int most = 0; most < steps; ++most) {
+    int asked = 0;
+    EXPECT_THROW(model.predict("", others, &states, [&] { return asked++ < most; }), Error);
+    EXPECT_EQ(numbers_in(states[0].tensor), before) << most;
+  }
+}
+
 }  // namespace
 }  // namespace kvtide::coreml
