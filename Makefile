@@ -147,7 +147,7 @@ test-references: build  ## compare with the Python references, on both real mode
 	build/venv-references/bin/python tools/references/compare_zaya.py --answers build/cmake/tests/session_answers
 	build/venv-references/bin/python tools/references/compare_architectures.py --answers build/cmake/tests/session_answers
 	@tools/make_venv.sh build/venv-coreml tools/requirements-coreml.txt
-	build/venv-coreml/bin/python tools/references/compare_coreml.py --answers build/cmake/tests/coreml_answers
+	build/venv-coreml/bin/python tools/references/compare_coreml.py --answers build/cmake/tests/coreml_answers --kvtide build/kvtide
 	build/venv-references/bin/python tools/references/compare_chat_templates.py --answers build/cmake/tests/chat_template_answers \
 	  --goldens tests/goldens/chat_templates/jinja2.json $(if $(TEMPLATES),--templates $(TEMPLATES))
 	build/venv-references/bin/python tools/compare_safetensors.py --verdicts build/cmake/tests/safetensors_verdicts

@@ -133,4 +133,27 @@ std::vector<CoremlFinding> lint_coreml(const std::string& package, const std::st
 // Throws Error: not_found, bad_format, unsupported.
 std::string inspect_coreml(const std::string& package);
 
+// The weights of an export: as f16, or as integers with a scale for each matrix, each output, or each 32 inputs of an output.
+enum class CoremlWeights { f16, int8_tensor, int8_channel, int4 };
+
+struct CoremlExport {
+  static constexpr int kEveryLayer = -1;
+
+  // 0: one package. N: a folder with a package for the embedding, N for the layers, one for the head, and a manifest.json.
+  int chunks = 0;
+  std::int64_t least_tokens = 1, most_tokens = 4;  // of a call
+  std::vector<std::int64_t> token_sizes = {};      // these only; empty: the range
+  std::int64_t slots = 0;  // of the states; 0: 2048, or as many positions as the model has learned
+  CoremlWeights weights = CoremlWeights::f16;
+  bool replace = false;  // a package, or a folder of packages, that is there already
+  int threads = 0;
+  std::function<void(const std::string& package)> on_package =
+      {};  // told before each; what it throws ends the export
+};
+
+// Writes stateful packages of a model (a GGUF file or a Hugging Face folder). `path` appears complete or not at all. Throws Error:
+// invalid_argument (numbers that do not fit, `path` holds something), unsupported (an architecture that is not written), numeric (a
+// weight that f16 cannot hold), io, and what loading a model throws.
+void export_coreml(const std::string& model, const std::string& path, const CoremlExport& options = {});
+
 }  // namespace kvtide

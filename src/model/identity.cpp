@@ -98,4 +98,10 @@ std::map<std::string, std::string> model_identity(const Model& model, const std:
           {"tokenizer", hashes->vocabulary}};
 }
 
+std::map<std::string, std::string> model_identity(const Checkpoint& checkpoint, const Tokenizer& tokenizer) {
+  return {{"architecture", checkpoint.config().architecture},
+          {"model", hash_files(checkpoint.files(), "")},
+          {"tokenizer", hash_vocabulary(tokenizer)}};
+}
+
 }  // namespace kvtide

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kvtide/model.h"
+#include "model/checkpoint.h"
 
 namespace kvtide {
 
@@ -13,5 +14,8 @@ namespace kvtide {
 // where the hash is kept under (device, inode, size, mtime), so that later runs need not read it; empty:
 // none. A cache that cannot be written is no error. Throws Error: not_found, io.
 std::map<std::string, std::string> model_identity(const Model& model, const std::string& cache);
+
+// The same of a model whose weights were not loaded.
+std::map<std::string, std::string> model_identity(const Checkpoint& checkpoint, const Tokenizer& tokenizer);
 
 }  // namespace kvtide

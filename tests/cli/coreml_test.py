@@ -139,5 +139,76 @@ class Run(ProgramTest):
         self.assert_refused(kvtide("coreml", "inspect", self.mil, "--ids", "1"), 2, "kvtide coreml run takes them")
 
 
+class Export(ProgramTest):
+    MODEL = str(Path(__file__).parent.parent / "goldens" / "folders" / "llama-f32")
+
+    def export(self, name, *words):
+        path = str(self.folder / name)
+        return path, kvtide("coreml", "export", "-m", self.MODEL, "-o", path, "--slots", "48", *words)
+
+    def test_packages_say_what_the_model_says(self):
+        words = ["-p", "the sea is", "-n", "12"]
+        wanted = self.assert_fine(kvtide("run", "-m", self.MODEL, "--exact", *words)).text
+        for name, how in (("one.mlpackage", []), ("layers", ["--per-layer", "--tokens", "1,4"])):
+            path, outcome = self.export(name, *how)
+            self.assert_fine(outcome)
+            found = self.assert_fine(kvtide("coreml", "run", path, "--tokenizer", self.MODEL, *words, "--json")).json
+            self.assertEqual((found["text"], found["slots"], found["state_bytes_copied"]), (wanted.rstrip("\n"), 48, 0))
+
+    def test_json_has_the_figures(self):
+        path, outcome = self.export("parts", "--chunks", "2", "--int8", "channel", "--json")
+        found = self.assert_fine(outcome).json
+        self.assertEqual((found["path"], found["packages"]), (path, 4))
+        self.assertGreater(found["bytes"], 10000)
+
+    def test_a_text_goes_on_from_a_session_to_a_package_and_back(self):
+        (small, _), (large, _) = self.export("small.mlpackage"), self.export("large", "--chunks", "1", "--slots", "64")
+        at = lambda name: str(self.folder / name)
+        run = lambda *words: self.assert_fine(kvtide(*words)).text
+        whole = run("run", "-m", self.MODEL, "--exact", "-p", "the sea is", "-n", "12")
+        # A session reads, a package goes on; a package with more slots goes on from there; a session from that.
+        first = run("run", "-m", self.MODEL, "--exact", "-p", "the sea is", "-n", "3", "--save-state", at("a.kv"))
+        run("state", "export", at("a.kv"), "--layout", "per-layer", "--out", at("a.safetensors"))
+        words = ["--tokenizer", self.MODEL, "-n", "3"]
+        second = run("coreml", "run", small, *words, "--load-state", at("a.safetensors"), "--save-state", at("b.safetensors"))
+        third = run("coreml", "run", large, *words, "--load-state", at("b.safetensors"), "--save-state", at("c.safetensors"))
+        run("state", "import", at("c.safetensors"), "--like", at("a.kv"), "--out", at("c.kv"))
+        text = first + "".join(part.removesuffix("\n") for part in (second, third))
+        self.assertTrue(whole.startswith(text))
+        word = whole[len(text) :][:2]  # " t": a snapshot has no logits, so a token is read first
+        fourth = run("run", "-m", self.MODEL, "--exact", "--load-state", at("c.kv"), "-p", word, "-n", "2")
+        self.assertEqual(text + word + fourth, whole)
+        other = str(Path(self.MODEL).parent / "qwen2-bf16")
+        self.assert_fine(kvtide("coreml", "export", "-m", other, "-o", at("other.mlpackage")))
+        refused = kvtide("coreml", "run", at("other.mlpackage"), *words, "--load-state", at("a.safetensors"))
+        self.assert_refused(refused, 2, "holds rows of another model")
+        junk = self.file("junk.safetensors", b"x")
+        self.assertEqual(kvtide("coreml", "run", small, *words, "--load-state", junk).status, 4)
+
+    def test_lint_runs_what_was_exported_and_bench_measures_it(self):
+        path, _ = self.export("layers", "--per-layer")
+        found = self.assert_fine(kvtide("coreml", "lint", path, "--run", "--json")).json
+        self.assertEqual({each["severity"] for each in found["findings"]}, {"hint"})
+        self.assertTrue(found["findings"][0]["function"].startswith("layers_"))
+        found = self.assert_fine(kvtide("coreml", "bench", path, "--read", "9", "-n", "3", "--json")).json
+        self.assertEqual((found["prompt_tokens"], found["prompt_calls"], found["decode_tokens"]), (9, 3, 3))
+        self.assertEqual(len(found["parts"]), 4)
+        self.assertRegex(self.assert_fine(kvtide("coreml", "bench", path, "-n", "2")).text, r"^reads .* tok/s \(46 tokens in 12 calls\)")
+
+    def test_what_is_missing_or_too_much_is_said(self):
+        path, outcome = self.export("m.mlpackage", "--tokens", "2..4")
+        self.assert_refused(outcome, 2, "they begin with 1")
+        self.assertFalse(Path(path).exists())
+        self.assert_refused(self.export("m", "--chunks", "1", "--per-layer")[1], 2, "use one of them")
+        self.assert_refused(self.export("m", "--int8", "channel", "--int4", "32")[1], 2, "may be given once")
+        self.assert_refused(self.export("m", "--int4", "16")[1], 2, "the size of a block")
+        self.assert_refused(self.export("m", "--int8", "row")[1], 2, "tensor")
+        self.assert_refused(kvtide("coreml", "export", "-o", path), 2, "-m MODEL is missing")
+        self.assert_refused(kvtide("coreml", "export", "-m", self.MODEL), 2, "-o PATH is missing")
+        self.assert_refused(kvtide("coreml", "run", path, "--slots", "8"), 2, "kvtide coreml export takes them")
+        self.assert_refused(kvtide("coreml", "inspect", path, "--run"), 2, "kvtide coreml lint takes it")
+        self.assert_refused(kvtide("coreml", "run", path, "--ids", "1", "--read", "8"), 2, "kvtide coreml bench takes it")
+
+
 if __name__ == "__main__":
     unittest.main()

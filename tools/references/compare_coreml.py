@@ -1,10 +1,11 @@
 """Compares Core ML packages with PyTorch: random models are traced, converted by coremltools, and run by kvtide.
 
-    python tools/references/compare_coreml.py --answers build/cmake/tests/coreml_answers
+    python tools/references/compare_coreml.py --answers build/cmake/tests/coreml_answers --kvtide build/kvtide
 
 Each decoder reads the same tokens in several chunkings, twelve steps and more, and is compared with the torch module that it was
 traced from: logits within 2e-3 of their range, the likeliest token everywhere, states within 0.01, no byte of a state copied.
-Weights in every form of compression are compared bit by bit with what coremltools itself decompresses.
+Weights in every form of compression are compared bit by bit with what coremltools itself decompresses. Packages that kvtide exports
+are read by coremltools: its own type inference finds the types that they declare, and its decompression the integers.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ import coremltools as ct
 import coremltools.optimize.coreml as cto
 import numpy as np
 import torch
+from coremltools.converters.mil.frontend.milproto.load import load as milproto_load
+from coremltools.converters.mil.mil import types
+from coremltools.converters.mil.mil.types.symbolic import is_symbolic
 from torch import nn
 from torch.nn import functional as F
 
@@ -248,9 +252,60 @@ def compare_weights(answers: Answers, folder: pathlib.Path, failures: Failures) 
     print(f"weights: {len(ways())} ways of compression, bit-equal to coremltools' decompression" if not failures else "weights: compared")
 
 
+# ---- what kvtide writes
+
+FOLDERS = pathlib.Path(__file__).resolve().parents[2] / "tests" / "goldens" / "folders"
+EXPORTS = [
+    ("llama-f32", []),
+    ("qwen3-i8", ["--int8", "channel"]),
+    ("gemma3-f32", ["--int4", "32", "--tokens", "1,4"]),
+    ("gpt2-f32", ["--int8", "tensor", "--chunks", "1"]),
+]
+
+
+def inferred_types(package: pathlib.Path) -> tuple[int, list[str]]:
+    """How many results coremltools found types of, and those that are not as the package declares them."""
+    spec = ct.utils.load_spec(str(package))
+    program = milproto_load(spec, spec.specificationVersion, str(package / "Data/com.apple.CoreML/weights"))
+    declared = {}
+    block = next(iter(spec.mlProgram.functions["main"].block_specializations.values()))
+    for operation in block.operations:
+        for output in operation.outputs:
+            tensor = output.type.tensorType
+            sizes = [d.constant.size if d.HasField("constant") else None for d in tensor.dimensions]
+            declared[output.name] = types.builtin_to_string(types.PROTO_TO_BUILTIN_TYPE[tensor.dataType]), sizes
+    seen, wrong = 0, []
+    for operation in program.functions["main"].operations:
+        for var in operation.outputs:
+            if var.name not in declared or not types.is_tensor(var.sym_type):
+                continue
+            seen += 1
+            dtype, sizes = types.builtin_to_string(var.dtype), [None if is_symbolic(d) else int(d) for d in var.shape]
+            want_dtype, want = declared[var.name]
+            fits = len(sizes) == len(want) and all(a is None or b is None or a == b for a, b in zip(sizes, want))
+            if not fits or dtype != want_dtype:
+                wrong.append(f"{var.name}: {dtype} {sizes}, declared {declared[var.name]}")
+    return seen, wrong
+
+
+def compare_exports(kvtide: str, folder: pathlib.Path, failures: Failures) -> None:
+    results = 0
+    for model, how in EXPORTS:
+        path = folder / f"{model}.mlpackage"
+        subprocess.run([kvtide, "coreml", "export", "-m", str(FOLDERS / model), "-o", str(path), "--slots", "64", *how], check=True, capture_output=True)
+        for package in [path] if (path / "Manifest.json").exists() else sorted(path.glob("*.mlpackage")):
+            seen, wrong = inferred_types(package)
+            results += seen
+            for what in wrong:
+                failures.check(False, f"{model}, {package.name}: {what}")
+            failures.check(seen > 0, f"{model}, {package.name}: no types")
+    print(f"exports: {results} results of {len(EXPORTS)} models have the types that coremltools infers")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--answers", required=True, help="the program coreml_answers")
+    parser.add_argument("--kvtide", required=True, help="the program kvtide")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.getLogger("coremltools").setLevel(logging.ERROR)
@@ -259,6 +314,7 @@ def main() -> int:
         for sdpa in (True, False):
             compare_llama(answers, pathlib.Path(folder), sdpa, failures)
         compare_weights(answers, pathlib.Path(folder), failures)
+        compare_exports(arguments.kvtide, pathlib.Path(folder), failures)
     print(f"{len(failures)} differences" if failures else "Core ML packages agree with PyTorch")
     return 1 if failures else 0
 

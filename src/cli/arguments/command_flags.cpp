@@ -65,8 +65,8 @@ Groups taken_by(Command command) {
       return {model_flags(), shard_flags(), prompt_flags(), text_flags(),
               file_flags(),  json_flags(),  thread_flags(), kernel_flags()};
     case Command::coreml:
-      return {coreml_flags(), prompt_flags(), file_flags(),  text_flags(),
-              json_flags(),   thread_flags(), kernel_flags()};
+      return {coreml_flags(), model_flags(), prompt_flags(), file_flags(),
+              text_flags(),   json_flags(),  thread_flags(), kernel_flags()};
     case Command::validate:
       return {model_flags(),  validate_flags(), prompt_flags(),  text_flags(),
               file_flags(),   json_flags(),     exact_flags(),   cache_type_flags(),

@@ -10,6 +10,8 @@ int coreml_command(const Arguments& arguments) {
   if (arguments.coreml.action == "inspect") return coreml_inspect(arguments);
   if (arguments.coreml.action == "lint") return coreml_lint(arguments);
   if (arguments.coreml.action == "run") return coreml_run(arguments);
+  if (arguments.coreml.action == "export") return coreml_export(arguments);
+  if (arguments.coreml.action == "bench") return coreml_bench(arguments);
   refuse(cat("kvtide coreml: there is no action ", quoted(arguments.coreml.action)));
 }
 

@@ -8,5 +8,7 @@ namespace kvtide {
 int coreml_inspect(const Arguments& arguments);
 int coreml_lint(const Arguments& arguments);
 int coreml_run(const Arguments& arguments);
+int coreml_export(const Arguments& arguments);
+int coreml_bench(const Arguments& arguments);
 
 }  // namespace kvtide

@@ -1,5 +1,7 @@
-// kvtide coreml lint: what is wrong with a package, as far as its program says without being run.
+// kvtide coreml lint: what is wrong with a package, as far as its program says without being run; with --run also how it
+// behaves when a text is cut into calls in another way.
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,8 @@
 #include "cli/commands/exit_status.h"
 #include "cli/commands/inspect_folder.h"
 #include "cli/output/terminal.h"
+#include "coreml/decode/check_splits.h"
+#include "coreml/decode/packages_manifest.h"
 #include "coreml/lint/lint.h"
 #include "coreml/program/package.h"
 
@@ -39,11 +43,31 @@ Json findings_json(const std::vector<coreml::Finding>& findings) {
   return list;
 }
 
+// A folder of several packages has a program in each.
+std::vector<coreml::Finding> findings_of(const Arguments& arguments) {
+  const std::string& path = arguments.coreml.package;
+  std::vector<std::string> packages = {path};
+  if (coreml::is_packages_folder(path)) packages = coreml::read_packages(path);
+  std::vector<coreml::Finding> findings;
+  for (const std::string& package : packages)
+    for (coreml::Finding& each : coreml::lint(coreml::open_package(package), arguments.coreml.tokenizer)) {
+      if (packages.size() > 1)
+        each.function = cat(std::filesystem::path(package).filename().string(), ", ", each.function);
+      findings.push_back(std::move(each));
+    }
+  if (!arguments.coreml.splits) return findings;
+  CoremlOptions options;
+  options.threads = arguments.session.threads;
+  options.kernels = arguments.session.kernels;
+  auto behaviour = coreml::check_splits(path, options);
+  findings.insert(findings.begin(), behaviour.begin(), behaviour.end());
+  return findings;
+}
+
 }  // namespace
 
 int coreml_lint(const Arguments& arguments) {
-  const auto findings =
-      coreml::lint(coreml::open_package(arguments.coreml.package), arguments.coreml.tokenizer);
+  const auto findings = findings_of(arguments);
   const auto errors = std::count_if(findings.begin(), findings.end(), [](const coreml::Finding& finding) {
     return finding.severity == coreml::Severity::error;
   });

@@ -13,6 +13,7 @@
 #include "cli/output/terminal.h"
 #include "coreml/decode/decode_greedy.h"
 #include "coreml/decode/folder_tokenizer.h"
+#include "coreml/decode/sequence_file.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
@@ -74,6 +75,24 @@ std::string text_of(const Tokenizer& tokenizer, const std::vector<TokenId>& toke
   return text;
 }
 
+// A text that goes on needs no more than that, and begins nothing.
+std::vector<TokenId> prompt_of(const Arguments& arguments, const Tokenizer& tokenizer) {
+  const bool goes_on = !arguments.coreml.load.empty();
+  if (goes_on && !arguments.prompt && !arguments.file) return {};
+  const InputText input = given_text(arguments);
+  Arguments how = arguments;
+  how.no_bos = how.no_bos || goes_on;
+  return encode_text(tokenizer, input, how);
+}
+
+// As a session does, with the token that was written last.
+void save_read(coreml::Decoder& decoder, const coreml::Decoded& result, const std::string& path) {
+  const bool open = result.reason == StopReason::max_tokens || result.reason == StopReason::cancelled;
+  if (open && !result.tokens.empty() && decoder.position() < decoder.slots())
+    decoder.read(std::span(&result.tokens.back(), 1));
+  coreml::save_sequence(decoder, path);
+}
+
 }  // namespace coreml_run_details
 }  // namespace
 
@@ -82,9 +101,8 @@ int coreml_run(const Arguments& arguments) {
   std::optional<Tokenizer> tokenizer;
   std::vector<TokenId> prompt(arguments.coreml.ids.begin(), arguments.coreml.ids.end());
   if (!arguments.coreml.tokenizer.empty()) {
-    const InputText input = given_text(arguments);
     tokenizer.emplace(coreml::tokenizer_of(arguments.coreml.tokenizer));
-    prompt = encode_text(*tokenizer, input, arguments);
+    prompt = prompt_of(arguments, *tokenizer);
   }
   CoremlOptions options;
   options.threads = arguments.session.threads;
@@ -92,12 +110,17 @@ int coreml_run(const Arguments& arguments) {
   const Stopwatch loading;
   const auto decoder = coreml::open_decoder(arguments.coreml.package, options);
   const double load = loading.seconds();
+  if (!arguments.coreml.load.empty()) {
+    const std::vector<TokenId> last = coreml::load_sequence(*decoder, arguments.coreml.load, 1);
+    prompt.insert(prompt.begin(), last.begin(), last.end());
+  }
   coreml::DecodeOptions how;
   how.max_tokens = arguments.max_tokens.value_or(how.max_tokens);
   how.chunk = arguments.coreml.chunk;
   if (tokenizer) how.ends_text = [&](TokenId token) { return tokenizer->ends_text(token); };
   how.on_token = [](TokenId) { return !interrupted(); };
   const coreml::Decoded result = coreml::decode_greedy(*decoder, prompt, how);
+  if (!arguments.coreml.save.empty()) save_read(*decoder, result, arguments.coreml.save);
   std::string text;
   if (tokenizer) {
     text = text_of(*tokenizer, result.tokens);

@@ -128,6 +128,8 @@ const char* contract_name(ContractKind kind) {
       return "ids and a causal mask";
     case ContractKind::positions:
       return "infer and prefill";
+    case ContractKind::masks:
+      return "masks and rotations";
   }
   return "";
 }

@@ -3,7 +3,8 @@
 //
 // Known are: ids and a mask of 0 and 1 as long as the text, with a counter among the states (zenz, GPT-2); ids and a causal
 // mask [1, 1, T, text] that says the position by its length (Apple's script for Llama and Mistral); and functions infer and
-// prefill of fixed lengths that take position_ids, causal_mask and current_pos (ANEMLL).
+// prefill of fixed lengths that take position_ids, causal_mask and current_pos (ANEMLL). What kvtide itself exports says so in its
+// metadata (masked_contract.h).
 // Errors: unsupported, with what the package has and what each contract expects.
 // Thread rules: plain values.
 #pragma once
@@ -31,7 +32,7 @@ class CallSizes {
   std::vector<std::int64_t> listed_;   // or these only
 };
 
-enum class ContractKind { counted, causal_mask, positions };
+enum class ContractKind { counted, causal_mask, positions, masks };
 const char* contract_name(ContractKind kind);
 
 struct Contract {

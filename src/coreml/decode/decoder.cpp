@@ -5,6 +5,8 @@
 #include "base/refuse.h"
 #include "base/text.h"
 #include "coreml/decode/chunked_decoder.h"
+#include "coreml/decode/masked_decoder.h"
+#include "coreml/decode/packages_manifest.h"
 #include "coreml/decode/whole_decoder.h"
 
 namespace kvtide::coreml {
@@ -12,8 +14,8 @@ namespace kvtide::coreml {
 std::vector<float> Decoder::read(std::span<const TokenId> ids, std::int64_t chunk) {
   if (ids.empty()) refuse("no tokens: there is nothing to go on from");
   const auto count = static_cast<std::int64_t>(ids.size());
-  if (count > slots_ - position_)
-    throw Error(ErrorCode::context_full, cat(count, " tokens do not fit: ", slots_ - position_, " of ",
+  if (count > slots_ - position())
+    throw Error(ErrorCode::context_full, cat(count, " tokens do not fit: ", slots_ - position(), " of ",
                                              slots_, " rows of the states are free"));
   std::vector<float> logits;
   for (std::int64_t at = 0; at < count;) {
@@ -22,9 +24,11 @@ std::vector<float> Decoder::read(std::span<const TokenId> ids, std::int64_t chun
     if (size <= 0)
       refuse(cat("the package takes no call of ", chunk > 0 ? std::min(chunk, left) : left,
                  " tokens or fewer; kvtide coreml inspect shows what it takes"));
-    logits = call(ids.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size)), size == left);
+    const auto piece = ids.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size));
+    tokens_.reserve(tokens_.size() + piece.size());  // before the states hold them
+    logits = call(piece, size == left);
+    tokens_.insert(tokens_.end(), piece.begin(), piece.end());
     at += size;
-    position_ += size;
     ++calls_;
   }
   return logits;
@@ -32,7 +36,29 @@ std::vector<float> Decoder::read(std::span<const TokenId> ids, std::int64_t chun
 
 void Decoder::reset() {
   clear();
-  position_ = 0;
+  tokens_.clear();
+}
+
+namespace {
+
+[[noreturn]] void refuse_rows() {
+  throw Error(ErrorCode::unsupported,
+              "this package does not say which of its states holds the keys of which layer; packages that "
+              "kvtide coreml export writes do");
+}
+
+}  // namespace
+
+std::vector<LayerRows> Decoder::rows() const { refuse_rows(); }
+void Decoder::put_rows(std::int64_t, const std::vector<LayerRows>&) { refuse_rows(); }
+
+void Decoder::restore(std::vector<TokenId> tokens, const std::vector<LayerRows>& rows) {
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  if (count > slots_)
+    throw Error(ErrorCode::context_full,
+                cat(count, " tokens do not fit into ", slots_, " rows of the states"));
+  put_rows(count, rows);
+  tokens_ = std::move(tokens);
 }
 
 std::int64_t Decoder::state_bytes() const {
@@ -46,6 +72,7 @@ std::unique_ptr<Decoder> open_decoder(const std::string& path, const CoremlOptio
   if (given.filename() == "meta.yaml") return open_chunked_decoder(path, options);
   if (std::filesystem::exists(given / "meta.yaml"))
     return open_chunked_decoder((given / "meta.yaml").string(), options);
+  if (is_packages_folder(path)) return open_masked_folder(path, options);
   return open_whole_decoder(path, options);
 }
 

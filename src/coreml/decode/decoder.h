@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,6 +28,12 @@ struct PartTime {
   double seconds = 0.0;
 };
 
+// Rows of one layer of a sequence: f16, [1, kv_heads, rows, head_dim]. Keys are rotated to their positions.
+struct LayerRows {
+  int layer = 0;
+  CoremlArray keys, values;
+};
+
 class Decoder {
  public:
   virtual ~Decoder() = default;
@@ -35,7 +42,17 @@ class Decoder {
   std::vector<float> read(std::span<const TokenId> ids, std::int64_t chunk = 0);
   void reset();  // a new sequence
 
-  std::int64_t position() const { return position_; }
+  // What the states hold of the tokens read: layer after layer, as many rows as there are tokens. Both throw Error(unsupported)
+  // for packages that do not say which state is whose.
+  virtual std::vector<LayerRows> rows() const;
+  // A sequence that was read elsewhere: the first rows of what is given, one for each token. Throws Error: invalid_argument
+  // (shapes, layers), context_full; the states are as they were then.
+  void restore(std::vector<TokenId> tokens, const std::vector<LayerRows>& rows);
+  // Whose rows these are: the identity of the model, as its snapshots have it; empty: not known.
+  virtual std::map<std::string, std::string> identity() const { return {}; }
+
+  std::int64_t position() const { return static_cast<std::int64_t>(tokens_.size()); }
+  const std::vector<TokenId>& tokens() const { return tokens_; }
   std::int64_t calls() const { return calls_; }
   std::int64_t slots() const { return slots_; }  // the longest text
   virtual ContractKind kind() const = 0;
@@ -52,12 +69,15 @@ class Decoder {
   // Reads ids behind position(); empty when `last` is false.
   virtual std::vector<float> call(std::span<const TokenId> ids, bool last) = 0;
   virtual void clear() = 0;
+  // Empty states with `count` rows in them, or nothing changed.
+  virtual void put_rows(std::int64_t count, const std::vector<LayerRows>& rows);
 
  private:
-  std::int64_t slots_ = 0, position_ = 0, calls_ = 0;
+  std::int64_t slots_ = 0, calls_ = 0;
+  std::vector<TokenId> tokens_;
 };
 
-// A package, or a folder with meta.yaml (or that file).
+// A package, a folder with meta.yaml (or that file), or a folder with the manifest.json of an export.
 std::unique_ptr<Decoder> open_decoder(const std::string& path, const CoremlOptions& options);
 
 }  // namespace kvtide::coreml

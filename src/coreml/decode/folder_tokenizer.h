@@ -1,5 +1,5 @@
-// folder_tokenizer.h: the tokenizer of a Hugging Face folder, for packages that bring none: tokenizer.json, and config.json if it
-// is there.
+// folder_tokenizer.h: a tokenizer for packages that bring none: of a Hugging Face folder (tokenizer.json, and config.json if it is
+// there) or of a GGUF file.
 //
 // Errors: not_found, bad_format, unsupported.
 // Thread rules: any thread.
@@ -11,6 +11,6 @@
 
 namespace kvtide::coreml {
 
-Tokenizer tokenizer_of(const std::string& folder);
+Tokenizer tokenizer_of(const std::string& path);
 
 }  // namespace kvtide::coreml

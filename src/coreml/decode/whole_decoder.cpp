@@ -6,6 +6,7 @@
 
 #include "coreml/decode/call_arrays.h"
 #include "coreml/decode/chunked_decoder.h"
+#include "coreml/decode/masked_decoder.h"
 
 namespace kvtide::coreml {
 namespace whole_decoder_details {
@@ -60,6 +61,8 @@ class WholeDecoder final : public Decoder {
 
 std::unique_ptr<Decoder> open_whole_decoder(const std::string& path, const CoremlOptions& options) {
   CoremlModel model(path, options);
+  if (auto masks = masked_contract_of(model, path))
+    return open_masked_decoder(path, std::move(model), std::move(*masks));
   Contract contract = contract_of(model, path);
   if (contract.kind == ContractKind::positions) return open_single_chunk(path, options);
   std::string name = std::filesystem::path(path).lexically_normal().filename().string();

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 
+#include "base/text.h"
+#include "coreml/decode/check_splits.h"
 #include "coreml/decode/meta_yaml.h"
 #include "coreml/write/package_writer.h"
 #include "kvtide/error.h"
@@ -141,6 +144,30 @@ TEST(Decoder, RefusesATextThatDoesNotFit) {
   EXPECT_EQ(decoder->position(), 0);
   EXPECT_EQ(decoder->read(std::span(kText).first(8)).size(), 48u);
   EXPECT_THROW(decoder->read({}), Error);
+}
+
+TEST(CheckSplits, FindsThatACallOfSeveralTokensDoesSomethingElse) {
+  TemporaryFolder folder;
+  int number = 0;
+  const auto rules = [&](const Package& package) {
+    std::set<std::string> found;
+    for (const Finding& finding : check_splits(saved(folder, cat(++number, ".mlpackage"), package), {}))
+      found.insert(finding.rule);
+    return found;
+  };
+  const std::set<std::string> nothing;
+  EXPECT_EQ(rules(zenz_sample({})), nothing);
+  EXPECT_EQ(rules(llama_sample({})), nothing);
+  EXPECT_EQ(rules(llama_sample({.slots = 7})), nothing);
+  save_anemll(folder, {});
+  EXPECT_TRUE(check_splits(folder / "", {}).empty());
+  TemporaryFolder other;
+  save_anemll(other, {.fault = Fault::position_is_constant});
+  std::set<std::string> found;
+  for (const Finding& finding : check_splits(other / "", {})) found.insert(finding.rule);
+  EXPECT_EQ(found, (std::set<std::string>{"split-changes-logits", "split-changes-state"}));
+  EXPECT_EQ(rules(zenz_sample({.fault = Fault::counter_not_written})), (std::set<std::string>{"call-fails"}));
+  EXPECT_EQ(rules(shard_sample({})), (std::set<std::string>{"not-run"}));
 }
 
 TEST(MetaYaml, NamesItsMistakes) {
