@@ -39,7 +39,8 @@ using namespace integer_panels_details;
 std::unique_ptr<const IntegerPanels> IntegerPanels::of(Runtime& run, const Compressed& matrix,
                                                        std::int64_t outputs, std::int64_t inputs) {
   const auto found = matrix.scaled_integers();
-  if (!found || found->run < 2 || inputs % 2 != 0 || found->run % 2 != 0 || inputs % found->run != 0) return nullptr;
+  if (!found || found->run < 2 || inputs % 2 != 0 || found->run % 2 != 0 || inputs % found->run != 0)
+    return nullptr;
   std::unique_ptr<IntegerPanels> made(new IntegerPanels);
   made->bits_ = found->bits;
   made->rounds_ = matrix.dtype() == DataType::fp16;
