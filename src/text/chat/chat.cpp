@@ -7,7 +7,7 @@
 #include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kvtide/error.h"
-#include "text/chat_sources.h"
+#include "text/chat/chat_sources.h"
 #include "text/jinja/from_json.h"
 #include "text/jinja/template.h"
 #include "text/utf8.h"

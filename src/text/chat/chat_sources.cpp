@@ -1,4 +1,4 @@
-#include "text/chat_sources.h"
+#include "text/chat/chat_sources.h"
 
 #include <algorithm>
 #include <iterator>
