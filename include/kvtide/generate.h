@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <random>
 #include <span>
 #include <string>
@@ -12,6 +13,26 @@
 #include "kvtide/session.h"
 
 namespace kvtide {
+
+namespace grammar {
+class Constraint;
+}
+
+// What answers are held to: tokens that do not go on so are impossible, and an answer that nothing may follow ends.
+// Ownership: copies share what was worked out. Thread rules: one thread at a time.
+class AnswerForm {
+ public:
+  AnswerForm() = default;  // anything
+  // `schema`: of JSON, as text. Throws Error: bad_format, invalid_argument, unsupported (a keyword, by name).
+  static AnswerForm json_schema(const Tokenizer& tokenizer, std::string_view schema);
+  // A grammar in the notation of llama.cpp (GBNF). Throws Error(invalid_argument) that names the line.
+  static AnswerForm gbnf(const Tokenizer& tokenizer, std::string_view text);
+
+  const std::shared_ptr<grammar::Constraint>& constraint() const { return constraint_; }
+
+ private:
+  std::shared_ptr<grammar::Constraint> constraint_;
+};
 
 struct SamplerOptions {
   float temperature = 0.0f;     // 0: the most likely token (greedy)
@@ -51,6 +72,7 @@ struct GenerateOptions {
   std::vector<TokenId> stop_tokens;  // in addition to the tokenizer's end tokens
   SamplerOptions sampler;
   std::vector<TokenId> history;  // what was read before, for the repeat penalty
+  AnswerForm form;
   // Changes only speed: every token is chosen from the same logits, by the same random numbers.
   Draft draft = Draft::none;
   // Receives text as soon as it is certain (whole UTF-8 characters, no beginning of a stop string); false

@@ -87,6 +87,19 @@ class Turns(ProgramTest):
         refused = kvtide("chat", "-m", LLAMA, stdin=b"the tide\n")
         self.assert_refused(refused, 5, "brings no chat template", "kvtide run", "--chat-template")
 
+    def test_run_holds_an_answer_to_a_grammar_or_a_schema(self):
+        grammar = self.file("answer.gbnf", b'root ::= "the" [a-c]{3}')
+        words = ("run", "-m", LLAMA, "-p", "the tide", "-n", 40)
+        for more in ((), ("--draft", "ngram"), ("--temp", 2, "--top-k", 0)):
+            self.assertRegex(self.assert_fine(kvtide(*words, "--grammar", grammar, *more)).text.strip(), "^the[a-c]{3}$")
+        number = self.assert_fine(kvtide(*words, "--json-schema", '{"type": "integer", "minimum": 10, "maximum": 12}')).text
+        self.assertIn(number.strip(), ("10", "11", "12"))
+        for flags, part in ((("--json-schema", '{"pattern": "a"}'), "'pattern'"), (("--grammar", grammar, "--json-schema", "{}"), "--json-schema"),
+                            (("--json-schema", "nowhere.json"), "nowhere.json")):  # fmt: skip
+            outcome = kvtide(*words, *flags)
+            self.assertNotEqual(outcome.status, 0)
+            self.assertIn(part, outcome.err)
+
     def test_an_answer_that_repeats_itself_is_stopped(self):
         # Tokens that see nothing but themselves go round in a circle.
         words = ("-n", 2000, "-c", 5000, "--attention-size", 1)

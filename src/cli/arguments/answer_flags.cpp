@@ -63,6 +63,18 @@ constexpr Flag kRun[] = {
      [](A& a, const G&) { a.chat = true; }},
     {"", "--system", "TEXT", "the system message, with --chat", set_system},
 };
+constexpr Flag kForm[] = {
+    {"", "--json-schema", "FILE|TEXT", "hold the answer to JSON of this schema",
+     [](A& a, const G& g) {
+       set_once(a.json_schema, g);
+       if (a.grammar) refuse("--json-schema: --grammar holds the answer to a form already");
+     }},
+    {"", "--grammar", "FILE", "hold the answer to a grammar in the notation of llama.cpp",
+     [](A& a, const G& g) {
+       set_once(a.grammar, g);
+       if (a.json_schema) refuse("--grammar: --json-schema holds the answer to a form already");
+     }},
+};
 constexpr Flag kHash[] = {
     {"", "--logits-hash", "", "print a hash of all logits used, to compare runs bit for bit",
      [](A& a, const G&) { a.logits_hash = true; }},
@@ -81,6 +93,7 @@ FlagGroup length_flags() { return {Section::basics, kLength}; }
 FlagGroup answer_flags() { return {Section::words, kAnswers}; }
 FlagGroup report_flags() { return {Section::output, kReport}; }
 FlagGroup run_flags() { return {Section::basics, kRun}; }
+FlagGroup form_flags() { return {Section::words, kForm}; }
 FlagGroup hash_flags() { return {Section::output, kHash}; }
 FlagGroup strategy_flags() { return {Section::memory, kStrategy}; }
 FlagGroup chat_flags() { return {Section::basics, kChat}; }

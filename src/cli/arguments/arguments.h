@@ -37,7 +37,9 @@ struct Arguments {
   std::optional<std::int64_t> max_tokens;  // -n; -1: until the end of the text
   std::vector<std::string> stop;
   bool chat = false;
-  std::string chat_template;  // empty: as the model says
+  std::string chat_template;               // empty: as the model says
+  std::optional<std::string> json_schema;  // a file or the schema itself
+  std::optional<std::string> grammar;      // a file
   std::optional<std::string> system;
   bool no_bos = false;
   bool no_special = false;

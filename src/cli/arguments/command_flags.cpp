@@ -25,10 +25,11 @@ Groups joined(Groups first, const Groups& then, std::initializer_list<FlagGroup>
 Groups taken_by(Command command) {
   switch (command) {
     case Command::run:
-      return joined({model_flags(), prompt_flags(), file_flags(), run_flags(), length_flags(),
-                     context_flags(), text_flags(), answer_flags(), report_flags(), hash_flags()},
-                    session_groups(),
-                    {strategy_flags(), refill_flags(), snapshot_flags(), shadow_flags(), seal_log_flags()});
+      return joined(
+          {model_flags(), prompt_flags(), file_flags(), run_flags(), length_flags(), context_flags(),
+           text_flags(), answer_flags(), form_flags(), report_flags(), hash_flags()},
+          session_groups(),
+          {strategy_flags(), refill_flags(), snapshot_flags(), shadow_flags(), seal_log_flags()});
     case Command::chat:
       return joined(
           {model_flags(), chat_flags(), length_flags(), context_flags(), answer_flags(), report_flags()},

@@ -28,6 +28,7 @@ FlagGroup length_flags();
 FlagGroup answer_flags();
 FlagGroup report_flags();
 FlagGroup run_flags();
+FlagGroup form_flags();
 FlagGroup hash_flags();
 FlagGroup strategy_flags();
 FlagGroup chat_flags();

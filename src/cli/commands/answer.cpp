@@ -89,6 +89,7 @@ Answer answer(Session& session, ContextGuard& guard, LiveMemory& memory, std::sp
   generating.stop = options.stop;
   generating.stop_tokens = options.stop_tokens;
   generating.sampler = options.sampler;
+  generating.form = options.form;
   generating.history = options.history;
   generating.on_text = [&](std::string_view text) {
     if (!figures.ttft_seconds) figures.ttft_seconds = seconds_since(options.start);

@@ -20,6 +20,7 @@ struct AnswerOptions {
   std::vector<TokenId> stop_tokens;
   SamplerOptions sampler;
   Draft draft = Draft::none;
+  AnswerForm form;
   // What the repeat penalty sees beside the answer. Empty in a talk: the words of a template, of questions and of earlier
   // answers are common ones, and an answer that must avoid them begins with garbled words.
   std::vector<TokenId> history;

@@ -21,6 +21,7 @@
 #include "cli/output/output_file.h"
 #include "cli/output/report.h"
 #include "cli/output/terminal.h"
+#include "formats/text_file.h"
 #include "kvtide/chat.h"
 #include "kvtide/error.h"
 
@@ -137,9 +138,19 @@ void end_answer(const std::string& text) {
     say("");
 }
 
+AnswerForm form_of(const Arguments& arguments, const Tokenizer& tokenizer) {
+  if (arguments.grammar) return AnswerForm::gbnf(tokenizer, read_whole_text(*arguments.grammar));
+  if (!arguments.json_schema) return {};
+  const std::string& given = *arguments.json_schema;
+  const std::size_t first = given.find_first_not_of(" \t\n");
+  const bool is_schema = first != given.npos && given[first] == '{';
+  return AnswerForm::json_schema(tokenizer, is_schema ? given : read_whole_text(given));
+}
+
 AnswerOptions options_for_answer(const Arguments& arguments, const Session& session, const Prompt& prompt,
                                  std::span<const TokenId> tokens) {
   AnswerOptions options = answer_options(arguments, kDefaultTokens);
+  options.form = form_of(arguments, session.model().tokenizer());
   if (prompt.chat()) {
     end_answers_as(*prompt.chat(), session.model().tokenizer(), options);
     return options;
