@@ -256,6 +256,7 @@ void bind_coreml(nb::module_& module) {
       .def("close", &PyCoremlModel::close)
       .def_prop_ro("closed", &PyCoremlModel::closed)
       .def("cancel", &PyCoremlModel::cancel)
+      .def_prop_ro("busy", &PyCoremlModel::busy)
       .def_prop_ro("functions",
                    [](const PyCoremlModel& self) {
                      std::vector<std::string> names;

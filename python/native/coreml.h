@@ -58,6 +58,7 @@ class PyCoremlModel {
   // inputs: (name, dtype, shape, bytes) of each. A dict of arrays by name.
   nanobind::object predict(const CoremlInputs& inputs, PyCoremlState* state, const nanobind::str& function);
   void cancel() { ++cancels_; }
+  bool busy() const { return turns_.busy(); }
 
  private:
   std::unique_ptr<CoremlModel> model_;

@@ -11,8 +11,11 @@
 #include "serve/routes/guard.h"
 #include "serve/routes/info.h"
 #include "serve/routes/llama.h"
+#include "serve/routes/memory_report.h"
 #include "serve/routes/openai.h"
+#include "serve/routes/page.h"
 #include "serve/routes/responses.h"
+#include "serve/routes/slots.h"
 #include "serve/routes/states.h"
 
 namespace kvtide::serve {
@@ -31,6 +34,7 @@ constexpr std::string_view kNoEmbeddings =
 constexpr std::string_view kNoSound = "only text is read and written";
 
 constexpr Route kRoutes[] = {
+    {"GET", "/", &page},
     {"GET", "/health", &health},
     {"GET", "/v1/health", &health},
     {"GET", "/v1/models", &list_models},
@@ -47,7 +51,10 @@ constexpr Route kRoutes[] = {
     {"DELETE", "/v1/responses/*", &delete_response},
     {"POST", "/completion", &llama_completion},
     {"POST", "/slots/*", &slot_action},
+    {"GET", "/memory", &memory_report},
     {"GET", "/states", &list_states},
+    {"POST", "/states", &load_state_file},
+    {"POST", "/states/*", &state_action},
     {"GET", "/states/*", &one_state},
     {"DELETE", "/states/*", &drop_state},
     {"POST", "/tokenize", &tokenize},

@@ -74,6 +74,7 @@ class KvState {
   // Tokens that one step may take: max_step, or fewer where the attention size may change.
   std::int64_t step_room() const;
   const std::vector<Segment>& segments() const { return held_.segments; }
+  const Holdings& holdings() const { return held_; }
 
   std::int64_t held_bytes() const;    // pages of held rows: what RSS is compared with
   std::int64_t shared_bytes() const;  // of these, shared with forks

@@ -1,13 +1,14 @@
 """Chat templates rendered without jinja2."""
 
 import datetime
-import threading
 
 import pytest
 
 import kvtide
 from kvtide import _native  # noqa: F401  needs the extension
 from kvtide import errors
+
+from together import run_together
 
 CHATML = (
     "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ (m.content or '') ~ '<|im_end|>\n' }}{% endfor %}"
@@ -76,9 +77,5 @@ def test_several_threads_render_one_template():
     template = kvtide.ChatTemplate(CHATML)
     wanted = template.render(HELLO * 50)
     seen = []
-    threads = [threading.Thread(target=lambda: seen.extend(template.render(HELLO * 50) for _ in range(20))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together(*[lambda: seen.extend(template.render(HELLO * 50) for _ in range(20))] * 4)
     assert len(seen) == 80 and set(seen) == {wanted}

@@ -4,6 +4,7 @@ import copy
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import kvtide
 import kvtide.coreml as ct
 from kvtide import _native  # noqa: F401  needs the extension
 from kvtide.state_transition import transition_coreml_state
+
+from together import LIMIT_S, join, start
 
 # cache += x; y = the sum of each row. `twice` adds it two times. The text is what `kvtide coreml inspect --mil` prints.
 SUMS = """program(1.3)
@@ -228,46 +231,28 @@ def test_states_are_resized_as_those_of_core_ml_are(write):
     assert np.array_equal(moved[:, :, :3], kept[:, :, :3]) and not moved[:, :, 3:].any()
 
 
-def in_a_call(model):
-    """Waits until another thread is in one."""
-    while True:
-        try:
-            model.predict({"x": np.zeros((1, 1)), "one": [1]}, model.make_state())
-        except kvtide.errors.BusyError:
-            return
-        except kvtide.Error:
-            pass
-
-
-def predict(model, state):
-    """A call that is begun again when in_a_call() came just before it."""
-    while True:
-        try:
-            return model.predict(SLOW, state)
-        except kvtide.errors.BusyError:
-            pass
+def wait_until_busy(model, thread):
+    """Without calls of its own, which would be in the way of the one that is awaited."""
+    end = time.monotonic() + LIMIT_S
+    while not model._native.busy:
+        assert thread.is_alive() and time.monotonic() < end, "the call ended before it was seen"
+        time.sleep(0.001)
 
 
 def test_one_caller_at_a_time_and_a_call_that_is_cancelled(write):
     model = ct.Model(write(slow()))
     state = model.make_state()
     raised = []
-
-    def call():
-        try:
-            predict(model, state)
-        except kvtide.Error as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=call)
-    thread.start()
-    in_a_call(model)
+    thread = start(lambda: model.predict(SLOW, state), raised)
+    wait_until_busy(model, thread)
     with pytest.raises(kvtide.errors.BusyError, match="a state serves one caller"):
         state.read_state("calls")
     with pytest.raises(kvtide.errors.BusyError, match="a model serves one caller"):
+        model.predict(SLOW, model.make_state())
+    with pytest.raises(kvtide.errors.BusyError, match="a model serves one caller"):
         model.close()
     model.cancel()
-    thread.join()
+    join(thread, "a call that was cancelled")
     assert isinstance(raised[0], kvtide.errors.CancelledError)
     assert state.read_state("calls").tolist() == [0]
 
@@ -277,14 +262,17 @@ def test_ctrl_c_ends_a_call(write):
     state = model.make_state()
 
     def interrupt():
-        in_a_call(model)
+        wait_until_busy(model, threading.main_thread())
         os.kill(os.getpid(), signal.SIGINT)
 
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        predict(model, state)
-    thread.join()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+    try:
+        thread = start(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model.predict(SLOW, state)
+        join(thread, "the thread that interrupts")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert state.read_state("calls").tolist() == [0]
 
 

@@ -76,7 +76,9 @@ class SchedulerTest : public ::testing::Test {
     return *told;
   }
 
-  void mixes(const Model& model, int count);
+  // memories: one of them for each answer, at random.
+  void mixes(const Model& model, int count, std::int64_t kv_budget = std::int64_t{1} << 20,
+             const std::vector<serve::MemoryChoice>& memories = {{}});
 
   const testing::TemporaryFile file_ = testing::chat_model_file();
   const Model model_{file_.path()};
@@ -101,10 +103,11 @@ TEST_F(SchedulerTest, AnAnswerIsWhatASessionAloneWrites) {
 
 // Requests that begin alike and apart come at different times; some leave, some read nothing for a while; the budget is
 // small enough that cached states have to go.
-void SchedulerTest::mixes(const Model& model, int count) {
+void SchedulerTest::mixes(const Model& model, int count, std::int64_t kv_budget,
+                          const std::vector<serve::MemoryChoice>& memories) {
   WorkOptions options = small_work();
   options.parallel = 4;
-  options.kv_budget = std::int64_t{1} << 20;
+  options.kv_budget = kv_budget;
   Scheduler scheduler({&model}, options);
   testing::Rng rng(7);
   std::int64_t spared = 0;
@@ -120,6 +123,7 @@ void SchedulerTest::mixes(const Model& model, int count) {
       asked.emplace_back(
           spec_of(std::move(prompt), static_cast<std::int64_t>(1 + rng.below(12)), rng.below(100)),
           std::make_shared<Told>());
+      asked.back().first.memory = memories[rng.below(memories.size())];
       ASSERT_FALSE(scheduler.submit(0, asked.back().first, asked.back().second));
       for (std::size_t steps = rng.below(6); steps > 0; --steps) scheduler.step();
       if (rng.below(6) == 0) asked[rng.below(asked.size())].second->left = true;
@@ -139,8 +143,8 @@ void SchedulerTest::mixes(const Model& model, int count) {
     }
   }
   EXPECT_GT(spared, 0) << "the cache spared nothing";
-  EXPECT_GT(scheduler.counts().evicted, 0) << "nothing had to go";
   EXPECT_EQ(scheduler.counts().running, 0);
+  EXPECT_GT(scheduler.counts().evicted, 0) << "nothing had to go";
 }
 
 TEST_F(SchedulerTest, TheBitsOfAnAnswerDoNotDependOnItsNeighbours) { mixes(model_, 25); }
@@ -149,6 +153,34 @@ TEST_F(SchedulerTest, NorInAModelWhoseWindowsMoveOn) {
   const testing::TemporaryFile file = testing::chat_model_file(windows());
   const Model model(file.path());
   mixes(model, 10);
+}
+
+TEST_F(SchedulerTest, NorWhereEveryAnswerHasAMemoryOfItsOwn) {
+  std::vector<serve::MemoryChoice> memories(4);
+  memories[1].rolling = Rolling{.sinks = 2, .window = 16};
+  ProceduralOptions& past = memories[2].procedural.emplace();
+  past.budget = std::int64_t{1} << 20;
+  past.window = 32;
+  past.block = 16;
+  past.rows = 4;
+  past.summaries = 2;
+  past.levels = 2;
+  memories[3].attention_size = 24;
+  mixes(model_, 10, std::int64_t{3} << 20, memories);
+}
+
+TEST_F(SchedulerTest, AMemoryThatForgetsReadsMoreThanTheContext) {
+  AnswerSpec spec = spec_of(testing::random_tokens(700, 64, 1), 6, 2);
+  auto told = std::make_shared<Told>();
+  Scheduler scheduler({&model_}, small_work());
+  EXPECT_THROW(scheduler.submit(0, spec, told), Error);
+  spec.memory.rolling = Rolling{.sinks = 4, .window = 64};
+  ASSERT_FALSE(scheduler.submit(0, spec, told));
+  while (scheduler.step()) {
+  }
+  EXPECT_EQ(told->tokens[0].size(), 6u);
+  spec.memory.rolling = Rolling{.sinks = 4, .window = 4096};
+  EXPECT_THROW(scheduler.submit(0, spec, told), Error) << "the context is smaller";
 }
 
 TEST_F(SchedulerTest, ChoicesAreForksOfOnePrompt) {

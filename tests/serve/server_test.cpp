@@ -197,6 +197,100 @@ TEST_F(ServerTest, StatesAreLookedAtAndDropped) {
   EXPECT_EQ(testing::fetch(server_, "/states/x")->status(), 404);
 }
 
+TEST_F(ServerTest, ARequestChoosesItsMemory) {
+  const std::string front = R"({"prompt":"the end of a land in the sea","max_tokens":4,"temperature":0,"kv":)";
+  for (const char* kv : {R"({"kind":"full"})", R"({"kind":"rolling","window":8,"sinks":2})",
+                         R"({"kind":"procedural","budget":"2M"})", R"({"attention_size":4})"})
+    EXPECT_EQ(ask(server_, "/v1/completions", front + kv + "}")->status(), 200) << kv;
+  std::vector<std::string> kinds;
+  const JsonValue memory = json_of(*testing::fetch(server_, "/memory"));
+  for (const JsonValue& state : *at(memory, "states").list()) kinds.push_back(*at(state, "kind").text());
+  EXPECT_EQ(kinds, (std::vector<std::string>{"full", "rolling", "procedural", "full"}));
+  for (const char* kv : {R"({"kind":"roling"})", R"({"window":8})", R"({"kind":"rolling","budget":"2M"})",
+                         R"({"kind":"procedural"})", R"({"kind":"procedural","budget":"2X"})",
+                         R"({"kind":"full","windows":8})", R"({"kind":"rolling","window":0})", "7",
+                         R"({"state":1,"kind":"full"})"})
+    EXPECT_EQ(ask(server_, "/v1/completions", front + kv + "}")->status(), 400) << kv;
+  EXPECT_EQ(ask(server_, "/v1/completions", front + R"({"state":4711}})")->status(), 404);
+}
+
+// What is done to a fork leaves the state that it was forked from as it is; what was cut away is read again.
+TEST_F(ServerTest, StatesAreForkedCutAndGoneOnFrom) {
+  const std::string prompt = R"({"prompt":"the end of a land in the sea","max_tokens":4,"temperature":0)";
+  const auto first = ask(server_, "/v1/completions", prompt + "}");
+  ASSERT_EQ(first->status(), 200);
+  const auto act = [&](const std::string& place, const std::string& body) {
+    return ask(server_, "/states/" + place, body);
+  };
+  const JsonValue list = json_of(*testing::fetch(server_, "/states"));
+  const std::string number = std::to_string(*at((*at(list, "data").list())[0], "id").integer());
+  const std::int64_t tokens = *at((*at(list, "data").list())[0], "tokens").integer();
+  const auto forked = act(number + "/fork", "");
+  ASSERT_EQ(forked->status(), 200) << forked->body();
+  const std::string fork = std::to_string(*at(at(json_of(*forked), "state"), "id").integer());
+  EXPECT_NE(fork, number);
+  const auto planned = act(fork + "/truncate", R"({"length":3,"plan":true})");
+  EXPECT_TRUE(*at(json_of(*planned), "possible").boolean()) << planned->body();
+  ASSERT_EQ(act(fork + "/truncate", R"({"length":3})")->status(), 200);
+  EXPECT_EQ(*at(json_of(*testing::fetch(server_, "/states/" + fork)), "tokens").integer(), 3);
+  EXPECT_EQ(*at(json_of(*testing::fetch(server_, "/states/" + number)), "tokens").integer(), tokens);
+  const auto behind = ask(
+      server_, "/v1/completions",
+      R"({"prompt":" sea","max_tokens":2,"temperature":0,"kv":{"state":)" + fork + "}}");
+  ASSERT_EQ(behind->status(), 200) << behind->body();
+  const JsonValue answer = json_of(*behind);
+  EXPECT_EQ(*at(at(at(answer, "usage"), "prompt_tokens_details"), "cached_tokens").integer(), 3);
+  ASSERT_EQ(act(fork + "/drop", R"({"first":1,"last":2,"close_gap":true})")->status(), 200);
+  EXPECT_TRUE(*at(json_of(*testing::fetch(server_, "/states/" + fork)), "by_number").boolean())
+      << "no prompt is served by it any more";
+  EXPECT_EQ(act(number + "/attention", R"({"size":4})")->status(), 200);
+  EXPECT_EQ(act(number + "/keep", "")->status(), 200);
+  EXPECT_EQ(act(number + "/expand", R"({"capacity":600})")->status(), 200);
+  EXPECT_EQ(act(number + "/compact", R"({"capacity":64})")->status(), 200);
+  EXPECT_EQ(act(number + "/pin", R"({"first":0,"last":2})")->status(), 400) << "it is not procedural";
+  for (const char* wrong : {"/truncate", "/dance", "/drop", "/compact", "/save"})
+    EXPECT_GE(act(number + wrong, "")->status(), 400) << wrong;
+  EXPECT_EQ(act("4711/fork", "")->status(), 404);
+  const auto again = ask(server_, "/v1/completions", prompt + "}");
+  EXPECT_EQ(*at((*at(json_of(*again), "choices").list())[0], "text").text(),
+            *at((*at(json_of(*first), "choices").list())[0], "text").text());
+}
+
+TEST_F(ServerTest, AStateGoesToAFileAndBack) {
+  const testing::TemporaryFolder folder;
+  serve::ServiceOptions options = testing::small_service();
+  options.states_folder = folder.path("");
+  serve::Server server({{"tiny", &model_}}, options);
+  const std::string prompt = R"({"prompt":"the end of a land","max_tokens":4,"kv":{"kind":"rolling","window":64}})";
+  ASSERT_EQ(ask(server, "/v1/completions", prompt)->status(), 200);
+  const JsonValue list = json_of(*testing::fetch(server, "/states"));
+  const std::string number = std::to_string(*at((*at(list, "data").list())[0], "id").integer());
+  ASSERT_EQ(ask(server, "/states/" + number + "/save", R"({"filename":"land"})")->status(), 200);
+  serve::Server later({{"tiny", &model_}}, options);
+  const auto loaded = ask(later, "/states", R"({"filename":"land"})");
+  ASSERT_EQ(loaded->status(), 200) << loaded->body();
+  EXPECT_EQ(*at(json_of(*loaded), "kind").text(), "rolling");
+  const std::string its = std::to_string(*at(json_of(*loaded), "id").integer());
+  EXPECT_EQ(ask(later, "/v1/completions", R"({"prompt":" sea","max_tokens":2,"kv":{"state":)" + its + "}}")->status(),
+            200);
+  EXPECT_EQ(ask(later, "/states", R"({"filename":"../land"})")->status(), 400);
+  EXPECT_EQ(ask(later, "/states", R"({"filename":"sea"})")->status(), 404);
+}
+
+TEST_F(ServerTest, ThePageNeedsNothingFromElsewhere) {
+  const auto page = testing::fetch(server_, "/");
+  ASSERT_EQ(page->status(), 200);
+  EXPECT_EQ(page->response().type, "text/html; charset=utf-8");
+  EXPECT_TRUE(page->body().starts_with("<!doctype html>"));
+  for (const char* outside : {"http://", "https://", "src=", "@import", "url("})
+    EXPECT_EQ(page->body().find(outside), std::string::npos) << outside;
+  serve::ServiceOptions options = testing::small_service();
+  options.api_key = "secret";
+  serve::Server locked({{"tiny", &model_}}, options);
+  EXPECT_EQ(testing::fetch(locked, "/")->status(), 200) << "it asks for the key itself";
+  EXPECT_EQ(testing::fetch(locked, "/memory")->status(), 401);
+}
+
 TEST_F(ServerTest, ASlowReaderAndOneWhoLeavesHoldNobodyUp) {
   const auto slow = std::make_shared<testing::HeardReply>(), left = std::make_shared<testing::HeardReply>();
   const std::string body = R"({"prompt":"the end","max_tokens":100,"stream":true,"ignore_eos":true})";
@@ -342,7 +436,7 @@ TEST_F(ServerTest, BytesOfAnyKindAreAnAnswerOf4xx) {
     EXPECT_NO_THROW(json_of(*reply)) << reply->body();
   }
   for (const char* target :
-       {"", "/", "//", "?", "/v1/models/", "/v1/models/%00", "/..", "/v1/../health", "*"}) {
+       {"", "//", "?", "/v1/models/", "/v1/models/%00", "/..", "/v1/../health", "*"}) {
     const int status = ask(server_, request_of("GET", target))->status();
     EXPECT_TRUE(status == 404 || status == 405) << target << " " << status;
   }

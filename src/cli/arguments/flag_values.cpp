@@ -4,6 +4,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/byte_size.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "tensor/element_type.h"
@@ -34,28 +35,6 @@ bool read_count(std::string_view text, std::int64_t low, std::int64_t high, std:
 [[noreturn]] void refuse_value(const Given& given, std::string_view what, std::string_view wanted) {
   throw Error(ErrorCode::invalid_argument,
               cat(given.flag, ": ", what, " must be ", wanted, ", not ", quoted(given.value)));
-}
-
-// Takes "K", "MB", "GiB" ... off the end of a number, and what stands before it; gives how many bytes it means.
-double take_unit(std::string_view& digits) {
-  const auto take = [&](char letter) {
-    if (digits.empty() || (digits.back() | 0x20) != letter) return false;
-    digits.remove_suffix(1);
-    return true;
-  };
-  const std::string_view whole = digits;
-  if (take('b')) take('i');
-  double unit = 1.0;
-  for (const char letter : std::string_view("kmgt")) {
-    unit *= 1024.0;
-    if (!take(letter)) continue;
-    while (take(' ')) continue;
-    return unit;
-  }
-  digits = whole;
-  if (take('b'))
-    while (take(' ')) continue;
-  return 1.0;
 }
 
 // As a user would type it, rounded up.
@@ -97,12 +76,10 @@ std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, 
 }
 
 std::int64_t bytes(const Given& given, std::string_view what, std::int64_t low) {
-  std::string_view digits = given.value;
-  const double unit = take_unit(digits);
-  double value = 0.0;
-  if (!read_number(digits, static_cast<double>(low) / unit, 0x1p50 / unit, value))
+  const std::optional<std::int64_t> value = parse_byte_size(given.value);
+  if (!value || *value < low)
     refuse_value(given, what, cat("at least ", short_bytes(low), ", for instance 64M or 1.5G"));
-  return static_cast<std::int64_t>(value * unit);
+  return *value;
 }
 
 std::string one_of(const Given& given, std::string_view what, std::span<const std::string_view> words) {

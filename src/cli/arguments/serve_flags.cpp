@@ -7,6 +7,7 @@
 #include "cli/arguments/flag_groups.h"
 #include "cli/arguments/flag_values.h"
 #include "serve/routes/guard.h"
+#include "serve/routes/memory_fields.h"
 
 namespace kvtide {
 namespace {
@@ -38,6 +39,12 @@ constexpr Flag kServe[] = {
 constexpr Flag kServeMemory[] = {
     {"", "--kv-budget", "BYTES", "KV memory of all answers and of the prefixes kept for later [2G]",
      [](A& a, const G& g) { a.serve.kv_budget = bytes(g, "the budget", 1 << 20); }},
+    {"", "--session-kv", "KIND",
+     "full, rolling=WINDOW or procedural=BYTES: of answers whose request does not say [full]",
+     [](A& a, const G& g) {
+       static_cast<void>(serve::memory_from_text(g.value));
+       a.serve.session_kv = g.value;
+     }},
 };
 
 bool is_word(const std::string& text) {

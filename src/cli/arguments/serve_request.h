@@ -17,6 +17,7 @@ struct ServeRequest {
   std::int64_t parallel = 8, queue = 64, max_tokens = 2048;
   std::string api_key;
   std::string states_folder;
+  std::string session_kv = "full";
   bool no_auth = false, quiet = false;
 };
 

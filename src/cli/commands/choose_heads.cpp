@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/text.h"
 #include "cli/commands/cache_folder.h"
@@ -37,21 +38,36 @@ HeadTable within_two_thirds(HeadTable table, const Model& model) {
   return table;
 }
 
+// The hash of the model, and where the table of such a model is remembered; empty: nowhere.
+struct Remembered {
+  std::string hash, file;
+};
+
+Remembered remembered(const Arguments& a, const Model& model) {
+  const std::string cache = cache_folder(a);
+  std::string hash = model_identity(model, cache).at("model");
+  std::string file = cache.empty() ? "" : cat(cache, "/heads-", hash, ".tsv");
+  return {std::move(hash), std::move(file)};
+}
+
 }  // namespace
 
-HeadTable choose_heads(const Arguments& a, const Model& model) {
+std::optional<HeadTable> known_heads(const Arguments& a, const Model& model) {
   const std::string& wanted = a.memory.procedural.heads;
-  if (wanted == "even") return {};
+  if (wanted == "even") return HeadTable{};
   if (wanted != "auto") return read_heads(wanted);
-  const std::string cache = cache_folder(a);
-  const std::string hash = model_identity(model, cache).at("model");
+  const auto [hash, file] = remembered(a, model);
   if (const HeadTable* known = shipped_heads(hash)) return within_two_thirds(*known, model);
-  const std::string remembered = cache.empty() ? "" : cat(cache, "/heads-", hash, ".tsv");
   try {
-    if (!remembered.empty()) return within_two_thirds(read_heads(remembered), model);
+    if (!file.empty()) return within_two_thirds(read_heads(file), model);
   } catch (const Error&) {
     // Not there, or not what it should be: it is measured again.
   }
+  return std::nullopt;
+}
+
+HeadTable choose_heads(const Arguments& a, const Model& model) {
+  if (std::optional<HeadTable> known = known_heads(a, model)) return std::move(*known);
   say("measuring which heads copy from the past (once per model; --kv-heads even does without)");
   HeadTable table;
   try {
@@ -66,7 +82,8 @@ HeadTable choose_heads(const Arguments& a, const Model& model) {
     return {};
   }
   try {
-    if (!remembered.empty()) write_heads(remembered, table);
+    const std::string file = remembered(a, model).file;
+    if (!file.empty()) write_heads(file, table);
   } catch (const Error&) {
     // A cache only saves time.
   }

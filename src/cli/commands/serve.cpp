@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "cli/arguments/serve_request.h"
+#include "cli/commands/choose_heads.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/http_server.h"
@@ -13,6 +14,7 @@
 #include "cli/output/terminal.h"
 #include "kvtide/error.h"
 #include "serve/routes/guard.h"
+#include "serve/routes/memory_fields.h"
 #include "serve/server.h"
 
 namespace kvtide {
@@ -29,6 +31,7 @@ serve::ServiceOptions service_options(const Arguments& a) {
   out.work.exact = a.session.exact;
   out.work.key_type = a.session.key_type;
   out.work.value_type = a.session.value_type;
+  out.memory = serve::memory_from_text(a.serve.session_kv);
   out.api_key = a.serve.api_key;
   out.any_host = !serve::is_loopback(a.serve.host);
   out.chat_template = a.chat_template;
@@ -48,7 +51,10 @@ int serve_command(const Arguments& given) {
   std::vector<serve::ServedModel> served;
   for (std::size_t i = 0; i < arguments.models.size(); ++i) {
     models.push_back(std::make_unique<Model>(load_model(arguments.models[i], arguments)));
-    served.push_back({arguments.serve.names[i], models.back().get()});
+    const bool summarises = arguments.serve.session_kv.starts_with("procedural");
+    HeadTable heads = summarises ? choose_heads(arguments, *models.back())
+                                 : known_heads(arguments, *models.back()).value_or(HeadTable{});
+    served.push_back({arguments.serve.names[i], models.back().get(), std::move(heads)});
   }
   serve::Server server(std::move(served), service_options(arguments));
   HttpOptions options;

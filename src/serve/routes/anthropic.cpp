@@ -6,6 +6,7 @@
 #include "serve/routes/answer_grammar.h"
 #include "serve/routes/chat_messages.h"
 #include "serve/routes/chat_prompt.h"
+#include "serve/routes/memory_fields.h"
 #include "serve/routes/request_fields.h"
 
 namespace kvtide::serve {
@@ -184,6 +185,7 @@ void messages(Service& service, const Request& request, const std::shared_ptr<Re
   const auto metadata = fields.child("metadata");
   spec.key = read_key(fields, request.header("x-session-id"),
                       metadata ? metadata->text("user_id").value_or("") : std::string());
+  read_memory(fields, service, model, spec);
   AnswerHead head{service.new_id("msg_"), served.name, Service::now(), &served.model->tokenizer(), false};
   service.answer(model, std::move(spec), std::make_unique<anthropic::Format>(std::move(head)), stream, reply,
                  std::move(prompt.tools));

@@ -44,7 +44,9 @@ std::optional<Problem> why_not(const ServiceOptions& options, const Request& req
     if (scheme == origin->npos || origin->substr(scheme + 3) != *host)
       return Problem{403, cat("requests of pages from ", quoted(*origin), " are not answered")};
   }
-  if (options.api_key.empty() || request.path() == "/health") return std::nullopt;
+  // The page holds nothing; what it asks for needs the key.
+  const bool open = request.path() == "/health" || request.path() == "/";
+  if (options.api_key.empty() || open) return std::nullopt;
   if (!same_secret(guard::given_key(request), options.api_key))
     return Problem{401, "the API key is missing or wrong: Authorization: Bearer KEY, or x-api-key: KEY"};
   return std::nullopt;

@@ -6,6 +6,7 @@
 #include "serve/routes/answer_grammar.h"
 #include "serve/routes/chat_messages.h"
 #include "serve/routes/chat_prompt.h"
+#include "serve/routes/memory_fields.h"
 #include "serve/routes/request_fields.h"
 #include "text/utf8.h"
 
@@ -95,6 +96,7 @@ void llama_completion(Service& service, const Request& request, const std::share
   spec.prompt = read_prompt(fields, "prompt", served.model->tokenizer());
   service.constrain(model, read_llama_grammar(fields), spec);
   spec.key = read_key(fields, request.header("x-session-id"), "");
+  read_memory(fields, service, model, spec);
   const bool stream = fields.flag("stream").value_or(false);
   AnswerHead head{"", served.name, Service::now(), &served.model->tokenizer(), false};
   service.answer(model, std::move(spec), std::make_unique<llama::Format>(std::move(head)), stream, reply);

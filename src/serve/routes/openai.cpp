@@ -6,6 +6,7 @@
 #include "serve/routes/answer_grammar.h"
 #include "serve/routes/chat_messages.h"
 #include "serve/routes/chat_prompt.h"
+#include "serve/routes/memory_fields.h"
 #include "serve/routes/openai_format.h"
 #include "serve/routes/request_fields.h"
 
@@ -44,8 +45,6 @@ void refuse_what_is_not_there(const Fields& fields) {
     for (const JsonValue& item : *modalities)
       if (item.text() == nullptr || *item.text() != "text")
         refuse_unsupported(fields, "modalities", "only text is written");
-  if (fields.has("kv"))
-    refuse_unsupported(fields, "kv", "a memory per request cannot be chosen yet; the server's flags say it");
 }
 
 void read_chat_logprobs(const Fields& fields, AnswerSpec& spec) {
@@ -74,6 +73,7 @@ void chat_completions(Service& service, const Request& request, const std::share
   const ToolRequest tools = read_tools(fields, ToolStyle::chat);
   ChatPrompt prompt = service.chat(model).prompt(read_messages(fields, "messages"), tools);
   prompt.move_into(spec);
+  read_memory(fields, service, model, spec);
   const auto format = read_format(fields.child("response_format"));
   service.constrain(model, prompt.grammar ? prompt.grammar : format, spec);
   AnswerHead head = openai::head_of(service, model, "chatcmpl-", spec);
@@ -104,6 +104,7 @@ void completions(Service& service, const Request& request, const std::shared_ptr
                          "log probabilities of the prompt are not supported; leave out one of the two");
     echo = tokenizer.decode(spec.prompt);
   }
+  read_memory(fields, service, model, spec);
   AnswerHead head = openai::head_of(service, model, "cmpl-", spec);
   service.answer(model, std::move(spec), text_format(std::move(head), usage, std::move(echo)), stream, reply);
 }

@@ -6,6 +6,7 @@
 #include "serve/routes/answer_grammar.h"
 #include "serve/routes/chat_messages.h"
 #include "serve/routes/chat_prompt.h"
+#include "serve/routes/memory_fields.h"
 #include "serve/routes/request_fields.h"
 #include "serve/routes/responses_format.h"
 
@@ -74,6 +75,7 @@ void create_response(Service& service, const Request& request, const std::shared
   const ToolRequest tools = read_tools(fields, ToolStyle::responses);
   ChatPrompt prompt = service.chat(model).prompt(prompted, tools);
   prompt.move_into(spec);
+  read_memory(fields, service, model, spec);
   const std::optional<Fields> text = fields.child("text");
   const auto format = read_format(text ? text->child("format") : std::nullopt);
   service.constrain(model, prompt.grammar ? prompt.grammar : format, spec);

@@ -26,10 +26,12 @@ namespace kvtide::serve {
 struct ServedModel {
   std::string name;  // what requests call it
   const Model* model;
+  HeadTable heads = {};  // for procedural memories; empty: all heads are treated alike
 };
 
 struct ServiceOptions {
   WorkOptions work;
+  MemoryChoice memory;             // of answers whose request does not say
   std::string api_key;             // empty: none is asked for
   std::vector<std::string> hosts;  // that the Host header may name, beside loopback's; empty and open: any
   bool any_host = false;

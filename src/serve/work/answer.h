@@ -8,14 +8,24 @@
 #include <vector>
 
 #include "kvtide/generate.h"
+#include "kvtide/state.h"
 #include "kvtide/types.h"
+#include "serve/work/memory_choice.h"
 #include "text/grammar/constraint.h"
 
 namespace kvtide::serve {
 
+// Where an answer goes on from, when the request names a state instead of leaving that to the prefix cache.
+struct StartingPoint {
+  State state;
+  bool by_number = false;  // only requests that name such a state may go on from it
+};
+
 struct AnswerSpec {
   std::shared_ptr<grammar::Constraint> constraint;  // what the answer must look like; nullptr: like anything
   std::vector<TokenId> prompt;
+  MemoryChoice memory;                 // of an answer without a starting point
+  std::shared_ptr<StartingPoint> from;  // its tokens are what the prompt begins with
   SamplerOptions sampler;                              // choice i draws with seed + i
   double frequency_penalty = 0, presence_penalty = 0;  // taken off logits of tokens the answer holds
   std::vector<std::pair<TokenId, float>> bias;         // added to logits

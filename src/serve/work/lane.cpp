@@ -23,8 +23,14 @@ bool has_windows(const State& state) {
                      [](const StateLayer& layer) { return layer.window.has_value(); });
 }
 
-State empty_state(const Model& model, const SessionOptions& options) {
-  return Session(model, options).state().fork();
+std::shared_ptr<const State> empty_state(const Model& model, const SessionOptions& options) {
+  return std::make_shared<State>(Session(model, options).state().fork());
+}
+
+// The most that a state which keeps summaries ever holds; it grows with its blocks, not with its tokens.
+std::int64_t most_bytes(const State& shape) {
+  const auto budget = shape.budget();
+  return budget && *budget > 0 ? *budget : shape.capacity_bytes();
 }
 
 }  // namespace lane
@@ -40,61 +46,80 @@ Lane::Lane(const Model& model, const WorkOptions& options)
       options_(&options),
       context_(options.context > 0 ? options.context : model.context_length()),
       batch_(model, lane::batch_options(options)),
-      shape_(lane::empty_state(model, session_options(context_))),
-      has_windows_(lane::has_windows(shape_)) {}
+      shape_(lane::empty_state(model, session_options({}, context_))),
+      has_windows_(lane::has_windows(*shape_)) {}
 
-SessionOptions Lane::session_options(std::int64_t tokens) const {
+std::shared_ptr<const State> Lane::shape_of(const AnswerSpec& spec) const {
+  if (spec.from) return {spec.from, &spec.from->state};
+  if (spec.memory.keeps_all() && !spec.memory.attention_size) return shape_;
+  return lane::empty_state(*model_, session_options(spec.memory, context_));
+}
+
+SessionOptions Lane::session_options(const MemoryChoice& memory, std::int64_t tokens) const {
   SessionOptions out;
   out.exact = options_->exact;
   out.key_type = options_->key_type;
   out.value_type = options_->value_type;
-  out.context = tokens;
   out.slack = lane::kSlack;
   out.threads = 1;  // the batch has its own
-  out.prefill_chunk = std::min(options_->step, tokens);
-  return out;
+  out.prefill_chunk = options_->step;
+  return with_memory(std::move(out), memory, memory.keeps_all() ? tokens : context_);
 }
 
-std::int64_t Lane::growth(const AnswerSpec& spec, std::int64_t max_tokens, std::int64_t shared) const {
+std::int64_t Lane::growth(const AnswerSpec& spec, const State& shape, std::int64_t max_tokens,
+                          std::int64_t shared) const {
   const auto prompt = static_cast<std::int64_t>(spec.prompt.size());
+  const std::int64_t logits = model_->vocabulary() * static_cast<std::int64_t>(sizeof(float));
   // The state at the end of the prompt goes into the cache, and every choice goes on from it in pages of its own.
-  const std::int64_t own = growth_bytes(shape_, prompt, prompt + max_tokens) +
-                           model_->vocabulary() * static_cast<std::int64_t>(sizeof(float));
-  return growth_bytes(shape_, shared, prompt) + spec.choices * own;
+  if (shape.budget()) return (1 + spec.choices) * lane::most_bytes(shape) + spec.choices * logits;
+  const std::int64_t own = growth_bytes(shape, prompt, prompt + max_tokens) + logits;
+  return growth_bytes(shape, shared, prompt) + spec.choices * own;
 }
 
 std::int64_t Lane::growth_left(const Running& running) const {
   const auto prompt = static_cast<std::int64_t>(running.spec.prompt.size());
   const std::int64_t end = prompt + running.max_tokens;
-  if (running.reads()) return growth(running.spec, running.max_tokens, running.choices[0].session.position());
+  const State& shape = *running.shape;
+  if (running.reads())
+    return growth(running.spec, shape, running.max_tokens, running.choices[0].session.position());
   std::int64_t left = 0;
-  for (const Choice& choice : running.choices) left += growth_bytes(shape_, choice.session.position(), end);
+  for (const Choice& choice : running.choices) {
+    const State& state = choice.session.state();
+    left += shape.budget() ? std::max<std::int64_t>(0, lane::most_bytes(shape) - state.held_bytes())
+                           : growth_bytes(shape, state.position(), end);
+  }
   return left;
 }
 
-bool Lane::is_being_read(const std::vector<TokenId>& prompt) const {
-  const std::int64_t known = cache_.find(prompt).length;
+bool Lane::is_being_read(const AnswerSpec& spec, const State& shape) const {
+  if (spec.from) return false;
+  const std::int64_t known = cache_.find(spec.prompt, shape).length;
+  const bool anywhere = spec.memory.keeps_all() && !has_windows_;
   return std::any_of(running_.begin(), running_.end(), [&](const Running& other) {
-    if (!other.reads()) return false;
-    const std::int64_t same = common_prefix(prompt, other.spec.prompt);
+    if (!other.reads() || other.spec.from || !keep_alike(*other.shape, shape)) return false;
+    const std::int64_t same = common_prefix(spec.prompt, other.spec.prompt);
     const bool whole = same == static_cast<std::int64_t>(other.spec.prompt.size());
-    return same >= known + lane::kWorthWaiting && (whole || !has_windows_);
+    return same >= known + lane::kWorthWaiting && (whole || anywhere);
   });
 }
 
-Running& Lane::begin(AnswerSpec spec, std::shared_ptr<AnswerListener> listener, std::int64_t max_tokens) {
+Running& Lane::begin(AnswerSpec spec, std::shared_ptr<const State> shape,
+                     std::shared_ptr<AnswerListener> listener, std::int64_t max_tokens) {
   const auto prompt = static_cast<std::int64_t>(spec.prompt.size());
   Running& out = running_.emplace_back();
   try {
     out.spec = std::move(spec);
+    out.shape = std::move(shape);
     out.listener = std::move(listener);
     out.max_tokens = max_tokens;
-    Session session(*model_, session_options(std::min(context_, prompt + max_tokens)));
-    const PrefixCache::Hit hit = cache_.find(out.spec.prompt);
+    Session session(*model_, session_options(out.spec.memory, std::min(context_, prompt + max_tokens)));
+    const PrefixCache::Hit hit =
+        out.spec.from ? PrefixCache::Hit{} : cache_.find(out.spec.prompt, *out.shape);
     if (hit.length > 0) session.restore(cache_.fork(hit));
-    out.read = static_cast<std::size_t>(hit.length);
+    if (out.spec.from) session.restore(out.spec.from->state);
+    out.read = static_cast<std::size_t>(session.position());
     out.figures.prompt_tokens = prompt;
-    out.figures.cached_tokens = hit.length;
+    out.figures.cached_tokens = session.position();
     out.choices.reserve(static_cast<std::size_t>(out.spec.choices));
     out.choices.push_back(
         {std::move(session), AnswerWriter(model_->tokenizer(), out.spec, 0, max_tokens), {}});
@@ -175,7 +200,7 @@ void Lane::prompt_is_read(Running& running) {
   running.figures.prompt_ms = running.since.ms();
   // Others that begin the same go on from here, and so does an edited last message where windows have moved on.
   const bool is_new = running.figures.prompt_tokens > running.figures.cached_tokens + lane::kWorthWaiting;
-  if (is_new) cache_.keep(running.choices[0].session.state().fork(), running.spec.key);
+  if (is_new) keep(running);
   for (int i = 1; i < running.spec.choices; ++i)
     running.choices.push_back({running.choices[0].session.fork(),
                                AnswerWriter(model_->tokenizer(), running.spec, i, running.max_tokens),
@@ -203,7 +228,11 @@ void Lane::tell(Running& running, Choice& choice) {
 void Lane::keep(Running& running) {
   if (running.choices.empty()) return;
   const State& state = running.choices[0].session.state();
-  if (state.position() > running.figures.cached_tokens) cache_.keep(state.fork(), running.spec.key);
+  if (state.position() <= running.figures.cached_tokens) return;
+  if (running.spec.from && running.spec.from->by_number)
+    cache_.keep_apart(state.fork(), running.spec.key, true);
+  else
+    cache_.keep(state.fork(), running.spec.key);
 }
 
 std::int64_t Lane::finish() {

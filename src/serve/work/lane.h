@@ -45,6 +45,7 @@ struct Choice {
 // A request that has been admitted.
 struct Running {
   AnswerSpec spec;
+  std::shared_ptr<const State> shape;  // Lane::shape_of(spec)
   std::shared_ptr<AnswerListener> listener;
   std::int64_t max_tokens = 0;
   std::size_t read = 0;  // of the prompt
@@ -67,17 +68,22 @@ class Lane {
   std::list<Running>& running() { return running_; }
   const std::list<Running>& running() const { return running_; }
 
-  // Tokens of a session at most.
+  // Tokens of a session that keeps everything, at most.
   std::int64_t context() const { return context_; }
+  // An empty state with the memory of such answers, for planning. Throws Error(invalid_argument) when the model cannot
+  // have it. From any thread.
+  std::shared_ptr<const State> shape_of(const AnswerSpec& spec) const;
   // Bytes that an answer may come to hold, beyond what the first `shared` tokens share.
-  std::int64_t growth(const AnswerSpec& spec, std::int64_t max_tokens, std::int64_t shared) const;
+  std::int64_t growth(const AnswerSpec& spec, const State& shape, std::int64_t max_tokens,
+                      std::int64_t shared) const;
   // The same for what runs, beyond what it holds now.
   std::int64_t growth_left(const Running& running) const;
 
   // Whether a running request is about to read what this prompt begins with, further than the cache knows it.
-  bool is_being_read(const std::vector<TokenId>& prompt) const;
-  // Begins with what the cache knows. Throws Error: out_of_memory.
-  Running& begin(AnswerSpec spec, std::shared_ptr<AnswerListener> listener, std::int64_t max_tokens);
+  bool is_being_read(const AnswerSpec& spec, const State& shape) const;
+  // Begins at its starting point, or with what the cache knows. Throws Error: out_of_memory.
+  Running& begin(AnswerSpec spec, std::shared_ptr<const State> shape,
+                 std::shared_ptr<AnswerListener> listener, std::int64_t max_tokens);
 
   struct Done {
     std::int64_t read = 0, written = 0;  // tokens
@@ -91,7 +97,7 @@ class Lane {
   void add_to(StateBytes& bytes) const;
 
  private:
-  SessionOptions session_options(std::int64_t tokens) const;
+  SessionOptions session_options(const MemoryChoice& memory, std::int64_t tokens) const;
   std::int64_t most_read_beside() const;
   std::vector<Batch::Item> items(std::vector<std::pair<Running*, Choice*>>& whose);
   void prompt_is_read(Running& running);
@@ -103,7 +109,7 @@ class Lane {
   const WorkOptions* options_;
   std::int64_t context_;
   Batch batch_;
-  State shape_;       // an empty state, for planning
+  std::shared_ptr<const State> shape_;  // of answers that keep everything
   bool has_windows_;  // only the whole of a prompt can then be gone on from, once they have moved on
   PrefixCache cache_;
   std::list<Running> running_;

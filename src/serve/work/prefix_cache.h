@@ -21,6 +21,9 @@ class PrefixCache {
   struct Entry {
     std::int64_t id = 0;
     State state;             // its tokens are the text
+    bool by_number = false;  // serves only requests that name it: something in it was changed behind its tokens
+    bool named = false;      // somebody was told its number: longer texts do not replace it
+    bool kept = false;       // is not given up to make room
     std::string key;         // of the request that left it
     std::uint64_t used = 0;  // the larger, the later
     std::int64_t hits = 0;
@@ -31,25 +34,30 @@ class PrefixCache {
     std::int64_t length = 0;
   };
 
-  // The entry that spares most reading. At least the last token of the prompt is left to be read, because its logits
-  // are wanted.
-  Hit find(std::span<const TokenId> prompt) const;
+  // The entry that spares most reading, of those that keep a text as `like` does. At least the last token of the prompt
+  // is left to be read, because its logits are wanted.
+  Hit find(std::span<const TokenId> prompt, const State& like) const;
   // A state that goes on from there, with no logits.
   State fork(const Hit& hit);
 
   // Keeps a state. Entries that it can stand for go; one that can stand for it is only touched. Returns the entry.
   Entry& keep(State state, const std::string& key);
+  // Keeps a state beside all others, whatever they hold, and does not replace it by a longer one.
+  Entry& keep_apart(State state, const std::string& key, bool by_number);
 
-  // Gives up the entry that was used longest ago, of the key that has most of them. False: there is none.
+  // Gives up the entry that was used longest ago, of the key that has most of them. False: there is none that may go.
   bool evict();
   bool drop(std::int64_t id);
   void clear() { entries_.clear(); }
   Entry* at(std::int64_t id);
+  void touch(Entry& entry) { entry.used = ++clock_; }  // it goes last
 
   const std::list<Entry>& entries() const { return entries_; }
   void add_to(StateBytes& bytes) const;
 
  private:
+  Entry& add(State state, const std::string& key);
+
   std::list<Entry> entries_;
   std::int64_t next_id_ = 1;
   std::uint64_t clock_ = 0;

@@ -45,7 +45,9 @@ void Scheduler::stop() {
   cancel_all("the server has stopped");
 }
 
-std::int64_t Scheduler::tokens_by_default(std::size_t model, std::int64_t prompt) const {
+std::int64_t Scheduler::tokens_by_default(std::size_t model, const AnswerSpec& spec) const {
+  const auto prompt = static_cast<std::int64_t>(spec.prompt.size());
+  if (!spec.memory.keeps_all() || spec.from) return options_.max_tokens;
   return std::max<std::int64_t>(1, std::min(options_.max_tokens, lanes_[model].context() - prompt));
 }
 
@@ -54,13 +56,17 @@ std::optional<Busy> Scheduler::submit(std::size_t model, AnswerSpec spec,
   const Lane& lane = lanes_[model];
   const auto prompt = static_cast<std::int64_t>(spec.prompt.size());
   if (spec.prompt.empty()) throw Error(ErrorCode::invalid_argument, "the prompt holds no tokens");
-  if (spec.max_tokens < 0) spec.max_tokens = tokens_by_default(model, prompt);
-  if (prompt + std::min<std::int64_t>(spec.max_tokens, 1) > lane.context())
-    throw Error(ErrorCode::context_full, cat("the prompt has ", prompt, " tokens, and the context holds ",
-                                             lane.context(), "; use a shorter text"));
-  spec.max_tokens = std::min(spec.max_tokens, lane.context() - prompt);
+  if (spec.max_tokens < 0) spec.max_tokens = tokens_by_default(model, spec);
+  std::shared_ptr<const State> shape = lane.shape_of(spec);
+  if (!shape->shape().rolling && !shape->budget()) {
+    if (prompt + std::min<std::int64_t>(spec.max_tokens, 1) > lane.context())
+      throw Error(ErrorCode::context_full,
+                  cat("the prompt has ", prompt, " tokens, and the context holds ", lane.context(),
+                      "; use a shorter text, or a memory that forgets or summarises: kv"));
+    spec.max_tokens = std::min(spec.max_tokens, lane.context() - prompt);
+  }
   static_cast<void>(Sampler(spec.sampler));
-  const std::int64_t needs = lane.growth(spec, spec.max_tokens, 0);
+  const std::int64_t needs = lane.growth(spec, *shape, spec.max_tokens, 0);
   if (needs > options_.kv_budget)
     throw Error(ErrorCode::context_full,
                 cat("the answer needs up to ", needs, " bytes of KV memory and the server's budget is ",
@@ -79,7 +85,7 @@ std::optional<Busy> Scheduler::submit(std::size_t model, AnswerSpec spec,
     }
     ++waiting_;
     ++requests_;
-    arrived_.push_back({model, std::move(spec), std::move(listener), {}});
+    arrived_.push_back({model, std::move(spec), std::move(shape), std::move(listener), {}});
   }
   changed_.notify_all();
   return std::nullopt;
@@ -127,7 +133,7 @@ std::optional<std::size_t> Scheduler::next_to_admit() {
     for (const Running& running : lane.running()) ++at_work[running.spec.key];
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < queue_.size(); ++i) {
-    if (lanes_[queue_[i].model].is_being_read(queue_[i].spec.prompt)) continue;
+    if (lanes_[queue_[i].model].is_being_read(queue_[i].spec, *queue_[i].shape)) continue;
     if (!best || at_work[queue_[i].spec.key] < at_work[queue_[*best].spec.key]) best = i;
   }
   return best;
@@ -151,7 +157,8 @@ bool Scheduler::make_room(std::int64_t bytes) {
   return true;
 }
 
-void Scheduler::keep(std::size_t model, State state, const std::string& key) {
+std::int64_t Scheduler::keep(std::size_t model, State state, const std::string& key, bool apart) {
+  std::int64_t id = 0;
   between_steps([&](std::vector<Lane>& lanes) {
     StateBytes bytes;
     bytes.add(state);
@@ -159,28 +166,39 @@ void Scheduler::keep(std::size_t model, State state, const std::string& key) {
       throw Error(ErrorCode::context_full,
                   cat("the state takes ", bytes.total(), " bytes, which the KV budget of ",
                       options_.kv_budget, " has no room for now"));
-    lanes[model].cache().keep(std::move(state), key);
+    PrefixCache& cache = lanes[model].cache();
+    const bool by_number = !is_unedited(state) || state.attention_size().has_value();
+    id = (apart || by_number ? cache.keep_apart(std::move(state), key, by_number)
+                             : cache.keep(std::move(state), key))
+             .id;
   });
+  return id;
 }
 
 // False: there is no room for it yet.
 bool Scheduler::admit_one(Waiting& waiting) {
   Lane& lane = lanes_[waiting.model];
   const std::int64_t max_tokens = waiting.spec.max_tokens;
-  const PrefixCache::Hit hit = lane.cache().find(waiting.spec.prompt);
+  const PrefixCache::Hit hit =
+      waiting.spec.from ? PrefixCache::Hit{} : lane.cache().find(waiting.spec.prompt, *waiting.shape);
+  const std::int64_t known = waiting.spec.from ? waiting.spec.from->state.position() : hit.length;
   const std::int64_t id = hit.entry == nullptr ? 0 : hit.entry->id;
   // Making room must not take away what it would go on from, unless nothing else is left.
   std::optional<State> held;
   if (hit.length > 0) held = lane.cache().fork(hit);
-  if (!make_room(lane.growth(waiting.spec, max_tokens, hit.length))) {
+  if (!make_room(lane.growth(waiting.spec, *waiting.shape, max_tokens, known))) {
     const bool idle =
         std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& l) { return l.running().empty(); });
     if (!idle) return false;
     held.reset();
+    if (!make_room(lane.growth(waiting.spec, *waiting.shape, max_tokens, known)))
+      throw Error(ErrorCode::context_full,
+                  "the states that are kept leave no room in the KV budget; drop some, or ask for fewer tokens");
   }
   if (held && lane.cache().at(id) == nullptr) lane.cache().keep(std::move(*held), waiting.spec.key);
   held.reset();
-  Running& running = lane.begin(std::move(waiting.spec), waiting.listener, max_tokens);
+  Running& running =
+      lane.begin(std::move(waiting.spec), std::move(waiting.shape), waiting.listener, max_tokens);
   running.figures.queued_ms = waiting.since.ms();
   own_.prompt_tokens += running.figures.prompt_tokens;
   own_.cached_tokens += running.figures.cached_tokens;
@@ -245,6 +263,8 @@ bool Scheduler::step() {
 std::int64_t Scheduler::held_bytes() const {
   StateBytes held;
   for (const Lane& lane : lanes_) lane.add_to(held);
+  for (const Waiting& waiting : queue_)
+    if (waiting.spec.from) held.add(waiting.spec.from->state);
   return held.total();
 }
 

@@ -56,8 +56,9 @@ class Scheduler {
   // Runs `action` on the scheduler's thread, before the next step, and waits for it.
   void between_steps(const std::function<void(std::vector<Lane>&)>& action);
 
-  // Takes a state into a prefix cache. Throws Error(context_full) when the budget has no room for it.
-  void keep(std::size_t model, State state, const std::string& key);
+  // Takes a state into a prefix cache; apart: whatever else is there, for requests that name it. Returns its number in
+  // that cache. Throws Error(context_full) when the budget has no room for it.
+  std::int64_t keep(std::size_t model, State state, const std::string& key, bool apart = false);
 
   // One step of everything that is due. False: there was nothing to do.
   bool step();
@@ -71,12 +72,13 @@ class Scheduler {
   Counts counts() const;
   const WorkOptions& options() const { return options_; }
   // Tokens that an answer may have behind a prompt of so many, when it asks for none.
-  std::int64_t tokens_by_default(std::size_t model, std::int64_t prompt) const;
+  std::int64_t tokens_by_default(std::size_t model, const AnswerSpec& spec) const;
 
  private:
   struct Waiting {
     std::size_t model;
     AnswerSpec spec;
+    std::shared_ptr<const State> shape;  // Lane::shape_of(spec)
     std::shared_ptr<AnswerListener> listener;
     Stopwatch since;
   };

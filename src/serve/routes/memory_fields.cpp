@@ -1,0 +1,128 @@
+#include "serve/routes/memory_fields.h"
+
+#include <charconv>
+#include <utility>
+
+#include "base/byte_size.h"
+#include "base/text.h"
+#include "serve/routes/state_numbers.h"
+#include "state/state_object.h"
+
+namespace kvtide::serve {
+namespace memory_fields {
+
+constexpr std::int64_t kMost = std::int64_t{1} << 31, kLeastBudget = 1 << 20;
+constexpr std::string_view kNames[] = {"kind", "window", "sinks", "budget", "tokens", "attention_size", "state"};
+
+// A field that is misspelt would quietly be another memory.
+void refuse_unknown(const Fields& kv, const JsonValue& object) {
+  for (const auto& [name, value] : *object.object()) {
+    bool known = false;
+    for (const std::string_view one : kNames) known = known || one == name;
+    if (!known)
+      kv.refuse(name, "is not known; there are kind, window, sinks, budget, tokens, attention_size and state");
+  }
+}
+
+void refuse_beside(const Fields& kv, std::string_view what, std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names)
+    if (kv.has(name)) kv.refuse(name, cat("does not go with ", what));
+}
+
+std::int64_t budget_in(const Fields& kv) {
+  const JsonValue* value = kv.find("budget");
+  if (value == nullptr) kv.refuse("budget", "is missing; it must be a size such as \"64M\"");
+  std::optional<std::int64_t> bytes;
+  if (value->text() != nullptr) bytes = parse_byte_size(*value->text());
+  if (value->integer() != nullptr) bytes = *value->integer();
+  if (!bytes || *bytes < kLeastBudget)
+    kv.refuse("budget", "must be at least \"1M\", such as \"64M\", or a number of bytes");
+  return *bytes;
+}
+
+Rolling rolling_in(const Fields& kv) {
+  refuse_beside(kv, "a rolling memory", {"budget", "tokens"});
+  Rolling out;
+  if (const auto window = kv.whole("window", 1, kMost)) out.window = *window;
+  if (const auto sinks = kv.whole("sinks", 0, kMost)) out.sinks = *sinks;
+  return out;
+}
+
+ProceduralOptions procedural_in(const Fields& kv) {
+  ProceduralOptions out;
+  out.budget = budget_in(kv);
+  if (const auto tokens = kv.whole("tokens", 1, kMost)) out.budget_for = *tokens;
+  if (const auto window = kv.whole("window", 1, kMost)) out.window = *window;
+  if (const auto sinks = kv.whole("sinks", 0, kMost)) out.sinks = *sinks;
+  return out;
+}
+
+MemoryChoice choice_in(const Fields& kv, MemoryChoice otherwise) {
+  MemoryChoice out = std::move(otherwise);
+  if (const auto kind = kv.text("kind")) {
+    out.rolling.reset();
+    out.procedural.reset();
+    if (*kind == "rolling")
+      out.rolling = rolling_in(kv);
+    else if (*kind == "procedural")
+      out.procedural = procedural_in(kv);
+    else if (*kind != "full")
+      kv.refuse("kind", cat("must be full, rolling or procedural, not ", quoted(*kind)));
+    else
+      refuse_beside(kv, "a full memory", {"window", "sinks", "budget", "tokens"});
+  } else {
+    for (const std::string_view name : {"window", "sinks", "budget", "tokens"})
+      if (kv.has(name)) kv.refuse(name, "needs a kind beside it: rolling or procedural");
+  }
+  if (const auto size = kv.whole("attention_size", 1, kMost)) out.attention_size = *size;
+  return out;
+}
+
+}  // namespace memory_fields
+
+void read_memory(const Fields& fields, Service& service, std::size_t model, AnswerSpec& spec) {
+  spec.memory = service.options().memory;
+  if (const auto kv = fields.child("kv")) {
+    memory_fields::refuse_unknown(*kv, *fields.find("kv"));
+    if (const auto number = kv->whole("state", 0, std::int64_t{1} << 53)) {
+      memory_fields::refuse_beside(*kv, "a state, which has a memory of its own",
+                                   {"kind", "window", "sinks", "budget", "tokens", "attention_size"});
+      spec.memory = {};
+      spec.from = starting_point(service, model, *number);
+      const std::vector<TokenId>& before = spec.from->state.tokens();
+      const auto bos = service.models()[model].model->tokenizer().bos();
+      // The text goes on: it does not begin again.
+      if (!before.empty() && !spec.prompt.empty() && bos && spec.prompt[0] == *bos)
+        spec.prompt.erase(spec.prompt.begin());
+      if (spec.prompt.empty()) throw Error(ErrorCode::invalid_argument, "the prompt holds no tokens");
+      spec.prompt.insert(spec.prompt.begin(), before.begin(), before.end());
+      return;
+    }
+    spec.memory = memory_fields::choice_in(*kv, std::move(spec.memory));
+  }
+  if (spec.memory.procedural) spec.memory.procedural->heads = service.models()[model].heads;
+}
+
+MemoryChoice memory_from_text(std::string_view text) {
+  MemoryChoice out;
+  const std::size_t equals = text.find('=');
+  const std::string_view kind = text.substr(0, equals),
+                         value = equals == text.npos ? "" : text.substr(equals + 1);
+  const std::optional<std::int64_t> size = parse_byte_size(value);
+  if (text == "full") return out;
+  if (kind == "rolling" && size && *size >= 1 && *size <= memory_fields::kMost)
+    out.rolling.emplace().window = *size;
+  else if (kind == "procedural" && size && *size >= memory_fields::kLeastBudget)
+    out.procedural.emplace().budget = *size;
+  else
+    throw Error(ErrorCode::invalid_argument,
+                cat("the memory must be full, rolling=WINDOW or procedural=BYTES, not ", quoted(text)));
+  return out;
+}
+
+std::string_view kind_of(const State& state) {
+  if (state.budget()) return "procedural";
+  return state.shape().rolling ? "rolling" : "full";
+}
+
+}  // namespace kvtide::serve

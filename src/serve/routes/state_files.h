@@ -1,0 +1,28 @@
+// state_files.h: states as files. They lie in one folder that the server was started with, and are called by names: no
+// path from a request reaches the file system. They are snapshots of kvtide run, too.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "serve/routes/service.h"
+
+namespace kvtide::serve {
+
+struct StateFile {
+  std::size_t model = 0;
+  std::string name, path;
+};
+
+// "filename" of a request. Throws Error: unsupported without a folder, invalid_argument for what is no name.
+StateFile state_file(const Fields& fields, const Service& service, std::size_t model);
+
+// Atomically. Throws Error(io).
+void save_state(const Service& service, const StateFile& file, State& state);
+// Throws Error: not_found, io, bad_format; invalid_argument for one of another model or computed in another way.
+State load_state(const Service& service, const StateFile& file);
+
+// Sends what `work` answers, or what is wrong.
+void answer_or_refuse(Reply& reply, const std::function<Response()>& work);
+
+}  // namespace kvtide::serve

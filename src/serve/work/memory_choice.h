@@ -1,0 +1,33 @@
+// memory_choice.h: what kind of KV memory an answer is written with, and which states serve such an answer.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "kvtide/procedural.h"
+#include "kvtide/session.h"
+#include "kvtide/state.h"
+#include "kvtide/types.h"
+
+namespace kvtide::serve {
+
+// Everything is kept unless one of the first two says otherwise; not both.
+struct MemoryChoice {
+  std::optional<Rolling> rolling;
+  std::optional<ProceduralOptions> procedural;
+  std::optional<std::int64_t> attention_size;
+
+  bool keeps_all() const { return !rolling && !procedural; }
+};
+
+// The options of a session with this memory that holds `context` tokens.
+SessionOptions with_memory(SessionOptions options, const MemoryChoice& choice, std::int64_t context);
+
+// Whether the rows of a state are those of its tokens, read one behind another: nothing was dropped in between.
+bool is_unedited(const State& state);
+
+// Whether a text is the same memory in both, so that one can go on where the other has read: same windows, same
+// summaries, same attention.
+bool keep_alike(const State& a, const State& b);
+
+}  // namespace kvtide::serve
