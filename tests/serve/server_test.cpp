@@ -198,7 +198,8 @@ TEST_F(ServerTest, StatesAreLookedAtAndDropped) {
 }
 
 TEST_F(ServerTest, ARequestChoosesItsMemory) {
-  const std::string front = R"({"prompt":"the end of a land in the sea","max_tokens":4,"temperature":0,"kv":)";
+  const std::string front =
+      R"({"prompt":"the end of a land in the sea","max_tokens":4,"temperature":0,"kv":)";
   for (const char* kv : {R"({"kind":"full"})", R"({"kind":"rolling","window":8,"sinks":2})",
                          R"({"kind":"procedural","budget":"2M"})", R"({"attention_size":4})"})
     EXPECT_EQ(ask(server_, "/v1/completions", front + kv + "}")->status(), 200) << kv;
@@ -234,9 +235,8 @@ TEST_F(ServerTest, StatesAreForkedCutAndGoneOnFrom) {
   ASSERT_EQ(act(fork + "/truncate", R"({"length":3})")->status(), 200);
   EXPECT_EQ(*at(json_of(*testing::fetch(server_, "/states/" + fork)), "tokens").integer(), 3);
   EXPECT_EQ(*at(json_of(*testing::fetch(server_, "/states/" + number)), "tokens").integer(), tokens);
-  const auto behind = ask(
-      server_, "/v1/completions",
-      R"({"prompt":" sea","max_tokens":2,"temperature":0,"kv":{"state":)" + fork + "}}");
+  const auto behind = ask(server_, "/v1/completions",
+                          R"({"prompt":" sea","max_tokens":2,"temperature":0,"kv":{"state":)" + fork + "}}");
   ASSERT_EQ(behind->status(), 200) << behind->body();
   const JsonValue answer = json_of(*behind);
   EXPECT_EQ(*at(at(at(answer, "usage"), "prompt_tokens_details"), "cached_tokens").integer(), 3);
@@ -261,7 +261,8 @@ TEST_F(ServerTest, AStateGoesToAFileAndBack) {
   serve::ServiceOptions options = testing::small_service();
   options.states_folder = folder.path("");
   serve::Server server({{"tiny", &model_}}, options);
-  const std::string prompt = R"({"prompt":"the end of a land","max_tokens":4,"kv":{"kind":"rolling","window":64}})";
+  const std::string prompt =
+      R"({"prompt":"the end of a land","max_tokens":4,"kv":{"kind":"rolling","window":64}})";
   ASSERT_EQ(ask(server, "/v1/completions", prompt)->status(), 200);
   const JsonValue list = json_of(*testing::fetch(server, "/states"));
   const std::string number = std::to_string(*at((*at(list, "data").list())[0], "id").integer());
@@ -271,7 +272,8 @@ TEST_F(ServerTest, AStateGoesToAFileAndBack) {
   ASSERT_EQ(loaded->status(), 200) << loaded->body();
   EXPECT_EQ(*at(json_of(*loaded), "kind").text(), "rolling");
   const std::string its = std::to_string(*at(json_of(*loaded), "id").integer());
-  EXPECT_EQ(ask(later, "/v1/completions", R"({"prompt":" sea","max_tokens":2,"kv":{"state":)" + its + "}}")->status(),
+  EXPECT_EQ(ask(later, "/v1/completions", R"({"prompt":" sea","max_tokens":2,"kv":{"state":)" + its + "}}")
+                ->status(),
             200);
   EXPECT_EQ(ask(later, "/states", R"({"filename":"../land"})")->status(), 400);
   EXPECT_EQ(ask(later, "/states", R"({"filename":"sea"})")->status(), 404);
@@ -435,8 +437,7 @@ TEST_F(ServerTest, BytesOfAnyKindAreAnAnswerOf4xx) {
     ASSERT_LT(reply->status(), 500) << body << " " << reply->body();
     EXPECT_NO_THROW(json_of(*reply)) << reply->body();
   }
-  for (const char* target :
-       {"", "//", "?", "/v1/models/", "/v1/models/%00", "/..", "/v1/../health", "*"}) {
+  for (const char* target : {"", "//", "?", "/v1/models/", "/v1/models/%00", "/..", "/v1/../health", "*"}) {
     const int status = ask(server_, request_of("GET", target))->status();
     EXPECT_TRUE(status == 404 || status == 405) << target << " " << status;
   }

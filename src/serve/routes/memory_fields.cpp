@@ -12,7 +12,8 @@ namespace kvtide::serve {
 namespace memory_fields {
 
 constexpr std::int64_t kMost = std::int64_t{1} << 31, kLeastBudget = 1 << 20;
-constexpr std::string_view kNames[] = {"kind", "window", "sinks", "budget", "tokens", "attention_size", "state"};
+constexpr std::string_view kNames[] = {"kind",   "window",         "sinks", "budget",
+                                       "tokens", "attention_size", "state"};
 
 // A field that is misspelt would quietly be another memory.
 void refuse_unknown(const Fields& kv, const JsonValue& object) {
@@ -20,7 +21,8 @@ void refuse_unknown(const Fields& kv, const JsonValue& object) {
     bool known = false;
     for (const std::string_view one : kNames) known = known || one == name;
     if (!known)
-      kv.refuse(name, "is not known; there are kind, window, sinks, budget, tokens, attention_size and state");
+      kv.refuse(name,
+                "is not known; there are kind, window, sinks, budget, tokens, attention_size and state");
   }
 }
 

@@ -10,7 +10,8 @@ namespace kvtide::serve {
 StateFile state_file(const Fields& fields, const Service& service, std::size_t model) {
   const std::string& folder = service.options().states_folder;
   if (folder.empty())
-    throw Error(ErrorCode::unsupported, "files of states need a folder: kvtide serve --slot-save-path FOLDER");
+    throw Error(ErrorCode::unsupported,
+                "files of states need a folder: kvtide serve --slot-save-path FOLDER");
   std::string name = fields.required_text("filename");
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
   if (name.empty() || name.size() > 128 || name[0] == '.' || name.find_first_not_of(kLetters) != name.npos)
@@ -31,8 +32,9 @@ State load_state(const Service& service, const StateFile& file) {
     throw Error(ErrorCode::invalid_argument,
                 cat("filename: ", quoted(file.name), " belongs to another model"));
   if (state.internals().extras.exact != service.options().work.exact)
-    throw Error(ErrorCode::invalid_argument, cat("filename: ", quoted(file.name), " was not computed as this ",
-                                                 "server computes: exact must be the same in both"));
+    throw Error(ErrorCode::invalid_argument,
+                cat("filename: ", quoted(file.name), " was not computed as this ",
+                    "server computes: exact must be the same in both"));
   if (state.tokens().empty())
     throw Error(ErrorCode::invalid_argument, cat("filename: ", quoted(file.name), " does not say its text"));
   state.set_identity({});  // of this model, from here on

@@ -114,8 +114,7 @@ void list_states(Service& service, const Request&, const std::shared_ptr<Reply>&
   Json data = Json::array(), out = Json::object();
   service.scheduler().between_steps([&](std::vector<Lane>& lanes) {
     for (std::size_t model = 0; model < lanes.size(); ++model)
-      for (const auto& entry : lanes[model].cache().entries())
-        data.push(state_object(service, model, entry));
+      for (const auto& entry : lanes[model].cache().entries()) data.push(state_object(service, model, entry));
   });
   out.set("object", "list").set("data", std::move(data));
   reply->send(states::answer(std::move(out)));

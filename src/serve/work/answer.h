@@ -24,8 +24,8 @@ struct StartingPoint {
 struct AnswerSpec {
   std::shared_ptr<grammar::Constraint> constraint;  // what the answer must look like; nullptr: like anything
   std::vector<TokenId> prompt;
-  MemoryChoice memory;                 // of an answer without a starting point
-  std::shared_ptr<StartingPoint> from;  // its tokens are what the prompt begins with
+  MemoryChoice memory;                                 // of an answer without a starting point
+  std::shared_ptr<StartingPoint> from;                 // its tokens are what the prompt begins with
   SamplerOptions sampler;                              // choice i draws with seed + i
   double frequency_penalty = 0, presence_penalty = 0;  // taken off logits of tokens the answer holds
   std::vector<std::pair<TokenId, float>> bias;         // added to logits

@@ -20,11 +20,12 @@ class PrefixCache {
  public:
   struct Entry {
     std::int64_t id = 0;
-    State state;             // its tokens are the text
-    bool by_number = false;  // serves only requests that name it: something in it was changed behind its tokens
-    bool named = false;      // somebody was told its number: longer texts do not replace it
-    bool kept = false;       // is not given up to make room
-    std::string key;         // of the request that left it
+    State state;  // its tokens are the text
+    bool by_number =
+        false;           // serves only requests that name it: something in it was changed behind its tokens
+    bool named = false;  // somebody was told its number: longer texts do not replace it
+    bool kept = false;   // is not given up to make room
+    std::string key;     // of the request that left it
     std::uint64_t used = 0;  // the larger, the later
     std::int64_t hits = 0;
   };

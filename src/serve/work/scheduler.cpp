@@ -192,8 +192,9 @@ bool Scheduler::admit_one(Waiting& waiting) {
     if (!idle) return false;
     held.reset();
     if (!make_room(lane.growth(waiting.spec, *waiting.shape, max_tokens, known)))
-      throw Error(ErrorCode::context_full,
-                  "the states that are kept leave no room in the KV budget; drop some, or ask for fewer tokens");
+      throw Error(
+          ErrorCode::context_full,
+          "the states that are kept leave no room in the KV budget; drop some, or ask for fewer tokens");
   }
   if (held && lane.cache().at(id) == nullptr) lane.cache().keep(std::move(*held), waiting.spec.key);
   held.reset();
