@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "serve/routes/anthropic.h"
+#include "serve/routes/api_description.h"
 #include "serve/routes/guard.h"
 #include "serve/routes/info.h"
 #include "serve/routes/llama.h"
@@ -35,6 +36,7 @@ constexpr std::string_view kNoSound = "only text is read and written";
 
 constexpr Route kRoutes[] = {
     {"GET", "/", &page},
+    {"GET", "/openapi.json", &api_description},
     {"GET", "/health", &health},
     {"GET", "/v1/health", &health},
     {"GET", "/v1/models", &list_models},
@@ -95,6 +97,12 @@ Dialect dialect_of(std::string_view path) {
 
 }  // namespace server
 
+std::vector<Server::RouteName> Server::routes() {
+  std::vector<RouteName> out;
+  for (const server::Route& route : server::kRoutes) out.push_back({route.method, route.path});
+  return out;
+}
+
 void Server::handle(const Request& request, const std::shared_ptr<Reply>& reply) {
   const Dialect dialect = server::dialect_of(request.path());
   const auto refuse = [&](const Problem& problem) { reply->send(problem_response(problem, dialect)); };
@@ -110,6 +118,17 @@ void Server::handle(const Request& request, const std::shared_ptr<Reply>& reply)
     }
     if (route->handler == nullptr) return refuse({501, std::string(route->reason), {}, "unsupported"});
     route->handler(service_, request, reply);
+  } catch (const DoFirst& first) {
+    service_.apart([this, request, reply, dialect, work = first.work] {
+      try {
+        work();
+      } catch (const Error& error) {
+        return reply->send(problem_response(problem_of(error), dialect));
+      } catch (const std::bad_alloc&) {
+        return reply->send(problem_response({503, "out of memory", {}, {}, 1}, dialect));
+      }
+      handle(request, reply);
+    });
   } catch (const Error& error) {
     refuse(problem_of(error));
   } catch (const std::bad_alloc&) {

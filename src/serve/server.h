@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "serve/routes/service.h"
@@ -24,9 +25,16 @@ class Server {
   // Answers every request, whatever it holds: what is wrong with it is a status of 4xx.
   void handle(const Request& request, const std::shared_ptr<Reply>& reply);
 
+  // What is answered; a path that ends with * stands for all that begin so.
+  struct RouteName {
+    std::string_view method, path;
+  };
+  static std::vector<RouteName> routes();
+
   Scheduler& scheduler() { return service_.scheduler(); }
   void start() { service_.start(); }
-  void stop() { service_.stop(); }  // every request has been answered, or given up, when it returns
+  // Every request has been answered, or given up, when it returns, and prefixes are saved as far as there was time.
+  void stop(double saving_seconds = 0) { service_.stop(saving_seconds); }
   // Answers end, nothing new begins. False: some did not within so many seconds and were cancelled.
   bool drain(double seconds) { return service_.scheduler().drain(seconds); }
 

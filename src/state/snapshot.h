@@ -36,4 +36,15 @@ void save_snapshot(FileSystem& files, const std::string& path, const KvState& st
 Snapshot load_snapshot(FileSystem& files, const std::string& path,
                        const std::map<std::string, std::string>& expected = {});
 
+// What a snapshot says of itself, rows left where they are: `image` is without runs, `extras` without logits.
+struct SnapshotFront {
+  StateImage image;
+  SnapshotExtras extras;
+  std::uint64_t file_bytes = 0;
+};
+
+// Throws what load_snapshot throws, for a header that is damaged and a file of another length than it says. Damaged rows
+// are told by load_snapshot alone.
+SnapshotFront read_snapshot_front(FileSystem& files, const std::string& path);
+
 }  // namespace kvtide

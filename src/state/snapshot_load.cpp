@@ -1,6 +1,7 @@
 // snapshot_load.cpp: a file into fresh memory, checked as a whole before anybody sees it.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/checksum.h"
 #include "base/text.h"
@@ -178,7 +179,34 @@ void check_end(FileReader& file, const std::string& path, std::span<const std::b
     damaged(path, "its end is damaged");
 }
 
+void check_length(const FileReader& file, const std::string& path, std::size_t front,
+                  const SnapshotHeader& header) {
+  const std::uint64_t chunks = (header.payload_bytes + kChunk - 1) / kChunk;
+  if (front + header.payload_bytes + chunks * 4 + kTrailer != file.size())
+    damaged(path, cat("its length of ", file.size(), " bytes is not what its header says"));
+}
+
+// Contradictions inside the header are the file's fault, and every message names the file.
+[[noreturn]] void name_file(const std::string& path, const Error& error) {
+  if (error.message().starts_with(path + ": ")) throw Error(error);
+  const bool format = error.code() == ErrorCode::invalid_argument || error.code() == ErrorCode::bad_format;
+  if (format) damaged(path, error.message());
+  throw Error(error.code(), cat(path, ": ", error.message()));
+}
+
 }  // namespace
+
+SnapshotFront read_snapshot_front(FileSystem& files, const std::string& path) {
+  FileReader file(files, path);
+  const std::vector<std::byte> front = read_front(file, path);
+  try {
+    SnapshotHeader header = read_header(json_in(front));
+    check_length(file, path, front.size(), header);
+    return {std::move(header.image), std::move(header.extras), file.size()};
+  } catch (const Error& error) {
+    name_file(path, error);
+  }
+}
 
 Snapshot load_snapshot(FileSystem& files, const std::string& path,
                        const std::map<std::string, std::string>& expected) {
@@ -188,9 +216,7 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
     SnapshotHeader header = read_header(json_in(front));
     check_identity(path, header.extras, expected);
     const std::uint64_t vocabulary = logits_length(header);
-    const std::uint64_t chunks = (header.payload_bytes + kChunk - 1) / kChunk;
-    if (front.size() + header.payload_bytes + chunks * 4 + kTrailer != file.size())
-      damaged(path, cat("its length of ", file.size(), " bytes is not what its header says"));
+    check_length(file, path, front.size(), header);
     read_runs(header, vocabulary);
 
     // The file is as long as its payload claims, so what is reserved here is bounded by what is there.
@@ -199,11 +225,7 @@ Snapshot load_snapshot(FileSystem& files, const std::string& path,
     if (snapshot.state.past() != nullptr) check_past(*snapshot.state.past());
     return snapshot;
   } catch (const Error& error) {
-    // Contradictions inside the header are the file's fault, and every message names the file.
-    if (error.message().starts_with(path + ": ")) throw;
-    const bool format = error.code() == ErrorCode::invalid_argument || error.code() == ErrorCode::bad_format;
-    if (format) damaged(path, error.message());
-    throw Error(error.code(), cat(path, ": ", error.message()));
+    name_file(path, error);
   }
 }
 

@@ -1,7 +1,9 @@
 // asking.h: requests to a server without sockets, and what was heard of it.
 #pragma once
 
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +46,38 @@ class HeardReply final : public serve::Reply {
   int ends_ = 0;
   bool opened_ = false, gone_ = false;
   std::size_t waiting_ = 0;
+};
+
+// For a server with threads: wait() gives the body when the answer is whole.
+class WaitedReply final : public serve::Reply {
+ public:
+  void send(serve::Response response) override { end(std::move(response.body)); }
+  void open(std::string) override {}
+  void write(std::string piece) override {
+    const std::lock_guard lock(mutex_);
+    body_ += piece;
+  }
+  void close() override { end(""); }
+  bool gone() const override { return false; }
+  std::size_t waiting() const override { return 0; }
+
+  std::string wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return ended_; });
+    return body_;
+  }
+
+ private:
+  void end(const std::string& more) {
+    const std::lock_guard lock(mutex_);
+    body_ += more;
+    ended_ = true;
+    changed_.notify_all();
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string body_;
+  bool ended_ = false;
 };
 
 inline SampleModel small_sample() {

@@ -16,7 +16,9 @@ struct ServeRequest {
   std::int64_t kv_budget = std::int64_t{2} << 30;
   std::int64_t parallel = 8, queue = 64, max_tokens = 2048;
   std::string api_key;
-  std::string states_folder;
+  std::string states_folder, cache_folder;
+  std::int64_t cache_bytes = std::int64_t{4} << 30;
+  double idle_seconds = 0;
   std::string session_kv = "full";
   bool no_auth = false, quiet = false;
 };

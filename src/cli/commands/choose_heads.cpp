@@ -43,31 +43,43 @@ struct Remembered {
   std::string hash, file;
 };
 
-Remembered remembered(const Arguments& a, const Model& model) {
+Remembered remember(const Arguments& a, const Model& model) {
   const std::string cache = cache_folder(a);
   std::string hash = model_identity(model, cache).at("model");
   std::string file = cache.empty() ? "" : cat(cache, "/heads-", hash, ".tsv");
   return {std::move(hash), std::move(file)};
 }
 
-}  // namespace
-
-std::optional<HeadTable> known_heads(const Arguments& a, const Model& model) {
-  const std::string& wanted = a.memory.procedural.heads;
-  if (wanted == "even") return HeadTable{};
-  if (wanted != "auto") return read_heads(wanted);
-  const auto [hash, file] = remembered(a, model);
-  if (const HeadTable* known = shipped_heads(hash)) return within_two_thirds(*known, model);
+// Without measuring, for the model that `at` is about.
+std::optional<HeadTable> known_at(const Remembered& at, const Model& model) {
+  if (const HeadTable* known = shipped_heads(at.hash)) return within_two_thirds(*known, model);
   try {
-    if (!file.empty()) return within_two_thirds(read_heads(file), model);
+    if (!at.file.empty()) return within_two_thirds(read_heads(at.file), model);
   } catch (const Error&) {
     // Not there, or not what it should be: it is measured again.
   }
   return std::nullopt;
 }
 
+// What --kv-heads says itself; nullopt: it depends on the model.
+std::optional<HeadTable> said_heads(const Arguments& a) {
+  const std::string& wanted = a.memory.procedural.heads;
+  if (wanted == "even") return HeadTable{};
+  if (wanted != "auto") return read_heads(wanted);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<HeadTable> known_heads(const Arguments& a, const Model& model) {
+  if (std::optional<HeadTable> said = said_heads(a)) return said;
+  return known_at(remember(a, model), model);
+}
+
 HeadTable choose_heads(const Arguments& a, const Model& model) {
-  if (std::optional<HeadTable> known = known_heads(a, model)) return std::move(*known);
+  if (std::optional<HeadTable> said = said_heads(a)) return std::move(*said);
+  const Remembered at = remember(a, model);
+  if (std::optional<HeadTable> known = known_at(at, model)) return std::move(*known);
   say("measuring which heads copy from the past (once per model; --kv-heads even does without)");
   HeadTable table;
   try {
@@ -82,8 +94,7 @@ HeadTable choose_heads(const Arguments& a, const Model& model) {
     return {};
   }
   try {
-    const std::string file = remembered(a, model).file;
-    if (!file.empty()) write_heads(file, table);
+    if (!at.file.empty()) write_heads(at.file, table);
   } catch (const Error&) {
     // A cache only saves time.
   }

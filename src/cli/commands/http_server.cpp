@@ -311,7 +311,8 @@ struct HttpServer::Impl {
   boost::asio::signal_set signals{io};
   boost::asio::steady_timer pause{io};
   std::thread drainer;
-  std::atomic<bool> ended{true};  // all answers
+  std::atomic<bool> ended{true};      // all answers
+  std::optional<Stopwatch> ending{};  // since the signal
 
   void accept();
   void stop();
@@ -335,6 +336,7 @@ void HttpServer::Impl::accept() {
 void HttpServer::Impl::stop() {
   if (shared.stopping) return shared.server.scheduler().cancel();  // the second time
   shared.stopping = true;
+  ending.emplace();
   http_server::ErrorInfo ignored;
   acceptor.close(ignored);
   const std::set<http_server::Connection*> open = shared.open;
@@ -376,6 +378,9 @@ HttpServer::HttpServer(serve::Server& server, const HttpOptions& options)
   check(error);
   impl_->acceptor.listen(boost::asio::socket_base::max_listen_connections, error);
   check(error);
+  // From here on: one that comes before run() ends it in order, too.
+  impl_->signals.add(SIGTERM);
+  impl_->signals.add(SIGINT);
 }
 
 HttpServer::~HttpServer() {
@@ -384,10 +389,10 @@ HttpServer::~HttpServer() {
 
 std::uint16_t HttpServer::port() const { return impl_->acceptor.local_endpoint().port(); }
 
+double HttpServer::ending_seconds() const { return impl_->ending ? impl_->ending->seconds() : 0; }
+
 bool HttpServer::run(const std::function<void(const std::string&)>& log) {
   impl_->shared.log = log;
-  impl_->signals.add(SIGTERM);
-  impl_->signals.add(SIGINT);
   impl_->signals.async_wait([this](http_server::ErrorInfo error, int) {
     if (!error) impl_->stop();
   });

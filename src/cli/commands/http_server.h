@@ -22,7 +22,7 @@ struct HttpOptions {
   int most_connections = 256;
   int read_seconds = 30;   // for a request to arrive once it has begun, and between requests of a connection
   int write_seconds = 60;  // for a client to take what was written
-  int drain_seconds = 8;   // after SIGTERM
+  int drain_seconds = 6;   // after SIGTERM; up to two more until all is cancelled and sent
 };
 
 class HttpServer {
@@ -35,6 +35,8 @@ class HttpServer {
   // Serves until SIGTERM or SIGINT, then lets answers end. log: a line for every request, without what it says. Returns
   // false when answers had to be cancelled.
   bool run(const std::function<void(const std::string&)>& log);
+  // Since the signal that ended it; 0: none has come.
+  double ending_seconds() const;
 
  private:
   struct Impl;

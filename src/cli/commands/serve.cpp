@@ -1,5 +1,7 @@
 // kvtide serve: models behind HTTP, for the clients that people have.
+#include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -20,6 +22,9 @@
 namespace kvtide {
 namespace {
 
+// From SIGTERM to the last byte that is saved; those who send it often kill after ten.
+constexpr double kEndSeconds = 9;
+
 serve::ServiceOptions service_options(const Arguments& a) {
   serve::ServiceOptions out;
   out.work.kv_budget = a.serve.kv_budget;
@@ -36,7 +41,11 @@ serve::ServiceOptions service_options(const Arguments& a) {
   out.any_host = !serve::is_loopback(a.serve.host);
   out.chat_template = a.chat_template;
   out.states_folder = a.serve.states_folder;
+  out.cache_folder = a.serve.cache_folder;
+  out.cache_bytes = a.serve.cache_bytes;
+  out.idle_seconds = a.serve.idle_seconds;
   out.version = KVTIDE_VERSION;
+  out.log = [](const std::string& line) { say(line); };
   return out;
 }
 
@@ -52,9 +61,13 @@ int serve_command(const Arguments& given) {
   for (std::size_t i = 0; i < arguments.models.size(); ++i) {
     models.push_back(std::make_unique<Model>(load_model(arguments.models[i], arguments)));
     const bool summarises = arguments.serve.session_kv.starts_with("procedural");
-    HeadTable heads = summarises ? choose_heads(arguments, *models.back())
-                                 : known_heads(arguments, *models.back()).value_or(HeadTable{});
-    served.push_back({arguments.serve.names[i], models.back().get(), std::move(heads)});
+    const Model* model = models.back().get();
+    std::function<HeadTable()> heads = [&arguments, model] {
+      return known_heads(arguments, *model).value_or(HeadTable{});
+    };
+    // Measuring takes long: before anybody asks, and only where all answers need it.
+    if (summarises) heads = [table = choose_heads(arguments, *model)] { return table; };
+    served.push_back({arguments.serve.names[i], model, std::move(heads)});
   }
   serve::Server server(std::move(served), service_options(arguments));
   HttpOptions options;
@@ -70,7 +83,8 @@ int serve_command(const Arguments& given) {
   const bool ended = http.run([&](const std::string& line) {
     if (!arguments.serve.quiet) say(line);
   });
-  server.stop();  // while there are connections that answers can go to
+  server.stop(std::max(
+      0.5, kEndSeconds - http.ending_seconds()));  // while there are connections that answers can go to
   say(ended ? "all answers have ended" : "answers that took too long were cancelled");
   return kExitFine;
 }

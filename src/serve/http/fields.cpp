@@ -116,6 +116,10 @@ JsonValue parse_body(std::string_view body) {
   }
 }
 
+JsonValue parse_optional_body(std::string_view body) {
+  return body.empty() ? JsonValue(JsonValue::Object()) : parse_body(body);
+}
+
 std::string_view field_of(std::string_view message) {
   const std::string_view field = message.substr(0, message.find(": "));
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]";

@@ -49,6 +49,8 @@ class Fields {
 
 // The body of a request as a JSON object. Throws Error(invalid_argument) for anything else.
 JsonValue parse_body(std::string_view body);
+// Likewise, and an empty object where there is no body.
+JsonValue parse_optional_body(std::string_view body);
 
 // What a message of Fields is about: "messages[2].role"; empty: nothing in particular.
 std::string_view field_of(std::string_view message);

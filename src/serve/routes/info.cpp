@@ -75,6 +75,14 @@ void metrics(Service& service, const Request&, const std::shared_ptr<Reply>& rep
            c.reading_seconds);
   page.add("kvtide_writing_seconds_total", "counter", "Seconds of passes that only wrote.",
            c.writing_seconds);
+  if (service.disk() != nullptr) {
+    const DiskFigures d = service.disk()->figures();
+    page.add("kvtide_disk_states", "gauge", "Prefixes on the disk.", d.states);
+    page.add("kvtide_disk_bytes", "gauge", "Bytes of prefixes on the disk.", d.bytes);
+    page.add("kvtide_disk_hits_total", "counter", "Prefixes that were read from the disk.", d.hits);
+    page.add("kvtide_disk_written_total", "counter", "Prefixes that were written to the disk.", d.written);
+    page.add("kvtide_disk_broken_total", "counter", "Files that were no sound prefixes.", d.broken);
+  }
   reply->send({200, "text/plain; version=0.0.4; charset=utf-8", page.take()});
 }
 

@@ -102,7 +102,7 @@ void read_memory(const Fields& fields, Service& service, std::size_t model, Answ
     }
     spec.memory = memory_fields::choice_in(*kv, std::move(spec.memory));
   }
-  if (spec.memory.procedural) spec.memory.procedural->heads = service.models()[model].heads;
+  if (spec.memory.procedural) spec.memory.procedural->heads = service.heads(model);
 }
 
 MemoryChoice memory_from_text(std::string_view text) {

@@ -12,14 +12,26 @@ std::size_t ResponseStore::bytes_of(const StoredResponse& response) {
   return bytes;
 }
 
-void ResponseStore::keep(StoredResponse response) {
-  const std::lock_guard lock(mutex_);
+ResponseStore::ResponseStore(std::size_t most, std::size_t most_bytes, std::unique_ptr<ResponseFiles> files)
+    : most_(most), most_bytes_(most_bytes), files_(std::move(files)) {
+  if (!files_) return;
+  for (StoredResponse& response : files_->read_all()) add(std::move(response));
+}
+
+void ResponseStore::add(StoredResponse response) {
   bytes_ += bytes_of(response);
   responses_.push_back(std::move(response));
   while (responses_.size() > most_ || (bytes_ > most_bytes_ && responses_.size() > 1)) {
+    if (files_) files_->remove(responses_.front().id);
     bytes_ -= bytes_of(responses_.front());
     responses_.pop_front();
   }
+}
+
+void ResponseStore::keep(StoredResponse response) {
+  if (files_) files_->write(response);
+  const std::lock_guard lock(mutex_);
+  add(std::move(response));
 }
 
 std::optional<StoredResponse> ResponseStore::find(std::string_view id) const {
@@ -34,6 +46,7 @@ bool ResponseStore::drop(std::string_view id) {
   const auto found = std::find_if(responses_.begin(), responses_.end(),
                                   [&](const StoredResponse& response) { return response.id == id; });
   if (found == responses_.end()) return false;
+  if (files_) files_->remove(id);
   bytes_ -= bytes_of(*found);
   responses_.erase(found);
   return true;

@@ -1,32 +1,28 @@
 // response_store.h: answers of /v1/responses that later requests go on from.
 //
 // What is kept is the conversation; the KV memory of it is the prefix cache's, and a conversation whose memory was given up
-// is read again. The oldest answers go when there are too many, or too many bytes of them.
+// is read again. The oldest answers go when there are too many, or too many bytes of them. With files an answer that was
+// kept survives the process.
 // Ownership: owns what it keeps. Thread rules: from any thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "kvtide/chat.h"
+#include "serve/routes/response_files.h"
 
 namespace kvtide::serve {
 
-struct StoredResponse {
-  std::string id;
-  std::string body;                       // the answer as it was given, one line of JSON
-  std::vector<ChatMessage> conversation;  // the answer included, without instructions
-};
-
 class ResponseStore {
  public:
-  ResponseStore(std::size_t most, std::size_t most_bytes) : most_(most), most_bytes_(most_bytes) {}
+  // files: nullptr: none. What they hold is there from the start.
+  ResponseStore(std::size_t most, std::size_t most_bytes, std::unique_ptr<ResponseFiles> files = {});
 
   void keep(StoredResponse response);
   std::optional<StoredResponse> find(std::string_view id) const;
@@ -35,7 +31,11 @@ class ResponseStore {
  private:
   static std::size_t bytes_of(const StoredResponse& response);
 
+  // With mutex_.
+  void add(StoredResponse response);
+
   std::size_t most_, most_bytes_;
+  std::unique_ptr<ResponseFiles> files_;
   mutable std::mutex mutex_;
   std::size_t bytes_ = 0;                // under mutex_
   std::list<StoredResponse> responses_;  // under mutex_; the oldest first

@@ -1,5 +1,6 @@
 #include "serve/routes/service.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -25,16 +26,72 @@ std::uint64_t first_seed() {
   return (std::uint64_t{device()} << 32) | device();
 }
 
+std::unique_ptr<DiskCache> disk_of(const std::vector<ServedModel>& models, const ServiceOptions& o) {
+  if (o.cache_folder.empty()) return nullptr;
+  return std::make_unique<DiskCache>(
+      plain(models), DiskOptions{o.cache_folder, o.cache_bytes, o.version, o.work.exact, o.log});
+}
+
+std::unique_ptr<ResponseFiles> files_of(const ServiceOptions& o) {
+  if (o.cache_folder.empty()) return nullptr;
+  return std::make_unique<ResponseFiles>(cat(o.cache_folder, "/responses"), o.log);
+}
+
+WorkOptions with_disk(WorkOptions work, DiskCache* disk) {
+  work.disk = disk;
+  return work;
+}
+
+// The last used first, for there may not be time for all.
+void write_all(const std::vector<Lane>& lanes, DiskCache& disk) {
+  for (const Lane& lane : lanes) {
+    std::vector<const PrefixCache::Entry*> entries;
+    for (const PrefixCache::Entry& entry : lane.cache().entries())
+      if (!entry.by_number) entries.push_back(&entry);
+    std::sort(entries.begin(), entries.end(), [](const auto* a, const auto* b) { return a->used > b->used; });
+    for (const PrefixCache::Entry* entry : entries) disk.write(lane.model(), entry->state, true);
+  }
+}
+
+constexpr std::size_t kMostResponses = 4096, kMostResponseBytes = std::size_t{64} << 20;
+
 }  // namespace service
 
 Service::Service(std::vector<ServedModel> models, ServiceOptions options)
     : models_(std::move(models)),
       options_(std::move(options)),
       chats_(service::chats_of(models_, options_.chat_template)),
+      heads_(models_.size()),
       tries_(models_.size()),
       started_(now()),
       random_(service::first_seed()),
-      scheduler_(service::plain(models_), options_.work) {}
+      disk_(service::disk_of(models_, options_)),
+      responses_(service::kMostResponses, service::kMostResponseBytes, service::files_of(options_)),
+      scheduler_(service::plain(models_), service::with_disk(options_.work, disk_.get())) {
+  if (disk_ && options_.idle_seconds > 0)
+    idle_ = std::make_unique<IdleSpill>(scheduler_, *disk_, options_.idle_seconds);
+}
+
+void Service::start() {
+  if (disk_) disk_->start();
+  worker_.start();
+  scheduler_.start();
+  if (idle_) idle_->start();
+}
+
+void Service::stop(double saving_seconds) {
+  const auto saving = std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(saving_seconds));
+  const auto end = std::chrono::steady_clock::now() + saving;
+  if (idle_) idle_->stop();
+  worker_.stop();
+  scheduler_.stop();
+  if (!disk_) return;
+  disk_->save_until(end);
+  // Without its thread, actions are done at once.
+  scheduler_.between_steps([&](std::vector<Lane>& lanes) { service::write_all(lanes, *disk_); });
+  disk_->stop();
+}
 
 std::size_t Service::model_of(const Fields& fields) const {
   const std::optional<std::string> name = fields.text("model");
@@ -57,6 +114,17 @@ void Service::constrain(std::size_t model, const std::optional<grammar::Grammar>
     trie = tries_[model];
   }
   spec.constraint = std::make_shared<grammar::Constraint>(*grammar, std::move(trie));
+}
+
+const HeadTable& Service::heads(std::size_t model) {
+  const std::lock_guard lock(mutex_);
+  if (!heads_[model] && !models_[model].heads) heads_[model] = std::make_unique<HeadTable>();
+  if (heads_[model]) return *heads_[model];
+  throw DoFirst{[this, model] {
+    HeadTable table = models_[model].heads();
+    const std::lock_guard inner(mutex_);
+    if (!heads_[model]) heads_[model] = std::make_unique<HeadTable>(std::move(table));
+  }};
 }
 
 std::uint64_t Service::new_seed() {

@@ -17,6 +17,8 @@
 #include "serve/routes/answer_format.h"
 #include "serve/routes/chat_prompt.h"
 #include "serve/routes/response_store.h"
+#include "serve/work/disk_cache.h"
+#include "serve/work/idle_spill.h"
 #include "serve/work/scheduler.h"
 #include "serve/work/worker.h"
 #include "text/grammar/token_trie.h"
@@ -26,7 +28,14 @@ namespace kvtide::serve {
 struct ServedModel {
   std::string name;  // what requests call it
   const Model* model;
-  HeadTable heads = {};  // for procedural memories; empty: all heads are treated alike
+  // For procedural memories; empty: all heads are treated alike. Asked for once, when one is wanted first.
+  std::function<HeadTable()> heads = {};
+};
+
+// Thrown by what handles a request when something has to be done first that takes long: the request is handled again
+// behind it, and nobody waits meanwhile but who asked.
+struct DoFirst {
+  std::function<void()> work;  // may throw Error
 };
 
 struct ServiceOptions {
@@ -37,7 +46,13 @@ struct ServiceOptions {
   bool any_host = false;
   std::string chat_template;  // a name; empty: the models' own
   std::string states_folder;  // where snapshots of /slots and /states lie; empty: none are written
+  std::string cache_folder;   // where prefixes and stored answers outlive the process; empty: nowhere
+  std::int64_t cache_bytes = std::int64_t{4} << 30;  // of the files of prefixes
+  double idle_seconds =
+      0;  // prefixes that were not used for so long leave the memory for the disk; 0: they stay
   std::string version;
+  std::function<void(const std::string&)>
+      log;  // what went wrong behind the answers, a line each; from any thread
 };
 
 class Service {
@@ -49,25 +64,23 @@ class Service {
   const ServedChat& chat(std::size_t model) const { return chats_[model]; }
   Scheduler& scheduler() { return scheduler_; }
   ResponseStore& responses() { return responses_; }
+  const DiskCache* disk() const { return disk_.get(); }  // nullptr: there is none
 
   // The model that a request names; the first without a name. Throws Error(not_found).
   std::size_t model_of(const Fields& fields) const;
   // Holds an answer of a model to a grammar. Throws Error: invalid_argument (a grammar that is too large).
   void constrain(std::size_t model, const std::optional<grammar::Grammar>& grammar, AnswerSpec& spec);
+  // The head table of a model. Throws DoFirst when it is not known yet.
+  const HeadTable& heads(std::size_t model);
   std::string new_id(std::string_view prefix);  // "chatcmpl-0123456789abcdef"
   std::uint64_t new_seed();
   static std::int64_t now();  // seconds since 1970
   std::int64_t started() const { return started_; }
 
-  void start() {
-    worker_.start();
-    scheduler_.start();
-  }
-  // No reply is held any more when it returns.
-  void stop() {
-    worker_.stop();
-    scheduler_.stop();
-  }
+  void start();
+  // No reply is held any more when it returns. What the prefix caches hold is on the disk then, as far as that took no more
+  // than so many seconds.
+  void stop(double saving_seconds = 0);
   // Does what would hold up connections, away from them. It must not throw.
   void apart(std::function<void()> work) { worker_.apart(std::move(work)); }
 
@@ -78,15 +91,18 @@ class Service {
  private:
   std::vector<ServedModel> models_;
   ServiceOptions options_;
-  std::vector<ServedChat> chats_;  // by model
+  std::vector<ServedChat> chats_;                  // by model
+  std::vector<std::unique_ptr<HeadTable>> heads_;  // under mutex_; by model, made when first needed
   std::vector<std::shared_ptr<const grammar::TokenTrie>>
       tries_;  // under mutex_; by model, made when first needed
   std::int64_t started_;
   std::mutex mutex_;
   std::mt19937_64 random_;  // under mutex_
-  ResponseStore responses_{4096, std::size_t{64} << 20};
+  std::unique_ptr<DiskCache> disk_;
+  ResponseStore responses_;
   Scheduler scheduler_;  // behind what its thread uses, which ends first
-  Worker worker_;        // uses the scheduler
+  std::unique_ptr<IdleSpill> idle_;
+  Worker worker_;  // uses the scheduler
 };
 
 }  // namespace kvtide::serve

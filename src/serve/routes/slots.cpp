@@ -71,7 +71,7 @@ Response erase(Service& service, std::int64_t slot, std::size_t model) {
 void slot_action(Service& service, const Request& request, const std::shared_ptr<Reply>& reply) {
   const std::int64_t slot = number_in(request.path(), "/slots/");
   const std::string action = request.query("action");
-  const JsonValue body = request.body.empty() ? JsonValue(JsonValue::Object()) : parse_body(request.body);
+  const JsonValue body = parse_optional_body(request.body);
   const Fields fields(body);
   const std::size_t model = service.model_of(fields);
   if (action == "erase") return reply->send(slots::erase(service, slot, model));

@@ -104,10 +104,6 @@ Response save(Service& service, std::int64_t number, const Fields& fields) {
   return answer(std::move(out));
 }
 
-JsonValue body_of(const Request& request) {
-  return request.body.empty() ? JsonValue(JsonValue::Object()) : parse_body(request.body);
-}
-
 }  // namespace states
 
 void list_states(Service& service, const Request&, const std::shared_ptr<Reply>& reply) {
@@ -148,7 +144,7 @@ void state_action(Service& service, const Request& request, const std::shared_pt
   const std::int64_t number = number_in(path, "/states/");
   const std::size_t slash = path.find('/', std::string_view("/states/").size());
   const std::string action(slash == path.npos ? std::string_view() : path.substr(slash + 1));
-  const auto body = std::make_shared<JsonValue>(states::body_of(request));
+  const auto body = std::make_shared<JsonValue>(parse_optional_body(request.body));
   const Fields fields(*body);
   if (action != "save") return reply->send(states::act(service, number, action, fields));
   static_cast<void>(state_file(fields, service, 0));  // refused before anything is queued

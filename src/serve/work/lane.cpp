@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "serve/work/disk_cache.h"
 
 namespace kvtide::serve {
 namespace lane {
@@ -201,6 +202,8 @@ void Lane::prompt_is_read(Running& running) {
   // Others that begin the same go on from here, and so does an edited last message where windows have moved on.
   const bool is_new = running.figures.prompt_tokens > running.figures.cached_tokens + lane::kWorthWaiting;
   if (is_new) keep(running);
+  // The end of the answer will stand for the end of the prompt, where a text can be cut anywhere.
+  if (is_new && (has_windows_ || !running.spec.memory.keeps_all())) write_to_disk(running);
   for (int i = 1; i < running.spec.choices; ++i)
     running.choices.push_back({running.choices[0].session.fork(),
                                AnswerWriter(model_->tokenizer(), running.spec, i, running.max_tokens),
@@ -235,6 +238,12 @@ void Lane::keep(Running& running) {
     cache_.keep(state.fork(), running.spec.key);
 }
 
+void Lane::write_to_disk(const Running& running) {
+  if (options_->disk == nullptr || running.choices.empty()) return;
+  if (running.spec.from && running.spec.from->by_number) return;
+  options_->disk->write(*model_, running.choices[0].session.state());
+}
+
 std::int64_t Lane::finish() {
   std::int64_t gone = 0;
   for (auto at = running_.begin(); at != running_.end();) {
@@ -251,7 +260,10 @@ std::int64_t Lane::finish() {
     const std::optional<Error> error = running.error;
     const AnswerFigures figures = running.figures;
     try {
-      if (!error || error->code() != ErrorCode::numeric) keep(running);
+      if (!error || error->code() != ErrorCode::numeric) {
+        keep(running);
+        write_to_disk(running);
+      }
     } catch (const Error&) {
       // What was read is then not kept, which costs the next request time and nothing else.
     }

@@ -19,6 +19,8 @@
 
 namespace kvtide::serve {
 
+class DiskCache;
+
 struct WorkOptions {
   std::int64_t kv_budget = std::int64_t{2} << 30;  // bytes of all sessions and caches of all models
   std::int64_t context = 0;                        // tokens of a session at most; 0: as the model was trained
@@ -33,6 +35,7 @@ struct WorkOptions {
   int threads = 0;  // 0: as many as the machine has
   bool exact = false;
   ElementType key_type = ElementType::f16, value_type = ElementType::f16;
+  DiskCache* disk = nullptr;  // where prefixes go, too; must outlive the work
 };
 
 // One of the answers to a prompt.
@@ -104,6 +107,7 @@ class Lane {
   void advance(Running& running, Choice& choice);
   void tell(Running& running, Choice& choice);
   void keep(Running& running);
+  void write_to_disk(const Running& running);
 
   const Model* model_;
   const WorkOptions* options_;

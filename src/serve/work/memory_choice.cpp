@@ -21,14 +21,30 @@ bool is_unedited(const State& state) {
   return held.segments.size() <= 1 && held.edited == 0;
 }
 
+MemoryKind::MemoryKind(const State& state)
+    : spec(state.internals().kv.spec()),
+      attention_size(state.internals().kv.attention_size()),
+      adapting(state.internals().kv.adapting().has_value()) {}
+
+namespace memory_choice {
+
+bool alike(const KvSpec& a, const KvSpec& b) {
+  if (a.key_type != b.key_type || a.value_type != b.value_type) return false;
+  if (a.rolling != b.rolling || a.procedural.has_value() != b.procedural.has_value()) return false;
+  return !a.procedural || keeps_the_same(*a.procedural, *b.procedural);
+}
+
+}  // namespace memory_choice
+
+bool keep_alike(const MemoryKind& a, const MemoryKind& b) {
+  if (a.attention_size != b.attention_size || a.adapting || b.adapting) return false;
+  return memory_choice::alike(a.spec, b.spec);
+}
+
 bool keep_alike(const State& a, const State& b) {
   const KvState &one = a.internals().kv, &other = b.internals().kv;
   if (one.attention_size() != other.attention_size() || one.adapting() || other.adapting()) return false;
-  const KvSpec &here = one.spec(), &there = other.spec();
-  if (here.key_type != there.key_type || here.value_type != there.value_type) return false;
-  if (here.rolling != there.rolling || here.procedural.has_value() != there.procedural.has_value())
-    return false;
-  return !here.procedural || keeps_the_same(*here.procedural, *there.procedural);
+  return memory_choice::alike(one.spec(), other.spec());
 }
 
 }  // namespace kvtide::serve

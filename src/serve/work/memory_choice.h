@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "kvtide/procedural.h"
 #include "kvtide/session.h"
 #include "kvtide/state.h"
 #include "kvtide/types.h"
+#include "state/spec/spec.h"
 
 namespace kvtide::serve {
 
@@ -25,6 +27,18 @@ SessionOptions with_memory(SessionOptions options, const MemoryChoice& choice, s
 
 // Whether the rows of a state are those of its tokens, read one behind another: nothing was dropped in between.
 bool is_unedited(const State& state);
+
+// What decides that, of one state: its shape and what it attends to. Never the same as another: one that adapts itself.
+struct MemoryKind {
+  explicit MemoryKind(const State& state);
+  MemoryKind(KvSpec of, std::optional<std::int64_t> attended, bool adapts)
+      : spec(std::move(of)), attention_size(attended), adapting(adapts) {}
+
+  KvSpec spec;
+  std::optional<std::int64_t> attention_size;
+  bool adapting = false;
+};
+bool keep_alike(const MemoryKind& a, const MemoryKind& b);
 
 // Whether a text is the same memory in both, so that one can go on where the other has read: same windows, same
 // summaries, same attention.

@@ -85,7 +85,7 @@ std::optional<Busy> Scheduler::submit(std::size_t model, AnswerSpec spec,
     }
     ++waiting_;
     ++requests_;
-    arrived_.push_back({model, std::move(spec), std::move(shape), std::move(listener), {}});
+    arrived_.push_back({model, std::move(spec), std::move(shape), std::move(listener), {}, false, {}});
   }
   changed_.notify_all();
   return std::nullopt;
@@ -133,6 +133,7 @@ std::optional<std::size_t> Scheduler::next_to_admit() {
     for (const Running& running : lane.running()) ++at_work[running.spec.key];
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < queue_.size(); ++i) {
+    if (queue_[i].disk && !queue_[i].disk->done) continue;
     if (lanes_[queue_[i].model].is_being_read(queue_[i].spec, *queue_[i].shape)) continue;
     if (!best || at_work[queue_[i].spec.key] < at_work[queue_[*best].spec.key]) best = i;
   }
@@ -189,7 +190,7 @@ bool Scheduler::admit_one(Waiting& waiting) {
   if (!make_room(lane.growth(waiting.spec, *waiting.shape, max_tokens, known))) {
     const bool idle =
         std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& l) { return l.running().empty(); });
-    if (!idle) return false;
+    if (!idle || disk_works()) return false;
     held.reset();
     if (!make_room(lane.growth(waiting.spec, *waiting.shape, max_tokens, known)))
       throw Error(
@@ -215,6 +216,7 @@ void Scheduler::admit() {
     if (!next) return;
     Waiting& waiting = queue_[*next];
     try {
+      if (waits_for_disk(waiting)) continue;
       if (!admit_one(waiting)) return;
       ++at_work;
     } catch (const Error& error) {
@@ -266,7 +268,8 @@ std::int64_t Scheduler::held_bytes() const {
   for (const Lane& lane : lanes_) lane.add_to(held);
   for (const Waiting& waiting : queue_)
     if (waiting.spec.from) held.add(waiting.spec.from->state);
-  return held.total();
+  if (options_.disk != nullptr) options_.disk->add_to(held);
+  return held.total() + reserved_bytes();
 }
 
 void Scheduler::publish() {

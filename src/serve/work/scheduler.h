@@ -21,6 +21,7 @@
 #include "base/stopwatch.h"
 #include "kvtide/model.h"
 #include "serve/work/answer.h"
+#include "serve/work/disk_cache.h"
 #include "serve/work/lane.h"
 
 namespace kvtide::serve {
@@ -81,6 +82,8 @@ class Scheduler {
     std::shared_ptr<const State> shape;  // Lane::shape_of(spec)
     std::shared_ptr<AnswerListener> listener;
     Stopwatch since;
+    bool looked = false;             // on the disk
+    std::shared_ptr<DiskRead> disk;  // what it waits for
   };
 
   void run();
@@ -89,6 +92,9 @@ class Scheduler {
   std::optional<std::size_t> next_to_admit();
   bool admit_one(Waiting& waiting);
   bool make_room(std::int64_t bytes);
+  bool waits_for_disk(Waiting& waiting);
+  bool disk_works() const;
+  std::int64_t reserved_bytes() const;
   std::int64_t held_bytes() const;
   std::int64_t planned_bytes() const;  // that all answers will have come to hold when they end
   void forget_gone();
