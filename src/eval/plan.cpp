@@ -97,16 +97,27 @@ MemoryPlan plan_memory(const ModelConfig& config, SessionOptions options, std::i
   return plan;
 }
 
-double matrix_elements(const ModelConfig& config) {
+namespace {
+
+double mixer_elements(const ModelConfig& config, Mixer mixer) {
   const double width = static_cast<double>(config.width), head = config.head_dim;
+  if (mixer == Mixer::short_convolution) return 4.0 * width * width;
+  if (mixer == Mixer::delta_net)
+    return width * static_cast<double>(config.delta->channels() + 2 * config.delta->value_width());
+  return width * head * ((config.gated_attention ? 3.0 : 2.0) * config.heads + 2.0 * config.kv_heads);
+}
+
+}  // namespace
+
+double matrix_elements(const ModelConfig& config) {
+  const double width = static_cast<double>(config.width);
   double all = width * static_cast<double>(config.vocab);
   for (const LayerConfig& layer : config.layers) {
     const bool routed = config.experts && layer.routed;
-    const double inside = routed ? static_cast<double>(config.experts->chosen * expert_width(config))
-                                 : static_cast<double>(config.hidden);
-    all += 3.0 * width * inside;
-    all += layer.mixer == Mixer::attention ? width * head * (2.0 * config.heads + 2.0 * config.kv_heads)
-                                           : 4.0 * width * width;
+    const double inside =
+        routed ? static_cast<double>(config.experts->chosen * expert_width(config) + config.experts->shared)
+               : static_cast<double>(config.hidden);
+    all += 3.0 * width * inside + mixer_elements(config, layer.mixer);
   }
   return all;
 }

@@ -12,6 +12,14 @@
 
 namespace kvtide {
 
+// One token of one head of a gated delta rule (model/delta_net.h).
+struct DeltaStep {
+  const float *query, *key;  // [keys]
+  const float* value;        // [values]
+  float decay, rate;
+  std::int64_t keys, values;
+};
+
 struct ElementwiseRow {
   const char* isa;
   // y[n] = x / sqrt(mean(x^2) + epsilon) * weight
@@ -28,6 +36,9 @@ struct ElementwiseRow {
   void (*gelu_mul)(float* gate, const float* up, std::int64_t n) noexcept;
   // x[n] = gelu(x), likewise
   void (*gelu)(float* x, std::int64_t n) noexcept;
+  // after[keys][values] = decay * before + key (rate * (value - key^T (decay * before)))^T, and out[values] =
+  // query^T after. `after` may be `before`. Sums go along the keys, first to last.
+  void (*delta_rule)(const DeltaStep& step, const float* before, float* after, float* out) noexcept;
   // x[n] += y
   void (*add)(float* x, const float* y, std::int64_t n) noexcept;
   // x[n] *= factor

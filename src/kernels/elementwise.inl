@@ -110,6 +110,60 @@ void gelu(float* x, std::int64_t n) noexcept {
   for_each(x, x, n, [](Lanes a, Lanes) { return gelu_of(a); });
 }
 
+// Columns [first, first + Blocks * kLanes) of a delta_rule.
+template <int Blocks>
+inline void delta_columns(const DeltaStep& step, const float* before, float* after, float* out,
+                          std::int64_t first) noexcept {
+  const Lanes decay = set1(step.decay);
+  Lanes sums[Blocks], deltas[Blocks];
+  for (Lanes& sum : sums) sum = set1(0.0f);
+  for (std::int64_t i = 0; i < step.keys; ++i) {
+    const float* row = before + i * step.values + first;
+    const Lanes key = set1(step.key[i]);
+    for (int b = 0; b < Blocks; ++b) sums[b] = fma(mul(load(row + b * kLanes), decay), key, sums[b]);
+  }
+  for (int b = 0; b < Blocks; ++b) {
+    deltas[b] = mul(sub(load(step.value + first + b * kLanes), sums[b]), set1(step.rate));
+    sums[b] = set1(0.0f);
+  }
+  for (std::int64_t i = 0; i < step.keys; ++i) {
+    const std::int64_t at = i * step.values + first;
+    const Lanes key = set1(step.key[i]), query = set1(step.query[i]);
+    for (int b = 0; b < Blocks; ++b) {
+      const Lanes next = fma(key, deltas[b], mul(load(before + at + b * kLanes), decay));
+      store(after + at + b * kLanes, next);
+      sums[b] = fma(query, next, sums[b]);
+    }
+  }
+  for (int b = 0; b < Blocks; ++b) store(out + first + b * kLanes, sums[b]);
+}
+
+// The same for the n columns behind the last whole lanes.
+inline void delta_tail(const DeltaStep& step, const float* before, float* after, float* out, std::int64_t first,
+                       std::int64_t n) noexcept {
+  const Lanes decay = set1(step.decay);
+  Lanes sum = set1(0.0f);
+  for (std::int64_t i = 0; i < step.keys; ++i)
+    sum = fma(mul(load_tail(before + i * step.values + first, n), decay), set1(step.key[i]), sum);
+  const Lanes delta = mul(sub(load_tail(step.value + first, n), sum), set1(step.rate));
+  sum = set1(0.0f);
+  for (std::int64_t i = 0; i < step.keys; ++i) {
+    const std::int64_t at = i * step.values + first;
+    const Lanes next = fma(set1(step.key[i]), delta, mul(load_tail(before + at, n), decay));
+    store_tail(after + at, next, n);
+    sum = fma(set1(step.query[i]), next, sum);
+  }
+  store_tail(out + first, sum, n);
+}
+
+void delta_rule(const DeltaStep& step, const float* before, float* after, float* out) noexcept {
+  std::int64_t first = 0;
+  for (; first + 4 * kLanes <= step.values; first += 4 * kLanes)
+    delta_columns<4>(step, before, after, out, first);
+  for (; first + kLanes <= step.values; first += kLanes) delta_columns<1>(step, before, after, out, first);
+  if (first < step.values) delta_tail(step, before, after, out, first, step.values - first);
+}
+
 void add(float* x, const float* y, std::int64_t n) noexcept {
   for_each(x, y, n, [](Lanes a, Lanes b) { return add(a, b); });
 }

@@ -78,6 +78,7 @@ class Routing {
       choose(*config_.experts, {s_.scores + t * slots_, as_size(slots_)}, w_.balance,
              {choices_.data() + t * chosen_, as_size(chosen_)});
     });
+    if (config_.experts->shared > 0) run_shared();
     sort();
     for (int e = 0; e < config_.experts->count; ++e) hidden(e);
     for (int e = 0; e < config_.experts->count; ++e) down(e);
@@ -115,6 +116,22 @@ class Routing {
     for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
       float* row = rows + t * router_;
       for (std::int64_t i = 0; i < router_; ++i) row[i] = gelu(row[i] + bias[as_size(i)]);
+    });
+  }
+
+  void run_shared() {
+    const std::int64_t n = config_.experts->shared, width = config_.width;
+    const MatmulJob in[] = {{&w_.shared.gate, s_.gate, n}, {&w_.shared.up, s_.up, n}};
+    context_.multiply({count_, width, x_}, in);
+    for_rows(context_.pool, 0, count_,
+             [&](std::int64_t t) { context_.rows.silu_mul(s_.gate + t * n, s_.up + t * n, n); });
+    const MatmulJob out{&w_.shared.down, s_.shared, width};
+    context_.multiply({count_, n, s_.gate}, {&out, 1});
+    if (w_.shared_share.empty()) return;
+    for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
+      float score = 0.0f;
+      for (std::int64_t i = 0; i < width; ++i) score += w_.shared_share[as_size(i)] * x_[t * width + i];
+      context_.rows.scale(s_.shared + t * width, 1.0f / (1.0f + std::exp(-score)), width);
     });
   }
 
@@ -167,6 +184,7 @@ class Routing {
         context_.rows.scale(output(n), choices[n].share, config_.width);
         context_.rows.add(out, output(n), config_.width);
       }
+      if (config_.experts->shared > 0) context_.rows.add(out, s_.shared + t * config_.width, config_.width);
     });
   }
 
@@ -193,6 +211,15 @@ void load_router_layers(std::int64_t width, std::int64_t router, int layer, Weig
   w.second_bias = source.values(Role::router_second_bias, {router});
 }
 
+void load_shared(const ModelConfig& config, WeightSource& source, ExpertsWeights& w) {
+  const std::int64_t width = config.width, hidden = config.experts->shared;
+  if (hidden == 0) return;
+  w.shared.gate = source.matrix(Role::shared_gate, hidden, width);
+  w.shared.up = source.matrix(Role::shared_up, hidden, width);
+  w.shared.down = source.matrix(Role::shared_down, width, hidden);
+  if (config.experts->shared_gated) w.shared_share = source.values(Role::shared_share, {1, width});
+}
+
 }  // namespace
 
 ExpertsWeights load_experts(const ModelConfig& config, int layer, WeightSource& source) {
@@ -214,12 +241,13 @@ ExpertsWeights load_experts(const ModelConfig& config, int layer, WeightSource& 
     expert.down = source.expert_matrix(Role::expert_down, width, hidden, {e, 0, width});
     w.experts.push_back(std::move(expert));
   }
+  load_shared(config, source, w);
   return w;
 }
 
 std::int64_t ExpertsScratch::floats_per_token(const ModelConfig& config) {
   return 3 * config.experts->router_width + config.experts->slots() +
-         2 * config.experts->chosen * config.width;
+         2 * config.experts->chosen * config.width + (config.experts->shared > 0 ? config.width : 0);
 }
 
 ExpertsScratch ExpertsScratch::in(float* memory, const ModelConfig& config, std::int64_t n) {
@@ -235,6 +263,7 @@ ExpertsScratch ExpertsScratch::in(float* memory, const ModelConfig& config, std:
   s.scores = take(config.experts->slots());
   s.sorted = take(config.experts->chosen * config.width);
   s.outputs = take(config.experts->chosen * config.width);
+  s.shared = take(config.experts->shared > 0 ? config.width : 0);
   return s;
 }
 

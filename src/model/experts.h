@@ -5,6 +5,8 @@
 //   E   = the `chosen` experts with the largest p + balance; where there is no balance, the largest p
 //   s_e = p_e, where shares sum to 1 divided by the sum of p over E (+ epsilon), times share_scale
 //   out = sum over E, the best first, of s_e * down_e(silu(gate_e m) * up_e m)
+// and behind them the output of one expert that every token passes, where there is one; some models scale it by
+// sigmoid(g m).
 //
 // That of ZAYA1 has layers and a memory from layer to layer. With z the router's width:
 //   z   = D m + b; from layer 1 on plus carry * (z of the same token in the layer before)
@@ -44,6 +46,8 @@ struct ExpertsWeights {
   std::vector<float> down_bias, carry, norm, first_bias, second_bias;
   std::vector<float> balance;  // [slots]; empty: none
   std::vector<Expert> experts;
+  Expert shared;                    // of models that have one
+  std::vector<float> shared_share;  // [width]; empty: all of its output counts
 };
 
 ExpertsWeights load_experts(const ModelConfig& config, int layer, WeightSource& source);
@@ -53,7 +57,8 @@ struct ExpertsScratch {
   float *states, *router_a, *router_b;                              // [n][router_width]
   float* scores;                                                    // [n][slots]
   float *sorted, *outputs;                                          // [n * chosen][width]
-  float *gate, *up;                                                 // [n * chosen][inside an expert]
+  float* shared;                                                    // [n][width]
+  float *gate, *up;  // [n * chosen][inside an expert]; before that [n][inside the shared one]
   static std::int64_t floats_per_token(const ModelConfig& config);  // of the arrays up to `outputs`
   // Hands out consecutive pieces of `memory` for n tokens; gate and up are the caller's.
   static ExpertsScratch in(float* memory, const ModelConfig& config, std::int64_t n);

@@ -1,6 +1,7 @@
 #include "model/memory_shape.h"
 
 #include "model/cca.h"
+#include "model/delta_net.h"
 #include "model/rope_table.h"
 #include "model/short_conv.h"
 
@@ -16,7 +17,9 @@ KvSpec memory_shape(const ModelConfig& config) {
   }
   shape.rotary = !config.learned_positions;
   if (config.learned_positions) shape.positions = config.context_length;
-  shape.recurrent = config.convolved ? cca_tensors(config) : short_conv_tensors(config);
+  shape.recurrent = config.convolved ? cca_tensors(config)
+                    : config.delta   ? delta_net_tensors(config)
+                                     : short_conv_tensors(config);
   return shape;
 }
 

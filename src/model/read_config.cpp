@@ -29,7 +29,7 @@ ModelConfig read_config(const GgufFile& file) {
   config.architecture = architecture.name;
   read_common(file, config);
   architecture.adjust(file, config);
-  if (config.conv_taps == 0 && attention_layers(config).size() < config.layers.size())
+  if (!carries(config) && attention_layers(config).size() < config.layers.size())
     throw Error(ErrorCode::unsupported,
                 cat(file.path(), ": layers with 0 KV heads are not supported of ", architecture.name));
   return config;

@@ -27,6 +27,9 @@ class WeightSource {
   // All elements, the last extent fastest.
   virtual std::vector<float> values(Role role, const std::vector<std::int64_t>& shape) = 0;
   virtual WeightMatrix matrix(Role role, std::int64_t rows, std::int64_t columns) = 0;
+  // The rows `order` of a tensor with `of` rows, in that order.
+  virtual WeightMatrix picked_matrix(Role role, std::int64_t of, std::int64_t columns,
+                                     std::vector<std::int32_t> order) = 0;
   virtual WeightMatrix expert_matrix(Role role, std::int64_t rows, std::int64_t columns,
                                      const ExpertRows& place) = 0;
 };

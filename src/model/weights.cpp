@@ -59,10 +59,17 @@ class WeightLoader final : private WeightSource {
   LayerWeights layer() {
     LayerWeights w;
     load_norms(w);
-    if (layer_config().mixer == Mixer::short_convolution)
-      w.conv = load_short_conv(config_, *this);
-    else
-      load_attention(w);
+    switch (layer_config().mixer) {
+      case Mixer::attention:
+        load_attention(w);
+        break;
+      case Mixer::short_convolution:
+        w.conv = load_short_conv(config_, *this);
+        break;
+      case Mixer::delta_net:
+        w.delta = load_delta_net(config_, *this);
+        break;
+    }
     if (config_.scaled_residual) load_scales(w);
     if (config_.experts && layer_config().routed)
       w.experts = load_experts(config_, layer_, *this);
@@ -95,7 +102,10 @@ class WeightLoader final : private WeightSource {
       w.key_norm = vector(Role::key_norm, config_.heads_normed_together ? kv_rows : head_dim);
     }
     const auto* order = rotation_order();
-    w.query = matrix(Role::query, q_rows, width, order);
+    if (config_.gated_attention)
+      load_gated_query(w);
+    else
+      w.query = matrix(Role::query, q_rows, width, order);
     w.key = matrix(Role::key, kv_rows, width, order);
     w.value = matrix(Role::value, config_.convolved ? kv_rows / 2 : kv_rows, width);
     w.query_bias = optional_vector(Role::query_bias, q_rows, order);
@@ -106,6 +116,19 @@ class WeightLoader final : private WeightSource {
     if (!config_.convolved) return;
     w.cca = load_cca(config_, *this);
     weights_.packed_bytes_ += static_cast<std::int64_t>(w.cca->grouped.size() * sizeof(float));
+  }
+
+  // Head by head the queries, then as many gates.
+  void load_gated_query(LayerWeights& w) {
+    std::vector<std::int32_t> queries, gates;
+    for (int head = 0; head < config_.heads; ++head)
+      for (int i = 0; i < config_.head_dim; ++i) {
+        queries.push_back(2 * head * config_.head_dim + i);
+        gates.push_back((2 * head + 1) * config_.head_dim + i);
+      }
+    const auto of = static_cast<std::int64_t>(2 * queries.size());
+    w.query = picked_matrix(Role::query, of, config_.width, std::move(queries));
+    w.query_gate = picked_matrix(Role::query, of, config_.width, std::move(gates));
   }
 
   void load_scales(LayerWeights& w) const {
@@ -131,7 +154,7 @@ class WeightLoader final : private WeightSource {
   // they are. Scores do not change, and one rotation kernel serves every architecture.
   const std::vector<std::int32_t>* rotation_order() {
     if (!config_.rope_interleaved) return nullptr;
-    if (weights_.orders_.empty()) {
+    if (rotation_ == nullptr) {
       std::vector<std::int32_t> order;
       const int pairs = config_.rope_dims / 2;
       for (int head = 0; head < config_.heads; ++head)
@@ -140,8 +163,9 @@ class WeightLoader final : private WeightSource {
           order.push_back(head * config_.head_dim + within);
         }
       weights_.orders_.push_back(std::move(order));
+      rotation_ = &weights_.orders_.back();
     }
-    return &weights_.orders_.front();
+    return rotation_;
   }
 
   [[noreturn]] void refuse(ErrorCode code, const std::string& why) const {
@@ -231,6 +255,12 @@ class WeightLoader final : private WeightSource {
   WeightMatrix matrix(Role role, std::int64_t rows, std::int64_t columns) override {
     return matrix(role, rows, columns, nullptr);
   }
+  WeightMatrix picked_matrix(Role role, std::int64_t of, std::int64_t columns,
+                             std::vector<std::int32_t> order) override {
+    weights_.orders_.push_back(std::move(order));
+    return packed_matrix(find(role, of, columns), 0, static_cast<std::int64_t>(weights_.orders_.back().size()), columns,
+                         &weights_.orders_.back());
+  }
   WeightMatrix expert_matrix(Role role, std::int64_t rows, std::int64_t columns,
                              const ExpertRows& place) override {
     return matrix(role, rows, columns, nullptr, &place);
@@ -263,6 +293,12 @@ class WeightLoader final : private WeightSource {
     const StoredTensor tensor = find(role, rows, columns, place);
     std::int64_t first = tensor.rule.fused ? fused_start(role) : 0;
     if (place != nullptr) first = place->first + (tensor.rule.stacked ? place->expert * place->of : 0);
+    return packed_matrix(tensor, first, rows, columns, order);
+  }
+
+  // Rows [first, first + rows) of the tensor in that order.
+  WeightMatrix packed_matrix(const StoredTensor& tensor, std::int64_t first, std::int64_t rows, std::int64_t columns,
+                             const std::vector<std::int32_t>* order) {
     const StoredRows source(tensor, first, rows, columns, order);
     WeightMatrix w;
     w.dtype = source.dtype();
@@ -279,7 +315,10 @@ class WeightLoader final : private WeightSource {
     w.panels = weights_.packed_ ? packed_before(wanted) : packer_.pack(tensor, source, wanted);
     if (!tensor.scales.empty()) {
       std::vector<float> scales(static_cast<std::size_t>(rows), tensor.scales[0]);
-      if (tensor.scales.size() > 1) std::copy_n(tensor.scales.begin() + first, rows, scales.begin());
+      if (tensor.scales.size() > 1)
+        for (std::size_t i = 0; i < scales.size(); ++i)
+          scales[i] = tensor.scales[static_cast<std::size_t>(first) +
+                                    (order != nullptr ? static_cast<std::size_t>((*order)[i]) : i)];
       weights_.scales_.push_back(std::move(scales));
       w.row_scales = weights_.scales_.back().data();
     }
@@ -308,6 +347,7 @@ class WeightLoader final : private WeightSource {
   Weights& weights_;
   MatrixPacker packer_;
   std::size_t next_packed_ = 0;
+  const std::vector<std::int32_t>* rotation_ = nullptr;
   int layer_ = 0;
 };
 

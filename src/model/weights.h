@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "kernels/matmul.h"
 #include "model/cca_weights.h"
 #include "model/checkpoint.h"
+#include "model/delta_net.h"
 #include "model/experts.h"
 #include "model/residual.h"
 #include "model/short_conv.h"
@@ -31,9 +33,11 @@ struct LayerWeights {
   std::vector<float> query_bias, key_bias, value_bias, output_bias;  // empty: none
   std::vector<float> up_bias, down_bias;                             // likewise
   WeightMatrix query, key, value, output;
+  WeightMatrix query_gate;                // [heads * head_dim][width], where attention is gated
   WeightMatrix gate, up, down;            // gate: only where the feed-forward is gated
   std::optional<CcaWeights> cca;          // then `value` makes the current half of the values
   std::optional<ShortConvWeights> conv;   // instead of query, key, value and output
+  std::optional<DeltaNetWeights> delta;   // likewise
   std::optional<ExpertsWeights> experts;  // instead of gate, up and down
   ResidualScale attention_scale, feed_forward_scale;
 };
@@ -73,7 +77,7 @@ class Weights {
   std::vector<LayerWeights> layers_;
   Arena panels_;
   std::optional<PackedFile> packed_;
-  std::vector<std::vector<std::int32_t>> orders_;
+  std::deque<std::vector<std::int32_t>> orders_;
   std::vector<std::vector<float>> scales_;
   std::int64_t packed_bytes_ = 0, shared_bytes_ = 0, mapped_bytes_ = 0;
 };

@@ -6,7 +6,8 @@ namespace kvtide {
 namespace {
 
 std::int64_t widest_row(const ModelConfig& c) {
-  return std::max({c.width, c.hidden, expert_width(c), static_cast<std::int64_t>(c.heads) * c.head_dim});
+  return std::max({c.width, c.hidden, expert_width(c), static_cast<std::int64_t>(c.heads) * c.head_dim,
+                   c.experts ? c.experts->shared : 0, c.delta ? c.delta->value_width() : 0});
 }
 
 }  // namespace
@@ -35,7 +36,8 @@ Workspace::Workspace(const ModelConfig& c, std::int64_t max_step) : max_step_(ma
     k_ = floats(kv_width);
     v_ = floats(kv_width);
     mixed_ = floats(q_width);
-    const std::int64_t inside = std::max(c.hidden, c.experts ? c.experts->chosen * expert_width(c) : 0);
+    const std::int64_t inside =
+        std::max({c.hidden, c.experts ? c.experts->chosen * expert_width(c) : 0, c.experts ? c.experts->shared : 0});
     gate_ = floats(inside);
     up_ = floats(inside);
     cosine_.clear();
@@ -49,6 +51,12 @@ Workspace::Workspace(const ModelConfig& c, std::int64_t max_step) : max_step_(ma
       cca_ = {floats(channels, 2), floats(channels, 1)};
     }
     if (c.conv_taps > 0) conv_ = {floats(3 * c.width), floats(c.width, c.conv_taps - 1), floats(c.width)};
+    if (c.gated_attention) query_gate_ = floats(q_width);
+    if (c.delta) {
+      const DeltaNetConfig& d = *c.delta;
+      delta_ = {floats(d.channels()),   floats(d.channels()),    floats(d.value_width()),
+                floats(d.value_width()), floats(d.value_heads), floats(d.value_heads)};
+    }
     if (c.experts) {
       float* rows = floats(ExpertsScratch::floats_per_token(c));
       if (pass == 1) experts_ = ExpertsScratch::in(rows, c, max_step);

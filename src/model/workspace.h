@@ -11,6 +11,7 @@
 #include "kernels/quant_rows.h"
 #include "model/cca.h"
 #include "model/config/config.h"
+#include "model/delta_net.h"
 #include "model/experts.h"
 #include "model/rope_table.h"
 #include "model/short_conv.h"
@@ -27,6 +28,8 @@ class Workspace {
  private:
   friend class RowSteps;
   friend class ForwardPass;
+  friend class AttentionBlock;
+  friend class RecurrenceBlock;
   std::int64_t max_step_;
   std::int64_t most_tokens_ = 0;  // of any pass so far
   Buffer memory_;
@@ -34,7 +37,9 @@ class Workspace {
   std::vector<float*> cosine_, sine_;                         // per rope: [max_step][pairs]
   std::vector<RopeTable> ropes_;
   CcaScratch cca_{};          // of models that convolve queries and keys
+  float* query_gate_ = nullptr;  // [max_step][heads * head_dim], of models whose attention is gated
   ShortConvScratch conv_{};   // of models with short convolutions
+  DeltaNetScratch delta_{};   // of models with gated delta nets
   ExpertsScratch experts_{};  // of models with experts
   QuantRow quants_;           // of the first row
 };

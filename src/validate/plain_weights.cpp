@@ -151,10 +151,10 @@ class CheckpointWeights final : public PlainWeights {
 }  // namespace
 
 void require_known(const ModelConfig& config) {
-  if (config.conv_taps > 0)
+  if (config.conv_taps > 0 || config.delta)
     throw Error(ErrorCode::unsupported,
-                cat("the validator does not know short convolutions, which layers of ", config.architecture,
-                    " have"));
+                cat("the validator does not know ", config.delta ? "gated delta nets" : "short convolutions",
+                    ", which layers of ", config.architecture, " have"));
 }
 
 std::unique_ptr<PlainWeights> plain_weights(const std::string& path) {

@@ -11,6 +11,8 @@ What differs from the checkpoint's own layout, and therefore what this file must
   - phi3: queries, keys and values stay one tensor, gate and up another.
   - olmo2: also of OLMo 3, whose layers with a window are listed.
   - qwen3moe, lfm2moe: the matrices of all experts of a layer stacked, gate and up apart.
+  - qwen3next, qwen35, qwen35moe: norms but that of a delta net are stored as 1 + w, the decay as -exp(A_log). qwen3next has
+    the rows of in_proj_qkvz sorted; the others have value heads tiled over key heads where folders have them grouped.
   - lfm2, lfm2moe: layers without attention are those with 0 KV heads; the last norm is named token_embd_norm.
 """
 
@@ -21,7 +23,25 @@ import numpy as np
 
 import toy_vocab
 
-LAYER_NAMES = {
+LAYER_QWEN_LINEAR_LAYER_NAMES = QWEN_MOE_LAYER_NAMES | {
+    "post_attention_layernorm": "post_attention_norm",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "linear_attn.in_proj_qkv": "attn_qkv",
+    "linear_attn.in_proj_z": "attn_gate",
+    "linear_attn.in_proj_a": "ssm_alpha",
+    "linear_attn.in_proj_b": "ssm_beta",
+    "linear_attn.in_proj_ba": "ssm_ba",
+    "linear_attn.conv1d": "ssm_conv1d",
+    "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out",
+}
+NAMES = {
+    "qwen3next": QWEN_LINEAR_LAYER_NAMES,
+    "qwen35": QWEN_LINEAR_LAYER_NAMES,
+    "qwen35moe": QWEN_LINEAR_LAYER_NAMES,
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
@@ -45,7 +65,25 @@ OLMO_LAYER_NAMES = LAYER_NAMES | {
 }
 PHI_LAYER_NAMES = LAYER_NAMES | {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
 QWEN_MOE_LAYER_NAMES = LAYER_NAMES | {"mlp.gate": "ffn_gate_inp"}
-LFM_LAYER_NAMES = {
+LFM_LAYER_QWEN_LINEAR_LAYER_NAMES = QWEN_MOE_LAYER_NAMES | {
+    "post_attention_layernorm": "post_attention_norm",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "linear_attn.in_proj_qkv": "attn_qkv",
+    "linear_attn.in_proj_z": "attn_gate",
+    "linear_attn.in_proj_a": "ssm_alpha",
+    "linear_attn.in_proj_b": "ssm_beta",
+    "linear_attn.in_proj_ba": "ssm_ba",
+    "linear_attn.conv1d": "ssm_conv1d",
+    "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out",
+}
+NAMES = {
+    "qwen3next": QWEN_LINEAR_LAYER_NAMES,
+    "qwen35": QWEN_LINEAR_LAYER_NAMES,
+    "qwen35moe": QWEN_LINEAR_LAYER_NAMES,
     "operator_norm": "attn_norm",
     "ffn_norm": "ffn_norm",
     "self_attn.q_proj": "attn_q",
@@ -62,7 +100,25 @@ LFM_LAYER_NAMES = {
     "feed_forward.w3": "ffn_up",
     "feed_forward.gate": "ffn_gate_inp",
 }
+QWEN_LINEAR_LAYER_NAMES = QWEN_MOE_LAYER_NAMES | {
+    "post_attention_layernorm": "post_attention_norm",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "linear_attn.in_proj_qkv": "attn_qkv",
+    "linear_attn.in_proj_z": "attn_gate",
+    "linear_attn.in_proj_a": "ssm_alpha",
+    "linear_attn.in_proj_b": "ssm_beta",
+    "linear_attn.in_proj_ba": "ssm_ba",
+    "linear_attn.conv1d": "ssm_conv1d",
+    "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out",
+}
 NAMES = {
+    "qwen3next": QWEN_LINEAR_LAYER_NAMES,
+    "qwen35": QWEN_LINEAR_LAYER_NAMES,
+    "qwen35moe": QWEN_LINEAR_LAYER_NAMES,
     "gemma3": GEMMA_LAYER_NAMES,
     "olmo2": OLMO_LAYER_NAMES,
     "phi3": PHI_LAYER_NAMES,
@@ -70,6 +126,7 @@ NAMES = {
     "lfm2": LFM_LAYER_NAMES,
     "lfm2moe": LFM_LAYER_NAMES,
 }
+QWEN_LINEAR = ("qwen3next", "qwen35", "qwen35moe")
 PAIRED = ("llama", "smollm3", "mistral3")  # rotation pairs are neighbours
 TOP_NAMES = {"model.embedding_norm": "token_embd_norm", "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
@@ -119,7 +176,8 @@ def export(model, arch: str, name: str, path: str) -> None:
     writer.add_name(name)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     _add_parameters(writer, config, arch)
-    writer.add_feed_forward_length(_inner_width(model, arch))
+    if (inner := _inner_width(model, arch)) is not None:
+        writer.add_feed_forward_length(inner)
     _add_vocabulary(writer)
 
     rope = _global_rope(config, arch)
@@ -129,6 +187,9 @@ def export(model, arch: str, name: str, path: str) -> None:
         if key == "lm_head.weight" and config.tie_word_embeddings:
             continue
         data = tensor.detach().numpy().astype(np.float32)
+        if ".linear_attn." in key:
+            _add_delta_net(writer, key, data, config, arch)
+            continue
         if ".experts." in key or key.endswith(".expert_bias"):
             _add_experts(writer, key, data)
             continue
@@ -136,7 +197,7 @@ def export(model, arch: str, name: str, path: str) -> None:
             data = halves_to_pairs(data, config.num_attention_heads)
         elif arch in PAIRED and ".k_proj." in key:
             data = halves_to_pairs(data, config.num_key_value_heads)
-        elif arch == "gemma3" and "norm" in key:
+        elif (arch == "gemma3" or arch in QWEN_LINEAR) and "norm" in key:
             data = data + np.float32(1)
         elif ".conv.conv." in key:
             data = data.squeeze(1)
@@ -151,7 +212,54 @@ def export(model, arch: str, name: str, path: str) -> None:
 def _inner_width(model, arch: str) -> int:
     if arch == "lfm2":  # which adjusts what its config says
         return model.state_dict()["model.layers.0.feed_forward.w1.weight"].shape[0]
-    return model.config.intermediate_size
+    return getattr(model.config, "intermediate_size", None)
+
+
+def _tiled(data: np.ndarray, axis: int, config, head: int) -> np.ndarray:
+    """Value heads of `head` elements: grouped by key head before, key heads in turn behind."""
+    keys = config.linear_num_key_heads
+    split = data.shape[:axis] + (keys, config.linear_num_value_heads // keys, head) + data.shape[axis + 1 :]
+    return data.reshape(split).swapaxes(axis, axis + 1).reshape(data.shape)
+
+
+def tiled_states(parts: list[np.ndarray], config, arch: str) -> list[np.ndarray] | None:
+    """What delta nets carry, in the order of heads that a GGUF file has; None where that is the folder's."""
+    if arch not in ("qwen35", "qwen35moe") or config.linear_num_key_heads == config.linear_num_value_heads:
+        return None
+    keys, values = config.linear_num_key_heads * config.linear_key_head_dim, config.linear_value_head_dim
+    carried = 2 * config.layer_types.count("linear_attention")
+    tiled = parts[: len(parts) - carried]
+    for conv, recurrent in zip(parts[-carried::2], parts[-carried + 1 :: 2]):
+        tiled += [np.concatenate([conv[: 2 * keys], _tiled(conv[2 * keys :], 0, config, values)]), _tiled(recurrent, 0, config, 1)]
+    return tiled
+
+
+def _add_delta_net(writer: gguf.GGUFWriter, key: str, data: np.ndarray, config, arch: str) -> None:
+    blk, inner = f"blk.{key.split('.')[2]}.", key.split(".linear_attn.")[1]
+    keys, values = config.linear_num_key_heads * config.linear_key_head_dim, config.linear_value_head_dim
+    if inner == "A_log":
+        data = -np.exp(data)
+    if inner == "conv1d.weight":
+        data = data.squeeze(1)
+    if inner == "in_proj_qkvz.weight":
+        group = config.linear_num_value_heads // config.linear_num_key_heads * values
+        parts = np.split(data.reshape(config.linear_num_key_heads, -1, data.shape[1]),
+                         np.cumsum([config.linear_key_head_dim, config.linear_key_head_dim, group]), axis=1)  # fmt: skip
+        q, k, v, z = (part.reshape(-1, data.shape[1]) for part in parts)
+        writer.add_tensor(blk + "attn_qkv.weight", np.ascontiguousarray(np.concatenate([q, k, v])))
+        writer.add_tensor(blk + "attn_gate.weight", np.ascontiguousarray(z))
+        return
+    if arch != "qwen3next":
+        if inner in ("A_log", "dt_bias", "in_proj_a.weight", "in_proj_b.weight"):
+            data = _tiled(data, 0, config, 1)
+        elif inner == "in_proj_z.weight":
+            data = _tiled(data, 0, config, values)
+        elif inner in ("in_proj_qkv.weight", "conv1d.weight"):
+            data = np.concatenate([data[: 2 * keys], _tiled(data[2 * keys :], 0, config, values)])
+        elif inner == "out_proj.weight":
+            data = _tiled(data, 1, config, values)
+    name = {"A_log": blk + "ssm_a", "dt_bias": blk + "ssm_dt.bias"}.get(inner) or gguf_name(key, arch)
+    writer.add_tensor(name, np.ascontiguousarray(data))
 
 
 def _add_experts(writer: gguf.GGUFWriter, key: str, data: np.ndarray) -> None:
@@ -187,19 +295,21 @@ def _add_parameters(writer: gguf.GGUFWriter, config, arch: str) -> None:
     else:
         writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.norm_eps if arch.startswith("lfm2") else config.rms_norm_eps)
-    if head_dim * config.num_attention_heads != config.hidden_size or arch in ("gemma3", "qwen3", "qwen3moe"):
+    if head_dim * config.num_attention_heads != config.hidden_size or arch in ("gemma3", "qwen3", "qwen3moe", *QWEN_LINEAR):
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
     if arch in ("llama", "smollm3", "mistral3"):
         writer.add_rope_dimension_count(head_dim)
         writer.add_vocab_size(config.vocab_size)
-    if arch == "phi3":
+    if arch == "phi3" or arch in QWEN_LINEAR:
         writer.add_rope_dimension_count(int(head_dim * config.rope_parameters["partial_rotary_factor"]))
     if arch in ("gemma3", "olmo2", "phi3", "mistral3") and getattr(config, "sliding_window", None):
         writer.add_sliding_window(config.sliding_window)
     if arch == "olmo2" and getattr(config, "layer_types", None):
         writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config.layer_types])
-    if arch in ("qwen3moe", "lfm2moe"):
+    if arch in QWEN_LINEAR:
+        _add_delta_sizes(writer, config, arch)
+    if arch in ("qwen3moe", "lfm2moe", "qwen3next", "qwen35moe"):
         _add_routing(writer, config, arch)
 
     rope = _global_rope(config, arch)
@@ -222,10 +332,23 @@ def _add_parameters(writer: gguf.GGUFWriter, config, arch: str) -> None:
         writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
 
 
+def _add_delta_sizes(writer: gguf.GGUFWriter, config, arch: str) -> None:
+    writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
+    writer.add_ssm_state_size(config.linear_key_head_dim)
+    writer.add_ssm_group_count(config.linear_num_key_heads)
+    writer.add_ssm_time_step_rank(config.linear_num_value_heads)
+    writer.add_ssm_inner_size(config.linear_num_value_heads * config.linear_value_head_dim)
+    writer.add_full_attention_interval(config.layer_types.index("full_attention") + 1)
+    if arch != "qwen3next":
+        writer.add_rope_dimension_sections([1, 1, 0, 0])  # of three axes, which are one for text
+
+
 def _add_routing(writer: gguf.GGUFWriter, config, arch: str) -> None:
     writer.add_expert_count(config.num_experts)
     writer.add_expert_used_count(config.num_experts_per_tok)
     writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if arch in QWEN_LINEAR:
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
     if arch == "lfm2moe":
         writer.add_leading_dense_block_count(config.num_dense_layers)
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)

@@ -38,6 +38,11 @@ SMALL = dict(num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=2)
 
 LFM = dict(num_attention_heads=4, num_key_value_heads=2, norm_eps=1e-5, layer_types=["conv", "full_attention", "conv"])
 
+DELTA = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=16, rms_norm_eps=1e-6, num_hidden_layers=4,
+             linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=12, linear_value_head_dim=20,
+             full_attention_interval=2, rope_parameters=rope(theta=1000.0, partial_rotary_factor=0.25))  # fmt: skip
+SHARED = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=8, shared_expert_intermediate_size=12)
+
 ZAYA = dict(num_hidden_layers=2, num_attention_heads=4, head_dim=8, moe_intermediate_size=16, router_hidden_size=8)
 
 FOLDERS = [
@@ -91,6 +96,12 @@ FOLDERS = [
     Folder(Case("lfm2-moe-f32", "lfm2moe", "Lfm2Moe", 216, "two of five experts behind a dense layer; and as a GGUF file",
                 dict(LFM, num_hidden_layers=3, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=8,
                      num_dense_layers=1)), published=True),
+    Folder(Case("qwen3-5-f32", "qwen35", "Qwen3_5", 217, "gated delta nets and gated attention in turn; and as a GGUF file",
+                DELTA), published=True),
+    Folder(Case("qwen3-5-moe-f32", "qwen35moe", "Qwen3_5Moe", 218, "an expert for every token beside two of five; and as a GGUF file",
+                dict(DELTA, **SHARED)), published=True),
+    Folder(Case("qwen3-next-f32", "qwen3next", "Qwen3Next", 219, "projections in one tensor, two value heads per key head; and as a GGUF file",
+                dict(DELTA, **SHARED, linear_num_value_heads=4, linear_value_head_dim=8, num_hidden_layers=2)), published=True),
 ]  # fmt: skip
 
 TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}

@@ -87,10 +87,13 @@ CASES = [
 ]  # fmt: skip
 
 
+ADDS_ONE = ("gemma3", "qwen3next", "qwen35", "qwen35moe")  # whose norms add the 1 to their weights themselves
+
+
 def build(case: Case):
     """The model in float32 with plain (eager) attention and every parameter random: no norm is 1, no bias is 0."""
-    prefix = case.family + ("Text" if case.family == "Gemma3" else "")
-    left_out = {"intermediate_size"} if case.arch == "zaya" else set()
+    prefix = case.family + ("Text" if case.family in ("Gemma3", "Qwen3_5", "Qwen3_5Moe") else "")
+    left_out = {"intermediate_size"} if case.arch in ("zaya", "qwen35moe") else set()
     common = {k: v for k, v in COMMON.items() if k not in left_out and (case.arch != "gpt2" or k in GPT2_COMMON)}
     config = getattr(transformers, prefix + "Config")(**common | case.config)
     config._attn_implementation = "eager"
@@ -113,16 +116,19 @@ def _scaled(name: str, noise: np.ndarray, arch: str) -> np.ndarray:
     if arch == "zaya":
         return _scaled_zaya(name, noise)
     if "norm" in name:
-        centre = 0.0 if arch == "gemma3" else 1.0  # gemma3 adds the 1 itself
+        centre = 0.0 if arch in ADDS_ONE and "linear_attn" not in name else 1.0
         return centre + 0.3 * noise
     if name.endswith("bias"):
         return 0.5 * noise
+    if name.endswith("A_log"):
+        return 0.7 * noise - 1.0  # a matrix forgets within ten tokens or a hundred
     if "embed_tokens" in name:
         return 0.4 * noise
     # Queries and keys are made large enough for attention to prefer some positions clearly over others.
     gain = 1.5 if "q_proj" in name or "k_proj" in name else 1.0
     # A router decides clearly; stacked experts and matrices add up their last extent, a convolution all but its first.
     gain = 4.0 if name.endswith(("mlp.gate.weight", "feed_forward.gate.weight")) else gain
+    gain = 3.0 if name.endswith("conv1d.weight") else gain
     return gain * noise / np.sqrt(noise.shape[-1])
 
 

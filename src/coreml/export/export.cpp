@@ -31,7 +31,7 @@ struct NamedPart {
 };
 
 bool is_exported(const ModelConfig& config) {
-  if (config.convolved || config.conv_taps > 0 || config.scaled_residual || config.experts ||
+  if (carries(config) || config.scaled_residual || config.experts ||
       config.query_growth || !config.pre_norms || config.heads_normed_together)
     return false;
   for (const char* known : {"llama", "qwen2", "qwen3", "gemma3", "gpt2"})

@@ -1,8 +1,5 @@
 // qwen3_moe.cpp: Qwen 3 with experts. What differs from the dense models: a router chooses some of many small
 // feed-forwards for every token; some layers of a folder may have a single one.
-#include <algorithm>
-
-#include "base/text.h"
 #include "model/arch/architectures.h"
 #include "model/arch/tensor_names.h"
 #include "model/config/folder_config.h"
@@ -25,14 +22,7 @@ void read(const JsonFields& json, ModelConfig& config) {
   if (json.flag("use_sliding_window", false)) read_windows(json, config, 0);
   config.experts = read_experts(json, json.has("num_local_experts") ? "num_local_experts" : "num_experts");
   config.experts->shares_sum_to_1 = json.flag("norm_topk_prob", false);
-  const auto layers = static_cast<std::int64_t>(config.layers.size());
-  const auto step = json.count("decoder_sparse_step", 1, 1024, 1);
-  const auto single = json.has("mlp_only_layers")
-                          ? json.numbers<std::vector<std::int64_t>>("mlp_only_layers", 0, layers - 1)
-                          : std::vector<std::int64_t>();
-  for (std::int64_t i = 0; i < layers; ++i)
-    config.layers[static_cast<std::size_t>(i)].routed =
-        (i + 1) % step == 0 && std::find(single.begin(), single.end(), i) == single.end();
+  read_routed_layers(json, config);
 }
 
 constexpr std::string_view kTypes[] = {"qwen3_moe"};

@@ -30,4 +30,11 @@ void check_experts(const std::string& file, const ExpertsConfig& experts) {
                                            " experts: the first number must not exceed the second"));
 }
 
+void check_delta_net(const std::string& file, const DeltaNetConfig& net) {
+  if (net.value_heads % net.key_heads != 0)
+    throw Error(ErrorCode::bad_format,
+                cat(file, ": ", net.value_heads, " value heads cannot share ", net.key_heads,
+                    " key heads of linear attention: the second number must divide the first"));
+}
+
 }  // namespace kvtide

@@ -27,7 +27,7 @@ enum class Activation { silu, gelu };  // gelu: the tanh form
 enum class NormKind { rms, layer };    // layer: with the mean taken off, and a bias
 
 // What mixes the tokens of a layer.
-enum class Mixer { attention, short_convolution };
+enum class Mixer { attention, short_convolution, delta_net };
 
 struct LayerConfig {
   Mixer mixer = Mixer::attention;
@@ -61,7 +61,21 @@ struct ExpertsConfig {
   bool shares_sum_to_1 = false;
   float sum_epsilon = 0.0f;  // is added to the sum that shares are divided by
   float share_scale = 1.0f;
+  std::int64_t shared = 0;  // inside an expert that every token passes besides; 0: there is none
+  bool shared_gated = false;  // its output is scaled by a sigmoid of the token
   int slots() const { return router_width > 0 ? count + 1 : count; }
+};
+
+// A recurrence that keeps a matrix per head (delta_net.h).
+struct DeltaNetConfig {
+  int key_heads = 0, value_heads = 0;  // the first divides the second
+  int key_dim = 0, value_dim = 0;      // of a head
+  int taps = 0;                        // of the convolution before it
+  // Which key head value head h goes with: h % key_heads, as in GGUF files; else h / (value_heads / key_heads).
+  bool tiled = false;
+  std::int64_t key_width() const { return std::int64_t{key_heads} * key_dim; }
+  std::int64_t value_width() const { return std::int64_t{value_heads} * value_dim; }
+  std::int64_t channels() const { return 2 * key_width() + value_width(); }
 };
 
 struct ModelConfig {
@@ -90,6 +104,8 @@ struct ModelConfig {
   std::optional<bool> tied_head;
   int conv_taps = 0;                     // of short convolutions (short_conv.h); 0: there are none
   bool conv_biased = false;              // they and their projections
+  std::optional<DeltaNetConfig> delta;   // of layers with gated delta nets
+  bool gated_attention = false;          // its result is scaled by a sigmoid of gates that lie beside the queries
   bool convolved = false;                // queries, keys and values as in cca.h; the next too then
   bool temperature_is_log = false;       // of keys: clamped and exponentiated before use
   bool scaled_residual = false;          // outputs and the stream are scaled where they meet (residual.h)
@@ -102,7 +118,7 @@ struct ModelConfig {
 std::vector<int> attention_layers(const ModelConfig& config);
 
 // Whether layers carry more than rows from token to token.
-inline bool carries(const ModelConfig& config) { return config.convolved || config.conv_taps > 0; }
+inline bool carries(const ModelConfig& config) { return config.convolved || config.conv_taps > 0 || config.delta; }
 
 // Inside one expert.
 inline std::int64_t expert_width(const ModelConfig& config) {
@@ -112,5 +128,6 @@ inline std::int64_t expert_width(const ModelConfig& config) {
 // The rules that numbers of heads follow in any format; messages begin with `file`.
 void check_heads(const std::string& file, const ModelConfig& config);
 void check_experts(const std::string& file, const ExpertsConfig& experts);
+void check_delta_net(const std::string& file, const DeltaNetConfig& net);
 
 }  // namespace kvtide

@@ -1,5 +1,6 @@
 #include "model/config/folder_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -72,6 +73,17 @@ ExpertsConfig read_experts(const JsonFields& json, const char* count) {
   experts.hidden = json.count("moe_intermediate_size", 1, kWide);
   check_experts(json.file(), experts);
   return experts;
+}
+
+void read_routed_layers(const JsonFields& json, ModelConfig& config) {
+  const auto layers = static_cast<std::int64_t>(config.layers.size());
+  const auto step = json.count("decoder_sparse_step", 1, 1024, 1);
+  const auto single = json.has("mlp_only_layers")
+                          ? json.numbers<std::vector<std::int64_t>>("mlp_only_layers", 0, layers - 1)
+                          : std::vector<std::int64_t>();
+  for (std::int64_t i = 0; i < layers; ++i)
+    config.layers[static_cast<std::size_t>(i)].routed =
+        (i + 1) % step == 0 && std::find(single.begin(), single.end(), i) == single.end();
 }
 
 void require_silu(const JsonFields& json) {

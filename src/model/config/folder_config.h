@@ -27,6 +27,9 @@ void read_windows(const JsonFields& json, ModelConfig& config, std::int64_t wind
 // Experts behind a router of one matrix; `count` is the key of their number.
 ExpertsConfig read_experts(const JsonFields& json, const char* count);
 
+// Which layers have experts: every decoder_sparse_step-th, without those of mlp_only_layers.
+void read_routed_layers(const JsonFields& json, ModelConfig& config);
+
 // Refuses a feed-forward with another activation than silu.
 void require_silu(const JsonFields& json);
 

@@ -146,7 +146,11 @@ void read_common(const GgufFile& file, ModelConfig& config) {
   constexpr std::int64_t kWide = std::int64_t{1} << 20;
   config.context_length = read_count(file, "context_length", 1, std::int64_t{1} << 31);
   config.width = read_count(file, "embedding_length", 1, kWide);
-  config.hidden = read_count(file, "feed_forward_length", 1, kWide);
+  // Models whose layers all have experts may say the width inside those only.
+  std::optional<std::int64_t> inside;
+  if (file.find(full_key(file, "expert_feed_forward_length")) != nullptr)
+    inside = read_count(file, "expert_feed_forward_length", 1, kWide);
+  config.hidden = read_count(file, "feed_forward_length", 1, kWide, inside);
   config.heads = static_cast<int>(read_count(file, "attention.head_count", 1, 4096));
   config.layers.resize(static_cast<std::size_t>(read_count(file, "block_count", 1, 1024)));
   read_kv_heads(file, config);

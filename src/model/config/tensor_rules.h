@@ -51,6 +51,19 @@ enum class Role {
   short_conv_bias,
   short_conv_out,
   short_conv_out_bias,
+  // Gated delta nets (delta_net.h):
+  delta_qkv,
+  delta_z,
+  delta_qkvz,  // both in one, key head by key head
+  delta_beta,
+  delta_alpha,
+  delta_ba,  // likewise
+  delta_conv,
+  delta_time_bias,
+  delta_log_decay,  // what the decay is made from, or the decay itself
+  delta_decay,
+  delta_norm,
+  delta_out,
   // Routed experts (experts.h):
   router_down,
   router_down_bias,
@@ -66,6 +79,10 @@ enum class Role {
   expert_gate,
   expert_up,
   expert_down,
+  shared_share,
+  shared_gate,
+  shared_up,
+  shared_down,
   // Scales and offsets where an output joins the residual stream (residual.h); input: of the model.
   input_scale,
   input_bias,

@@ -1,0 +1,157 @@
+#include "model/attention_block.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/attend.h"
+#include "model/for_rows.h"
+#include "model/pass_timer.h"
+#include "state/shadow.h"
+
+namespace kvtide {
+
+AttentionBlock::AttentionBlock(const DecoderContext& context, Workspace& workspace, RowSteps& steps)
+    : config_(context.config),
+      context_(context),
+      ws_(workspace),
+      steps_(steps),
+      kept_(config_.layers.size(), -1) {
+  int next = 0;
+  for (const int layer : attention_layers(config_)) kept_[static_cast<std::size_t>(layer)] = next++;
+}
+
+void AttentionBlock::run(int layer, std::span<ActivePart> parts, std::int64_t skip, std::int64_t count) {
+  const LayerWeights& w = context_.weights.layer(layer);
+  project_heads(layer, w, parts, count);
+  for (ActivePart& part : parts) attend_part(part, layer, w, std::max<std::int64_t>(0, skip - part.begin));
+  if (skip == count) return;
+  if (config_.gated_attention) gate(skip, count);
+  steps_.project(w.output, ws_.mixed_, config_.heads * config_.head_dim, skip, count);
+  steps_.add_residual(w.output_bias, w.attention_post_norm, w.attention_scale, skip, count);
+}
+
+// mixed = attention of the part's rows; the first `skip` may be left out.
+void AttentionBlock::attend_part(ActivePart& part, int layer, const LayerWeights& w, std::int64_t skip) {
+  KvState::Step& step = part.step;
+  const std::int64_t q_width = config_.heads * config_.head_dim, count = part.count;
+  // References, and tokens that a shadow looks at, may be among rows that nobody else wants.
+  Shadow* const shadow = part.asked.shadow;
+  const bool shadowed = shadow != nullptr && shadow->looks_at(kept(layer), step.first(), count);
+  const bool observed = step.observes(kept(layer)) || shadowed;
+  const std::int64_t attended = observed ? 0 : std::min(skip, count);
+  const auto spans = step.spans(kept(layer));
+  const std::size_t rope = rope_of(layer);
+  QueryViews queries(part.angles, {rope, ws_.ropes_[rope], step.first(), step.tokens()}, spans,
+                     {ws_.q_ + part.begin * q_width, config_.heads, config_.head_dim});
+  write_heads(part, layer, w, queries);
+
+  AttendInput input{shape_of(step, layer), queries.views(), queries.rows(), spans};
+  if (!part.samples.empty() && step.is_measured(kept(layer)))
+    part.samples.add(context_.pool, context_.kernels.attend, input, step.near());
+  if (attended == count) return;
+
+  queries.skip(attended);
+  input.shape.first += attended;
+  input.shape.tokens -= attended;
+  float* const mixed = ws_.mixed_ + part.begin * q_width;
+  std::vector<float> log_mass(observed ? static_cast<std::size_t>(count * config_.heads) : 0);
+  {
+    const PassTimer timer(context_.times, &PassTimes::attention);
+    attend(context_.pool, context_.kernels.attend, input, mixed + attended * q_width,
+           observed ? log_mass.data() : nullptr);
+  }
+  for (std::int64_t t = 0; t < count; ++t)
+    if (step.observes(kept(layer), t))
+      step.observe_log_mass(kept(layer), t, log_mass.data() + t * config_.heads);
+  if (shadowed)
+    shadow->compare(context_.pool, context_.kernels, step.state(), kept(layer), input, mixed,
+                    log_mass.data());
+}
+
+AttendShape AttentionBlock::shape_of(const KvState::Step& step, int layer) const {
+  return {.first = step.first(),
+          .tokens = step.tokens(),
+          .heads = config_.heads,
+          .kv_heads = config_.kv_heads,
+          .head_dim = config_.head_dim,
+          .scale = config_.attention_scale,
+          .window = step.window(kept(layer)),
+          .bf16 = !context_.exact};
+}
+
+// q, k, v = the norm of x times their weights.
+void AttentionBlock::project_heads(int layer, const LayerWeights& w, std::span<ActivePart> parts,
+                                   std::int64_t count) {
+  const std::int64_t q_width = config_.heads * config_.head_dim,
+                     kv_width = config_.kv_heads * config_.head_dim;
+  steps_.norm(ws_.x_, w.attention_norm, w.attention_norm_bias, 0, count, ws_.normed_);
+  MatmulJob jobs[4] = {{&w.query, ws_.q_, q_width}, {&w.key, ws_.k_, kv_width}, {&w.value, ws_.v_, kv_width}};
+  std::size_t used = 3;
+  if (w.cca) jobs[used++] = {&w.cca->value_delayed, ws_.v_ + kv_width / 2, kv_width};
+  if (config_.gated_attention) jobs[used++] = {&w.query_gate, ws_.query_gate_, q_width};
+  steps_.multiply({count, config_.width, ws_.normed_}, std::span(jobs, used));
+  if (!w.cca) return;
+  const PassTimer timer(context_.times, &PassTimes::rows);
+  for (ActivePart& part : parts)
+    carrying(part, [&] {
+      mix_cca(
+          config_, *w.cca, context_.kernels, context_.pool, part.step, layer, ws_.cca_,
+          {ws_.q_ + part.begin * q_width, ws_.k_ + part.begin * kv_width, ws_.v_ + part.begin * kv_width});
+    });
+}
+
+float AttentionBlock::growth_at(Pos position) const {
+  if (!config_.query_growth) return 1.0f;
+  const auto [rate, period] = *config_.query_growth;
+  return static_cast<float>(1.0 + rate * std::log(1.0 + static_cast<double>(position / period)));
+}
+
+// Biases, norms and rotation; keys and values go into the state.
+void AttentionBlock::write_heads(ActivePart& part, int layer, const LayerWeights& w, QueryViews& queries) {
+  KvState::Step& step = part.step;
+  const PassTimer timer(context_.times, &PassTimes::rows);
+  const ElementwiseRow& rows = context_.kernels.elementwise;
+  const std::int64_t head_dim = config_.head_dim;
+  const std::int64_t q_width = config_.heads * head_dim, kv_width = config_.kv_heads * head_dim;
+  const std::size_t rope = rope_of(layer);
+  for_rows(context_.pool, 0, step.tokens(), [&](std::int64_t t) {
+    const std::int64_t row = part.begin + t;
+    float* q = ws_.q_ + row * q_width;
+    float* k = ws_.k_ + row * kv_width;
+    float* v = ws_.v_ + row * kv_width;
+    if (!w.query_bias.empty()) rows.add(q, w.query_bias.data(), q_width);
+    if (!w.key_bias.empty()) rows.add(k, w.key_bias.data(), kv_width);
+    if (!w.value_bias.empty()) rows.add(v, w.value_bias.data(), kv_width);
+    const bool observed = step.observes(kept(layer), t), together = config_.heads_normed_together;
+    if (together) {
+      steps_.norm_head(q, w.query_norm);
+      steps_.norm_head(k, w.key_norm);
+    }
+    const float growth = growth_at(step.first() + t);
+    for (int h = 0; h < config_.heads; ++h) {
+      float* head = q + h * head_dim;
+      if (!together) steps_.norm_head(head, w.query_norm);
+      if (growth != 1.0f) rows.scale(head, growth, head_dim);
+      if (observed) step.observe_query(kept(layer), t, h, head);
+      queries.copy(rows, t, h);
+      steps_.rotate(head, rope, row);
+    }
+    for (int h = 0; h < config_.kv_heads; ++h) {
+      if (!together) steps_.norm_head(k + h * head_dim, w.key_norm);
+      steps_.rotate(k + h * head_dim, rope, row);
+      step.write(rows, kept(layer), h, t, k + h * head_dim, v + h * head_dim);
+    }
+  });
+}
+
+void AttentionBlock::gate(std::int64_t skip, std::int64_t count) {
+  const PassTimer timer(context_.times, &PassTimes::rows);
+  const std::int64_t width = config_.heads * config_.head_dim;
+  for_rows(context_.pool, skip, count, [&](std::int64_t t) {
+    float* const mixed = ws_.mixed_ + t * width;
+    const float* const gates = ws_.query_gate_ + t * width;
+    for (std::int64_t i = 0; i < width; ++i) mixed[i] *= 1.0f / (1.0f + std::exp(-gates[i]));
+  });
+}
+
+}  // namespace kvtide

@@ -1,0 +1,225 @@
+#include "model/delta_net.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/as_size.h"
+#include "base/text.h"
+#include "model/for_rows.h"
+
+namespace kvtide {
+namespace {
+
+constexpr float kUnitEpsilon = 1e-6f;
+
+// The number of a layer's first tensor among those that are carried.
+std::size_t tensor_of(const ModelConfig& config, int layer) {
+  const auto end = config.layers.begin() + layer;
+  return 2 * static_cast<std::size_t>(std::count_if(config.layers.begin(), end, [](const LayerConfig& before) {
+           return before.mixer == Mixer::delta_net;
+         }));
+}
+
+float softplus(float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); }
+float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
+
+// One call for one layer.
+class DeltaNet {
+ public:
+  DeltaNet(const ModelConfig& config, const DeltaNetWeights& weights, const ElementwiseRow& rows,
+           const DeltaNetScratch& scratch, std::span<const std::byte> past)
+      : net_(*config.delta),
+        epsilon_(config.norm_epsilon),
+        channels_(net_.channels()),
+        past_(net_.taps - 1),
+        w_(weights),
+        rows_(rows),
+        s_(scratch),
+        before_(as_size(past_ * channels_)) {
+    const auto* values = reinterpret_cast<const float*>(past.data());
+    for (std::int64_t c = 0; c < channels_; ++c)
+      for (std::int64_t tap = 0; tap < past_; ++tap)
+        before_[as_size(tap * channels_ + c)] = values[c * past_ + tap];
+  }
+
+  // The convolution behind token t.
+  void hand_on(std::int64_t t, std::vector<float>& values) const {
+    for (std::int64_t tap = 0; tap < past_; ++tap) {
+      const float* row = projected(t + 1 + tap - past_);
+      for (std::int64_t c = 0; c < channels_; ++c) values[as_size(c * past_ + tap)] = row[c];
+    }
+  }
+  void convolve(std::int64_t t) const {
+    float* y = s_.mixed + t * channels_;
+    std::fill_n(y, channels_, 0.0f);
+    for (std::int64_t tap = 0; tap <= past_; ++tap) {
+      const float *weight = w_.taps.data() + tap * channels_, *row = projected(t + tap - past_);
+      for (std::int64_t c = 0; c < channels_; ++c) y[c] += weight[c] * row[c];
+    }
+    for (std::int64_t c = 0; c < channels_; ++c) y[c] *= sigmoid(y[c]);
+    for (int head = 0; head < 2 * net_.key_heads; ++head) {
+      float* values = y + head * net_.key_dim;
+      float squares = 0.0f;
+      for (int i = 0; i < net_.key_dim; ++i) squares += values[i] * values[i];
+      float factor = 1.0f / std::sqrt(squares + kUnitEpsilon);
+      if (head < net_.key_heads) factor /= std::sqrt(static_cast<float>(net_.key_dim));
+      rows_.scale(values, factor, net_.key_dim);
+    }
+    for (int head = 0; head < net_.value_heads; ++head) {
+      float &alpha = s_.alpha[t * net_.value_heads + head], &beta = s_.beta[t * net_.value_heads + head];
+      const float time = softplus(alpha + w_.time_bias[as_size(head)]);
+      alpha = std::exp(w_.decay[as_size(head)] * time);
+      beta = sigmoid(beta);
+    }
+  }
+  // One head's matrix behind token t from the one before it; both may be the same memory.
+  void step(std::int64_t t, int head, const float* before, float* after) const {
+    const float* mixed = s_.mixed + t * channels_;
+    const int key_head = net_.tiled ? head % net_.key_heads : head / (net_.value_heads / net_.key_heads);
+    const DeltaStep one{.query = mixed + std::int64_t{key_head} * net_.key_dim,
+                        .key = mixed + net_.key_width() + std::int64_t{key_head} * net_.key_dim,
+                        .value = mixed + 2 * net_.key_width() + std::int64_t{head} * net_.value_dim,
+                        .decay = s_.alpha[t * net_.value_heads + head],
+                        .rate = s_.beta[t * net_.value_heads + head],
+                        .keys = net_.key_dim,
+                        .values = net_.value_dim};
+    rows_.delta_rule(one, before, after, s_.out + t * net_.value_width() + std::int64_t{head} * net_.value_dim);
+  }
+  void finish(std::int64_t t) const {
+    float* out = s_.out + t * net_.value_width();
+    for (int head = 0; head < net_.value_heads; ++head) {
+      float* values = out + std::int64_t{head} * net_.value_dim;
+      rows_.rms_norm(values, w_.norm.data(), net_.value_dim, epsilon_, values);
+    }
+    rows_.silu_mul(s_.z + t * net_.value_width(), out, net_.value_width());
+  }
+
+ private:
+  const float* projected(std::int64_t t) const {
+    return t < 0 ? before_.data() + (t + past_) * channels_ : s_.qkv + t * channels_;
+  }
+
+  const DeltaNetConfig& net_;
+  float epsilon_;
+  std::int64_t channels_, past_;
+  const DeltaNetWeights& w_;
+  const ElementwiseRow& rows_;
+  const DeltaNetScratch& s_;
+  std::vector<float> before_;  // [taps - 1][channels]
+};
+
+// Every head reads the tokens in their order. Tokens from first_carried on leave their matrices in memory of their own.
+void run_heads(const DeltaNet& run, const DeltaNetConfig& net, ThreadPool& pool, KvState::Step& step,
+               std::size_t tensor) {
+  const std::int64_t size = std::int64_t{net.key_dim} * net.value_dim, all = size * net.value_heads;
+  const std::int64_t kept = step.first_carried(), count = step.tokens();
+  std::vector<float> working(as_size(kept > 0 ? all : 0));
+  std::vector<std::vector<float>> carried(as_size(count - kept), std::vector<float>(as_size(all)));
+  const auto* start = reinterpret_cast<const float*>(step.state().recurrent().value(tensor).data());
+  pool.run(net.value_heads, [&](std::int64_t head) {
+    const float* before = start + head * size;
+    for (std::int64_t t = 0; t < count; ++t) {
+      float* after = (t < kept ? working.data() : carried[as_size(t - kept)].data()) + head * size;
+      run.step(t, static_cast<int>(head), before, after);
+      before = after;
+    }
+  });
+  for (std::int64_t t = kept; t < count; ++t)
+    step.carry(tensor, t, std::as_bytes(std::span(carried[as_size(t - kept)])));
+}
+
+// Where the rows of queries and keys, values and gates lie in a tensor that has them key head by key head.
+std::vector<std::int32_t> rows_of_qkvz(const DeltaNetConfig& net, bool gates) {
+  const int group = net.value_heads / net.key_heads * net.value_dim, block = 2 * net.key_dim + 2 * group;
+  std::vector<std::int32_t> order;
+  const auto take = [&](int from, int count) {
+    for (int head = 0; head < net.key_heads; ++head)
+      for (int i = 0; i < count; ++i) order.push_back(head * block + from + i);
+  };
+  if (gates) {
+    take(2 * net.key_dim + group, group);
+    return order;
+  }
+  take(0, net.key_dim);
+  take(net.key_dim, net.key_dim);
+  take(2 * net.key_dim, group);
+  return order;
+}
+
+std::vector<std::int32_t> rows_of_ba(const DeltaNetConfig& net, bool alpha) {
+  const int group = net.value_heads / net.key_heads;
+  std::vector<std::int32_t> order;
+  for (int head = 0; head < net.value_heads; ++head)
+    order.push_back(head / group * 2 * group + (alpha ? group : 0) + head % group);
+  return order;
+}
+
+void load_projections(const DeltaNetConfig& net, std::int64_t width, WeightSource& source, DeltaNetWeights& w) {
+  const std::int64_t channels = net.channels(), values = net.value_width(), heads = net.value_heads;
+  if (source.has(Role::delta_qkvz)) {
+    w.qkv = source.picked_matrix(Role::delta_qkvz, channels + values, width, rows_of_qkvz(net, false));
+    w.z = source.picked_matrix(Role::delta_qkvz, channels + values, width, rows_of_qkvz(net, true));
+  } else {
+    w.qkv = source.matrix(Role::delta_qkv, channels, width);
+    w.z = source.matrix(Role::delta_z, values, width);
+  }
+  if (source.has(Role::delta_ba)) {
+    w.beta = source.picked_matrix(Role::delta_ba, 2 * heads, width, rows_of_ba(net, false));
+    w.alpha = source.picked_matrix(Role::delta_ba, 2 * heads, width, rows_of_ba(net, true));
+  } else {
+    w.beta = source.matrix(Role::delta_beta, heads, width);
+    w.alpha = source.matrix(Role::delta_alpha, heads, width);
+  }
+}
+
+}  // namespace
+
+DeltaNetWeights load_delta_net(const ModelConfig& config, WeightSource& source) {
+  const DeltaNetConfig& net = *config.delta;
+  const std::int64_t channels = net.channels();
+  DeltaNetWeights w;
+  load_projections(net, config.width, source, w);
+  w.out = source.matrix(Role::delta_out, config.width, net.value_width());
+  const auto stored = source.values(Role::delta_conv, {channels, 1, net.taps});
+  w.taps.resize(stored.size());
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t tap = 0; tap < net.taps; ++tap)
+      w.taps[as_size(tap * channels + c)] = stored[as_size(c * net.taps + tap)];
+  if (source.has(Role::delta_log_decay)) {
+    w.decay = source.values(Role::delta_log_decay, {net.value_heads});
+    for (float& value : w.decay) value = -std::exp(value);
+  } else {
+    w.decay = source.values(Role::delta_decay, {net.value_heads});
+  }
+  w.time_bias = source.values(Role::delta_time_bias, {net.value_heads});
+  w.norm = source.values(Role::delta_norm, {net.value_dim});
+  return w;
+}
+
+std::vector<RecurrentSpec> delta_net_tensors(const ModelConfig& config) {
+  std::vector<RecurrentSpec> specs;
+  for (std::size_t layer = 0; layer < config.layers.size(); ++layer) {
+    if (config.layers[layer].mixer != Mixer::delta_net) continue;
+    const DeltaNetConfig& net = *config.delta;
+    specs.push_back({cat("layers.", layer, ".conv_state"), DType::f32, {net.channels(), net.taps - 1}});
+    specs.push_back(
+        {cat("layers.", layer, ".recurrent_state"), DType::f32, {net.value_heads, net.key_dim, net.value_dim}});
+  }
+  return specs;
+}
+
+void run_delta_net(const ModelConfig& config, const DeltaNetWeights& weights, const ElementwiseRow& rows,
+                   ThreadPool& pool, KvState::Step& step, int layer, const DeltaNetScratch& scratch) {
+  const std::size_t tensor = tensor_of(config, layer);
+  const DeltaNet run(config, weights, rows, scratch, step.state().recurrent().value(tensor));
+  std::vector<float> values(as_size(config.delta->channels() * (config.delta->taps - 1)));
+  for (std::int64_t t = step.first_carried(); t < step.tokens(); ++t) {
+    run.hand_on(t, values);
+    step.carry(tensor, t, std::as_bytes(std::span(values)));
+  }
+  for_rows(pool, 0, step.tokens(), [&](std::int64_t t) { run.convolve(t); });
+  run_heads(run, *config.delta, pool, step, tensor + 1);
+  for_rows(pool, 0, step.tokens(), [&](std::int64_t t) { run.finish(t); });
+}
+
+}  // namespace kvtide
