@@ -139,8 +139,8 @@ inline void delta_columns(const DeltaStep& step, const float* before, float* aft
 }
 
 // The same for the n columns behind the last whole lanes.
-inline void delta_tail(const DeltaStep& step, const float* before, float* after, float* out, std::int64_t first,
-                       std::int64_t n) noexcept {
+inline void delta_tail(const DeltaStep& step, const float* before, float* after, float* out,
+                       std::int64_t first, std::int64_t n) noexcept {
   const Lanes decay = set1(step.decay);
   Lanes sum = set1(0.0f);
   for (std::int64_t i = 0; i < step.keys; ++i)

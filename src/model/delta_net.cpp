@@ -15,7 +15,8 @@ constexpr float kUnitEpsilon = 1e-6f;
 // The number of a layer's first tensor among those that are carried.
 std::size_t tensor_of(const ModelConfig& config, int layer) {
   const auto end = config.layers.begin() + layer;
-  return 2 * static_cast<std::size_t>(std::count_if(config.layers.begin(), end, [](const LayerConfig& before) {
+  return 2 *
+         static_cast<std::size_t>(std::count_if(config.layers.begin(), end, [](const LayerConfig& before) {
            return before.mixer == Mixer::delta_net;
          }));
 }
@@ -83,7 +84,8 @@ class DeltaNet {
                         .rate = s_.beta[t * net_.value_heads + head],
                         .keys = net_.key_dim,
                         .values = net_.value_dim};
-    rows_.delta_rule(one, before, after, s_.out + t * net_.value_width() + std::int64_t{head} * net_.value_dim);
+    rows_.delta_rule(one, before, after,
+                     s_.out + t * net_.value_width() + std::int64_t{head} * net_.value_dim);
   }
   void finish(std::int64_t t) const {
     float* out = s_.out + t * net_.value_width();
@@ -154,7 +156,8 @@ std::vector<std::int32_t> rows_of_ba(const DeltaNetConfig& net, bool alpha) {
   return order;
 }
 
-void load_projections(const DeltaNetConfig& net, std::int64_t width, WeightSource& source, DeltaNetWeights& w) {
+void load_projections(const DeltaNetConfig& net, std::int64_t width, WeightSource& source,
+                      DeltaNetWeights& w) {
   const std::int64_t channels = net.channels(), values = net.value_width(), heads = net.value_heads;
   if (source.has(Role::delta_qkvz)) {
     w.qkv = source.picked_matrix(Role::delta_qkvz, channels + values, width, rows_of_qkvz(net, false));
@@ -202,8 +205,9 @@ std::vector<RecurrentSpec> delta_net_tensors(const ModelConfig& config) {
     if (config.layers[layer].mixer != Mixer::delta_net) continue;
     const DeltaNetConfig& net = *config.delta;
     specs.push_back({cat("layers.", layer, ".conv_state"), DType::f32, {net.channels(), net.taps - 1}});
-    specs.push_back(
-        {cat("layers.", layer, ".recurrent_state"), DType::f32, {net.value_heads, net.key_dim, net.value_dim}});
+    specs.push_back({cat("layers.", layer, ".recurrent_state"),
+                     DType::f32,
+                     {net.value_heads, net.key_dim, net.value_dim}});
   }
   return specs;
 }

@@ -27,10 +27,10 @@
 namespace kvtide {
 
 struct DeltaNetWeights {
-  WeightMatrix qkv, z;       // [channels][width], [value_width][width]
-  WeightMatrix alpha, beta;  // [value_heads][width]
-  WeightMatrix out;          // [width][value_width]
-  std::vector<float> taps;   // [taps][channels]
+  WeightMatrix qkv, z;                  // [channels][width], [value_width][width]
+  WeightMatrix alpha, beta;             // [value_heads][width]
+  WeightMatrix out;                     // [width][value_width]
+  std::vector<float> taps;              // [taps][channels]
   std::vector<float> decay, time_bias;  // [value_heads]; decay is negative
   std::vector<float> norm;              // [value_dim]
 };
@@ -42,11 +42,11 @@ std::vector<RecurrentSpec> delta_net_tensors(const ModelConfig& config);
 
 // Rows of a step of n tokens, f32.
 struct DeltaNetScratch {
-  float *qkv, *mixed;    // [n][channels]: projections; behind the convolution
-  float *z, *out;        // [n][value_width]: gates, which become the result; what the heads read
-  float *alpha, *beta;   // [n][value_heads]
+  float *qkv, *mixed;   // [n][channels]: projections; behind the convolution
+  float *z, *out;       // [n][value_width]: gates, which become the result; what the heads read
+  float *alpha, *beta;  // [n][value_heads]
   DeltaNetScratch from(std::int64_t row, const DeltaNetConfig& net) const {
-    return {qkv + row * net.channels(),  mixed + row * net.channels(),  z + row * net.value_width(),
+    return {qkv + row * net.channels(),    mixed + row * net.channels(),  z + row * net.value_width(),
             out + row * net.value_width(), alpha + row * net.value_heads, beta + row * net.value_heads};
   }
 };

@@ -54,10 +54,10 @@ ExpertsWeights load_experts(const ModelConfig& config, int layer, WeightSource& 
 
 // Rows of scratch for every token of a step, f32. `states` is kept from layer to layer of a step.
 struct ExpertsScratch {
-  float *states, *router_a, *router_b;                              // [n][router_width]
-  float* scores;                                                    // [n][slots]
-  float *sorted, *outputs;                                          // [n * chosen][width]
-  float* shared;                                                    // [n][width]
+  float *states, *router_a, *router_b;  // [n][router_width]
+  float* scores;                        // [n][slots]
+  float *sorted, *outputs;              // [n * chosen][width]
+  float* shared;                        // [n][width]
   float *gate, *up;  // [n * chosen][inside an expert]; before that [n][inside the shared one]
   static std::int64_t floats_per_token(const ModelConfig& config);  // of the arrays up to `outputs`
   // Hands out consecutive pieces of `memory` for n tokens; gate and up are the caller's.

@@ -16,8 +16,8 @@ void RecurrenceBlock::run(int layer, std::span<ActivePart> parts, std::int64_t s
     steps_.project(w.conv->out, ws_.conv_.y, config_.width, skip, count);
   else
     steps_.project(w.delta->out, ws_.delta_.z, config_.delta->value_width(), skip, count);
-  steps_.add_residual(w.conv ? w.conv->out_bias : std::vector<float>(), w.attention_post_norm, w.attention_scale, skip,
-                      count);
+  steps_.add_residual(w.conv ? w.conv->out_bias : std::vector<float>(), w.attention_post_norm,
+                      w.attention_scale, skip, count);
 }
 
 void RecurrenceBlock::short_convolution(int layer, const LayerWeights& w, std::span<ActivePart> parts,
@@ -28,19 +28,22 @@ void RecurrenceBlock::short_convolution(int layer, const LayerWeights& w, std::s
   const PassTimer timer(context_.times, &PassTimes::rows);
   for (ActivePart& part : parts)
     carrying(part, [&] {
-      run_short_conv(config_, *w.conv, context_.pool, part.step, layer,
-                     {ws_.conv_.thirds + part.begin * 3 * width, ws_.conv_.u, ws_.conv_.y + part.begin * width});
+      run_short_conv(
+          config_, *w.conv, context_.pool, part.step, layer,
+          {ws_.conv_.thirds + part.begin * 3 * width, ws_.conv_.u, ws_.conv_.y + part.begin * width});
     });
 }
 
-void RecurrenceBlock::delta_net(int layer, const LayerWeights& w, std::span<ActivePart> parts, std::int64_t count) {
+void RecurrenceBlock::delta_net(int layer, const LayerWeights& w, std::span<ActivePart> parts,
+                                std::int64_t count) {
   const DeltaNetConfig& net = *config_.delta;
   const DeltaNetScratch& s = ws_.delta_;
   const Activations x{count, config_.width, ws_.normed_};
   const MatmulJob wide[] = {{&w.delta->qkv, s.qkv, net.channels()}, {&w.delta->z, s.z, net.value_width()}};
   steps_.multiply(x, wide);
   // How fast a head forgets is not to hang on the rounding of activations.
-  const MatmulJob narrow[] = {{&w.delta->alpha, s.alpha, net.value_heads}, {&w.delta->beta, s.beta, net.value_heads}};
+  const MatmulJob narrow[] = {{&w.delta->alpha, s.alpha, net.value_heads},
+                              {&w.delta->beta, s.beta, net.value_heads}};
   steps_.multiply({.rows = count, .k = config_.width, .f32 = ws_.normed_, .exact = true}, narrow);
   const PassTimer timer(context_.times, &PassTimes::rows);
   for (ActivePart& part : parts)

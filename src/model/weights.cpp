@@ -258,7 +258,8 @@ class WeightLoader final : private WeightSource {
   WeightMatrix picked_matrix(Role role, std::int64_t of, std::int64_t columns,
                              std::vector<std::int32_t> order) override {
     weights_.orders_.push_back(std::move(order));
-    return packed_matrix(find(role, of, columns), 0, static_cast<std::int64_t>(weights_.orders_.back().size()), columns,
+    return packed_matrix(find(role, of, columns), 0,
+                         static_cast<std::int64_t>(weights_.orders_.back().size()), columns,
                          &weights_.orders_.back());
   }
   WeightMatrix expert_matrix(Role role, std::int64_t rows, std::int64_t columns,
@@ -297,8 +298,8 @@ class WeightLoader final : private WeightSource {
   }
 
   // Rows [first, first + rows) of the tensor in that order.
-  WeightMatrix packed_matrix(const StoredTensor& tensor, std::int64_t first, std::int64_t rows, std::int64_t columns,
-                             const std::vector<std::int32_t>* order) {
+  WeightMatrix packed_matrix(const StoredTensor& tensor, std::int64_t first, std::int64_t rows,
+                             std::int64_t columns, const std::vector<std::int32_t>* order) {
     const StoredRows source(tensor, first, rows, columns, order);
     WeightMatrix w;
     w.dtype = source.dtype();

@@ -36,8 +36,8 @@ Workspace::Workspace(const ModelConfig& c, std::int64_t max_step) : max_step_(ma
     k_ = floats(kv_width);
     v_ = floats(kv_width);
     mixed_ = floats(q_width);
-    const std::int64_t inside =
-        std::max({c.hidden, c.experts ? c.experts->chosen * expert_width(c) : 0, c.experts ? c.experts->shared : 0});
+    const std::int64_t inside = std::max(
+        {c.hidden, c.experts ? c.experts->chosen * expert_width(c) : 0, c.experts ? c.experts->shared : 0});
     gate_ = floats(inside);
     up_ = floats(inside);
     cosine_.clear();
@@ -54,7 +54,7 @@ Workspace::Workspace(const ModelConfig& c, std::int64_t max_step) : max_step_(ma
     if (c.gated_attention) query_gate_ = floats(q_width);
     if (c.delta) {
       const DeltaNetConfig& d = *c.delta;
-      delta_ = {floats(d.channels()),   floats(d.channels()),    floats(d.value_width()),
+      delta_ = {floats(d.channels()),    floats(d.channels()),  floats(d.value_width()),
                 floats(d.value_width()), floats(d.value_heads), floats(d.value_heads)};
     }
     if (c.experts) {

@@ -36,12 +36,12 @@ class Workspace {
   float *x_, *normed_, *q_, *k_, *v_, *mixed_, *gate_, *up_;  // [max_step][width | heads * head_dim | ...]
   std::vector<float*> cosine_, sine_;                         // per rope: [max_step][pairs]
   std::vector<RopeTable> ropes_;
-  CcaScratch cca_{};          // of models that convolve queries and keys
+  CcaScratch cca_{};             // of models that convolve queries and keys
   float* query_gate_ = nullptr;  // [max_step][heads * head_dim], of models whose attention is gated
-  ShortConvScratch conv_{};   // of models with short convolutions
-  DeltaNetScratch delta_{};   // of models with gated delta nets
-  ExpertsScratch experts_{};  // of models with experts
-  QuantRow quants_;           // of the first row
+  ShortConvScratch conv_{};      // of models with short convolutions
+  DeltaNetScratch delta_{};      // of models with gated delta nets
+  ExpertsScratch experts_{};     // of models with experts
+  QuantRow quants_;              // of the first row
 };
 
 }  // namespace kvtide

@@ -21,7 +21,10 @@ struct Case {
   DeltaStep step;
 
   explicit Case(std::int64_t values)
-      : query(normals(kKeys, 1)), key(normals(kKeys, 2)), value(normals(values, 3)), before(normals(kKeys * values, 4)) {
+      : query(normals(kKeys, 1)),
+        key(normals(kKeys, 2)),
+        value(normals(values, 3)),
+        before(normals(kKeys * values, 4)) {
     step = {.query = query.data(),
             .key = key.data(),
             .value = value.data(),
@@ -41,7 +44,8 @@ TEST(DeltaRule, EqualsTheFormulaInDouble) {
       const auto at = [&](std::int64_t i) { return static_cast<std::size_t>(i * n + j); };
       double seen = 0.0, read = 0.0;
       for (std::size_t i = 0; i < kKeys; ++i)
-        seen += static_cast<double>(c.key[i]) * c.step.decay * static_cast<double>(c.before[at(static_cast<int>(i))]);
+        seen += static_cast<double>(c.key[i]) * c.step.decay *
+                static_cast<double>(c.before[at(static_cast<int>(i))]);
       const double delta = c.step.rate * (static_cast<double>(c.value[static_cast<std::size_t>(j)]) - seen);
       for (std::size_t i = 0; i < kKeys; ++i) {
         const std::size_t place = at(static_cast<int>(i));

@@ -31,8 +31,8 @@ struct NamedPart {
 };
 
 bool is_exported(const ModelConfig& config) {
-  if (carries(config) || config.scaled_residual || config.experts ||
-      config.query_growth || !config.pre_norms || config.heads_normed_together)
+  if (carries(config) || config.scaled_residual || config.experts || config.query_growth ||
+      !config.pre_norms || config.heads_normed_together)
     return false;
   for (const char* known : {"llama", "qwen2", "qwen3", "gemma3", "gpt2"})
     if (config.architecture == known) return true;

@@ -46,8 +46,8 @@ extern const Architecture kQwen3Next;
 extern const Architecture kQwen35;
 extern const Architecture kQwen35Moe;
 
-inline constexpr const Architecture* kArchitectures[] = {&kLlama,    &kGemma3,  &kQwen2,  &kQwen3, &kGpt2,
-                                                         &kZaya,     &kSmolLm3, &kPhi3,   &kOlmo2, &kMistral3,
-                                                         &kQwen3Moe, &kLfm2,    &kLfm2Moe, &kQwen3Next, &kQwen35, &kQwen35Moe};
+inline constexpr const Architecture* kArchitectures[] = {
+    &kLlama, &kGemma3,   &kQwen2,    &kQwen3, &kGpt2,    &kZaya,      &kSmolLm3, &kPhi3,
+    &kOlmo2, &kMistral3, &kQwen3Moe, &kLfm2,  &kLfm2Moe, &kQwen3Next, &kQwen35,  &kQwen35Moe};
 
 }  // namespace kvtide

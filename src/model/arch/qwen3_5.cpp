@@ -45,10 +45,10 @@ constexpr std::string_view kPrefixes[] = {"model.", "model.language_model.", "la
 
 namespace kvtide {
 
-const Architecture kQwen35{"qwen35",         &qwen3_5::adjust, kQwenLinearGgufTensors,   //
-                           qwen3_5::kTypes,  &qwen3_5::read,   kQwenLinearFolderTensors, qwen3_5::kPrefixes};
-const Architecture kQwen35Moe{"qwen35moe",           &qwen3_5::adjust_routed,  kQwenLinearGgufTensors,
-                              qwen3_5::kRoutedTypes, &qwen3_5::read,           kQwenLinearFolderTensors,
+const Architecture kQwen35{"qwen35",        &qwen3_5::adjust, kQwenLinearGgufTensors,  //
+                           qwen3_5::kTypes, &qwen3_5::read,   kQwenLinearFolderTensors, qwen3_5::kPrefixes};
+const Architecture kQwen35Moe{"qwen35moe",           &qwen3_5::adjust_routed, kQwenLinearGgufTensors,
+                              qwen3_5::kRoutedTypes, &qwen3_5::read,          kQwenLinearFolderTensors,
                               qwen3_5::kPrefixes};
 
 }  // namespace kvtide

@@ -36,8 +36,9 @@ void read_mixers(const JsonFields& json, ModelConfig& config) {
     if (types[i] == "linear_attention")
       config.layers[i].mixer = Mixer::delta_net;
     else if (types[i] != "full_attention")
-      json.refuse(ErrorCode::unsupported, cat("layer ", i, " is of the type ", quoted(types[i]),
-                                              "; kvtide knows full_attention and linear_attention of this model"));
+      json.refuse(ErrorCode::unsupported,
+                  cat("layer ", i, " is of the type ", quoted(types[i]),
+                      "; kvtide knows full_attention and linear_attention of this model"));
   }
   if (attention_layers(config).empty())
     json.refuse(ErrorCode::unsupported, "no layer has attention; at least one must");
@@ -54,14 +55,16 @@ void read_qwen_linear(const GgufFile& file, ModelConfig& config) {
   const auto inner = read_count(file, "ssm.inner_size", 1, kMostHeads * kWidestHead);
   net.value_dim = static_cast<int>(inner / net.value_heads);
   if (net.value_width() != inner || net.value_dim > kWidestHead)
-    throw Error(ErrorCode::bad_format, cat(file.path(), ": 'ssm.inner_size' is ", inner, "; it must be a multiple of ",
-                                           net.value_heads, " heads of at most ", kWidestHead));
+    throw Error(ErrorCode::bad_format,
+                cat(file.path(), ": 'ssm.inner_size' is ", inner, "; it must be a multiple of ",
+                    net.value_heads, " heads of at most ", kWidestHead));
   net.taps = static_cast<int>(read_count(file, "ssm.conv_kernel", 2, kMostTaps));
   check_delta_net(file.path(), net);
   config.delta = net;
   // Layers that guess further tokens stand behind the others and are left out.
   const auto layers = static_cast<std::int64_t>(config.layers.size());
-  config.layers.resize(static_cast<std::size_t>(layers - read_count(file, "nextn_predict_layers", 0, layers - 1, 0)));
+  config.layers.resize(
+      static_cast<std::size_t>(layers - read_count(file, "nextn_predict_layers", 0, layers - 1, 0)));
   set_mixers(config, read_count(file, "full_attention_interval", 1, 1024, kEvery));
   if (attention_layers(config).empty())
     throw Error(ErrorCode::unsupported, cat(file.path(), ": no layer has attention; at least one must"));
@@ -76,8 +79,9 @@ void read_qwen_linear(const JsonFields& json, ModelConfig& config, const char* h
   if (!json.has("partial_rotary_factor") && !(rope && rope->has("partial_rotary_factor")))
     config.rope_dims = static_cast<int>(config.head_dim * kRotated);
   if (config.rope_dims < 2 || config.rope_dims % 2 != 0)
-    json.refuse(ErrorCode::bad_format, cat(config.rope_dims, " dimensions of a head are rotated; it must be an even "
-                                                             "number, at least 2"));
+    json.refuse(ErrorCode::bad_format, cat(config.rope_dims,
+                                           " dimensions of a head are rotated; it must be an even "
+                                           "number, at least 2"));
   config.ropes = {read_folder_rope(json, config, 10000.0)};
   DeltaNetConfig net;
   net.key_heads = static_cast<int>(json.count("linear_num_key_heads", 1, kMostHeads, 16));

@@ -61,7 +61,7 @@ struct ExpertsConfig {
   bool shares_sum_to_1 = false;
   float sum_epsilon = 0.0f;  // is added to the sum that shares are divided by
   float share_scale = 1.0f;
-  std::int64_t shared = 0;  // inside an expert that every token passes besides; 0: there is none
+  std::int64_t shared = 0;    // inside an expert that every token passes besides; 0: there is none
   bool shared_gated = false;  // its output is scaled by a sigmoid of the token
   int slots() const { return router_width > 0 ? count + 1 : count; }
 };
@@ -102,13 +102,13 @@ struct ModelConfig {
   bool learned_positions = false;  // added to the embedding: positions end at context_length
   // Whether the output matrix is the embedding; nullopt: when the checkpoint has no other.
   std::optional<bool> tied_head;
-  int conv_taps = 0;                     // of short convolutions (short_conv.h); 0: there are none
-  bool conv_biased = false;              // they and their projections
-  std::optional<DeltaNetConfig> delta;   // of layers with gated delta nets
-  bool gated_attention = false;          // its result is scaled by a sigmoid of gates that lie beside the queries
-  bool convolved = false;                // queries, keys and values as in cca.h; the next too then
-  bool temperature_is_log = false;       // of keys: clamped and exponentiated before use
-  bool scaled_residual = false;          // outputs and the stream are scaled where they meet (residual.h)
+  int conv_taps = 0;                    // of short convolutions (short_conv.h); 0: there are none
+  bool conv_biased = false;             // they and their projections
+  std::optional<DeltaNetConfig> delta;  // of layers with gated delta nets
+  bool gated_attention = false;     // its result is scaled by a sigmoid of gates that lie beside the queries
+  bool convolved = false;           // queries, keys and values as in cca.h; the next too then
+  bool temperature_is_log = false;  // of keys: clamped and exponentiated before use
+  bool scaled_residual = false;     // outputs and the stream are scaled where they meet (residual.h)
   std::optional<ExpertsConfig> experts;  // instead of one feed-forward
   std::vector<RopeConfig> ropes;
   std::vector<LayerConfig> layers;
@@ -118,7 +118,9 @@ struct ModelConfig {
 std::vector<int> attention_layers(const ModelConfig& config);
 
 // Whether layers carry more than rows from token to token.
-inline bool carries(const ModelConfig& config) { return config.convolved || config.conv_taps > 0 || config.delta; }
+inline bool carries(const ModelConfig& config) {
+  return config.convolved || config.conv_taps > 0 || config.delta;
+}
 
 // Inside one expert.
 inline std::int64_t expert_width(const ModelConfig& config) {

@@ -34,19 +34,20 @@ TEST(QwenLinearConfig, EveryFourthLayerHasAttentionUnlessListed) {
   EXPECT_EQ(c.delta->value_heads, 32);
   EXPECT_EQ(c.delta->taps, 4);
   EXPECT_FALSE(c.delta->tiled);
-  const ModelConfig listed = config_of(sizes(
-      "qwen3_5_text",
-      R"(,"layer_types":["full_attention","linear_attention","linear_attention","full_attention"])"));
+  const ModelConfig listed = config_of(
+      sizes("qwen3_5_text",
+            R"(,"layer_types":["full_attention","linear_attention","linear_attention","full_attention"])"));
   EXPECT_EQ(attention_layers(listed), (std::vector<int>{0, 3}));
   EXPECT_EQ(attention_layers(config_of(sizes("qwen3_5_text", R"(,"full_attention_interval":2)"))),
             (std::vector<int>{1, 3}));
 }
 
 TEST(QwenLinearConfig, AModelOfTextAndImagesIsReadForItsText) {
-  const ModelConfig c = config_of(R"({"model_type":"qwen3_5","tie_word_embeddings":true,"text_config":)" +
-                                  sizes("qwen3_5_text", R"(,"rope_parameters":{"rope_type":"default","rope_theta":5000,)"
-                                                        R"("partial_rotary_factor":0.5,"mrope_section":[2,1,1]})") +
-                                  "}");
+  const ModelConfig c =
+      config_of(R"({"model_type":"qwen3_5","tie_word_embeddings":true,"text_config":)" +
+                sizes("qwen3_5_text", R"(,"rope_parameters":{"rope_type":"default","rope_theta":5000,)"
+                                      R"("partial_rotary_factor":0.5,"mrope_section":[2,1,1]})") +
+                "}");
   EXPECT_EQ(c.architecture, "qwen35");
   EXPECT_EQ(c.tied_head, true);
   EXPECT_EQ(c.rope_dims, 16);
