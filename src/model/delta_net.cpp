@@ -190,7 +190,7 @@ DeltaNetWeights load_delta_net(const ModelConfig& config, WeightSource& source) 
       w.taps[as_size(tap * channels + c)] = stored[as_size(c * net.taps + tap)];
   if (source.has(Role::delta_log_decay)) {
     w.decay = source.values(Role::delta_log_decay, {net.value_heads});
-    for (float& value : w.decay) value = -std::exp(value);
+    for (float& value : w.decay) value = static_cast<float>(-std::exp(static_cast<double>(value)));
   } else {
     w.decay = source.values(Role::delta_decay, {net.value_heads});
   }

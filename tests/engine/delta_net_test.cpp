@@ -132,7 +132,7 @@ TEST(DeltaNet, TextsInOnePassGetTheBitsOfPassesOfTheirOwn) {
     Session first(model, small_options()), second(model, small_options());
     Session alone(model, small_options()), other(model, small_options());
     const auto a = random_tokens(13, model.vocabulary(), 21), b = random_tokens(29, model.vocabulary(), 22);
-    Batch batch(model, {.max_step = 64, .threads = 2});
+    Batch batch(model, {.threads = 2});
     const Batch::Item items[] = {{&first, a}, {&second, b}};
     for (const auto& outcome : batch.step(items)) ASSERT_FALSE(outcome.error);
     alone.read(a);

@@ -36,7 +36,7 @@ OLMO_TYPES = ["sliding_attention", "sliding_attention", "full_attention"]
 
 
 # Sizes that leave short tails behind sixteen lanes. A quarter of a head rotates.
-DELTA = dict(FOUR, rms_norm_eps=1e-6, head_dim=16, num_hidden_layers=4, linear_num_key_heads=2, linear_num_value_heads=4,
+DELTA = dict(FOUR, head_dim=16, num_hidden_layers=4, linear_num_key_heads=2, linear_num_value_heads=4,
              linear_key_head_dim=12, linear_value_head_dim=20, rope_parameters=rope(theta=1000.0, partial_rotary_factor=0.25))  # fmt: skip
 DELTA_MOE = dict(DELTA, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=20)
 
@@ -130,7 +130,7 @@ CASES = [
          dict(DELTA_MOE, num_experts=3, num_experts_per_tok=3, linear_num_value_heads=2, full_attention_interval=2)),
     Case("qwen3_5_moe, one of 16, odd widths", "qwen35moe", "Qwen3_5Moe", 487, "",
          dict(DELTA_MOE, hidden_size=36, num_attention_heads=3, num_key_value_heads=3, num_experts=16, num_experts_per_tok=1,
-              moe_intermediate_size=11, shared_expert_intermediate_size=7, tie_word_embeddings=False)),
+              moe_intermediate_size=12, shared_expert_intermediate_size=7, tie_word_embeddings=False)),
     Case("qwen3_5_moe, attention last and first", "qwen35moe", "Qwen3_5Moe", 488, "no gguf",
          dict(DELTA_MOE, num_experts=5, linear_conv_kernel_dim=2,
               layer_types=["full_attention", "linear_attention", "linear_attention", "full_attention"])),
@@ -142,7 +142,7 @@ CASES = [
          dict(DELTA_MOE, norm_topk_prob=False, mlp_only_layers=[1], num_experts=9, num_experts_per_tok=4)),
     Case("qwen3_next, three key heads for six, odd widths", "qwen3next", "Qwen3Next", 494, "",
          dict(DELTA_MOE, hidden_size=36, num_attention_heads=3, num_key_value_heads=1, linear_num_key_heads=3,
-              linear_num_value_heads=6, linear_key_head_dim=7, linear_value_head_dim=9, moe_intermediate_size=11,
+              linear_num_value_heads=6, linear_key_head_dim=7, linear_value_head_dim=9, moe_intermediate_size=12,
               shared_expert_intermediate_size=5, tie_word_embeddings=False)),
 ]  # fmt: skip
 

@@ -23,25 +23,7 @@ import numpy as np
 
 import toy_vocab
 
-LAYER_QWEN_LINEAR_LAYER_NAMES = QWEN_MOE_LAYER_NAMES | {
-    "post_attention_layernorm": "post_attention_norm",
-    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
-    "mlp.shared_expert.up_proj": "ffn_up_shexp",
-    "mlp.shared_expert.down_proj": "ffn_down_shexp",
-    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
-    "linear_attn.in_proj_qkv": "attn_qkv",
-    "linear_attn.in_proj_z": "attn_gate",
-    "linear_attn.in_proj_a": "ssm_alpha",
-    "linear_attn.in_proj_b": "ssm_beta",
-    "linear_attn.in_proj_ba": "ssm_ba",
-    "linear_attn.conv1d": "ssm_conv1d",
-    "linear_attn.norm": "ssm_norm",
-    "linear_attn.out_proj": "ssm_out",
-}
-NAMES = {
-    "qwen3next": QWEN_LINEAR_LAYER_NAMES,
-    "qwen35": QWEN_LINEAR_LAYER_NAMES,
-    "qwen35moe": QWEN_LINEAR_LAYER_NAMES,
+LAYER_NAMES = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
@@ -65,25 +47,7 @@ OLMO_LAYER_NAMES = LAYER_NAMES | {
 }
 PHI_LAYER_NAMES = LAYER_NAMES | {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
 QWEN_MOE_LAYER_NAMES = LAYER_NAMES | {"mlp.gate": "ffn_gate_inp"}
-LFM_LAYER_QWEN_LINEAR_LAYER_NAMES = QWEN_MOE_LAYER_NAMES | {
-    "post_attention_layernorm": "post_attention_norm",
-    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
-    "mlp.shared_expert.up_proj": "ffn_up_shexp",
-    "mlp.shared_expert.down_proj": "ffn_down_shexp",
-    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
-    "linear_attn.in_proj_qkv": "attn_qkv",
-    "linear_attn.in_proj_z": "attn_gate",
-    "linear_attn.in_proj_a": "ssm_alpha",
-    "linear_attn.in_proj_b": "ssm_beta",
-    "linear_attn.in_proj_ba": "ssm_ba",
-    "linear_attn.conv1d": "ssm_conv1d",
-    "linear_attn.norm": "ssm_norm",
-    "linear_attn.out_proj": "ssm_out",
-}
-NAMES = {
-    "qwen3next": QWEN_LINEAR_LAYER_NAMES,
-    "qwen35": QWEN_LINEAR_LAYER_NAMES,
-    "qwen35moe": QWEN_LINEAR_LAYER_NAMES,
+LFM_LAYER_NAMES = {
     "operator_norm": "attn_norm",
     "ffn_norm": "ffn_norm",
     "self_attn.q_proj": "attn_q",
@@ -238,7 +202,7 @@ def _add_delta_net(writer: gguf.GGUFWriter, key: str, data: np.ndarray, config, 
     blk, inner = f"blk.{key.split('.')[2]}.", key.split(".linear_attn.")[1]
     keys, values = config.linear_num_key_heads * config.linear_key_head_dim, config.linear_value_head_dim
     if inner == "A_log":
-        data = -np.exp(data)
+        data = -np.exp(data.astype(np.float64)).astype(np.float32)
     if inner == "conv1d.weight":
         data = data.squeeze(1)
     if inner == "in_proj_qkvz.weight":

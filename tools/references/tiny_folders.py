@@ -38,7 +38,7 @@ SMALL = dict(num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=2)
 
 LFM = dict(num_attention_heads=4, num_key_value_heads=2, norm_eps=1e-5, layer_types=["conv", "full_attention", "conv"])
 
-DELTA = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=16, rms_norm_eps=1e-6, num_hidden_layers=4,
+DELTA = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=16, rms_norm_eps=1e-5, num_hidden_layers=4,
              linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=12, linear_value_head_dim=20,
              full_attention_interval=2, rope_parameters=rope(theta=1000.0, partial_rotary_factor=0.25))  # fmt: skip
 SHARED = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=8, shared_expert_intermediate_size=12)

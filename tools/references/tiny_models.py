@@ -128,7 +128,7 @@ def _scaled(name: str, noise: np.ndarray, arch: str) -> np.ndarray:
     gain = 1.5 if "q_proj" in name or "k_proj" in name else 1.0
     # A router decides clearly; stacked experts and matrices add up their last extent, a convolution all but its first.
     gain = 4.0 if name.endswith(("mlp.gate.weight", "feed_forward.gate.weight")) else gain
-    gain = 3.0 if name.endswith("conv1d.weight") else gain
+    gain = 1.5 if name.endswith("conv1d.weight") else gain
     return gain * noise / np.sqrt(noise.shape[-1])
 
 
