@@ -28,7 +28,7 @@ extern "C" {
 
 /* Rises with every change that a program could notice (docs/versions.md). */
 #define KVTIDE_API_MAJOR 0
-#define KVTIDE_API_MINOR 1
+#define KVTIDE_API_MINOR 2
 /* Of the library that is linked: 1000 * major + minor. */
 int32_t kvtide_api_version(void);
 
@@ -84,6 +84,8 @@ typedef struct kvtide_session_options {
   int32_t key_type, value_type; /* kvtide_kv_type */
   int32_t threads;              /* 0: as many as the machine has */
   bool exact;                   /* f32 activations */
+  int64_t checkpoint_every;  /* tokens between positions that kvtide_session_truncate goes back to; 0: none */
+  int64_t checkpoint_budget; /* bytes that these take at most; 0: as kvtide_session_defaults() says */
 } kvtide_session_options;
 /* Everything at its default: {.size = sizeof(...)} in one call. */
 kvtide_session_options kvtide_session_defaults(void);
@@ -104,6 +106,15 @@ int64_t kvtide_session_logits(kvtide_session* session, const float** logits);
 /* The most likely next token. */
 int32_t kvtide_session_greedy(kvtide_session* session, int32_t* token);
 int32_t kvtide_session_clear(kvtide_session* session);
+/* Takes back the newest tokens, so that `length` remain, in memories of every kind. Where a window has moved on, or
+ * what layers carry from token to token was not kept, the tokens behind the nearest checkpoint are read again:
+ * *read_again (may be NULL) is their number. There are no logits then: read a token to have some. */
+int32_t kvtide_session_truncate(kvtide_session* session, int64_t length, int64_t* read_again);
+/* A checkpoint behind the newest token: 1 when positions up to here can be gone back to from now on, 0 when the
+ * budget of checkpoints has no room or such a memory cannot have one. */
+int32_t kvtide_session_checkpoint(kvtide_session* session);
+/* The number of checkpoints; writes at most `capacity` of their positions, ascending. */
+int64_t kvtide_session_checkpoints(kvtide_session* session, int64_t* positions, size_t capacity);
 int32_t kvtide_session_fork(kvtide_session* session, kvtide_session** forked);
 int32_t kvtide_session_save(kvtide_session* session, const char* path);
 int32_t kvtide_session_load(kvtide_session* session, const char* path);
@@ -120,7 +131,10 @@ typedef enum kvtide_change {
   KVTIDE_TRUNCATE = 2,  /* first: positions that remain */
   KVTIDE_DROP = 3,      /* positions [first, last) go and leave a gap */
   KVTIDE_CLOSE_GAP = 4, /* positions [first, last) go, and older rows move nearer */
-  KVTIDE_ATTENTION = 5  /* first: newest positions a query sees; 0: all */
+  KVTIDE_ATTENTION = 5, /* first: newest positions a query sees; 0: all */
+  /* first: as for truncate; where that is refused, the nearest checkpoint before it remains, or nothing: the position
+   * says which */
+  KVTIDE_TRUNCATE_NEAREST = 6
 } kvtide_change;
 
 typedef struct kvtide_transition {

@@ -40,6 +40,7 @@ struct SessionOptions {
   std::optional<AutoAttention> auto_attention = {};  // instead of an attention size: one that adapts itself
   std::int64_t slack = 0;  // newest tokens that truncate can always take back, also where a window has moved
                            // on; at least 4 where layers carry more than rows (State::carried)
+  Checkpoints checkpoints = {};  // where truncate can go back further
   // Change only speed or memory.
   std::optional<ShadowOptions> shadow = {};  // measures a procedural memory while it runs
   bool profile = false;                      // takes the times of passes
@@ -61,9 +62,10 @@ struct ReadOptions {
 
 struct MemoryUse {  // bytes
   std::int64_t weights = 0;
-  std::int64_t kv = 0;         // pages of the rows held
-  std::int64_t kv_shared = 0;  // of these, shared with forks
-  std::int64_t scratch = 0;    // activations, logits and vocabulary tables
+  std::int64_t kv = 0;              // pages of the rows held
+  std::int64_t kv_shared = 0;       // of these, shared with forks
+  std::int64_t kv_checkpoints = 0;  // of these, kept for checkpoints only
+  std::int64_t scratch = 0;         // activations, logits and vocabulary tables
 };
 
 class Session {
@@ -107,6 +109,17 @@ class Session {
   // to have new ones.
   TransitionPlan plan(const Transition& transition) const;
   TransitionRecord apply(const Transition& transition);
+  // Takes back the newest tokens, so that `length` remain, in memories of every kind: where a window has moved on or
+  // what layers carry was not kept, goes back to the nearest checkpoint, or to the start, and reads the tokens from there
+  // on again: read_again of the record says how many. The bits are those of a session that never went further. Throws
+  // what read throws (options.progress stops it), with the tokens of completed chunks behind the checkpoint held, and
+  // Error(invalid_argument) for a length beyond position().
+  TransitionRecord truncate(Pos length, const ReadOptions& options = {});
+  // Makes a checkpoint behind the newest token. False: options().checkpoints.budget has no room for one, or the memory
+  // cannot have one (a procedural one; one from which positions were dropped).
+  bool checkpoint();
+  // Positions of checkpoints, ascending.
+  const std::vector<Pos>& checkpoints() const;
   std::optional<std::int64_t> attention_size() const;
   // What a procedural memory holds and has done; nullopt for others.
   std::optional<ProceduralCounts> procedural_counts() const;

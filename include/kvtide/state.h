@@ -43,6 +43,7 @@ struct StateShape {
   ElementType value_type = ElementType::f16;
   std::int64_t capacity = 0;       // rows the state may hold
   std::int64_t slack = 0;          // newest positions that truncate can always take back
+  Checkpoints checkpoints = {};    // where it can go back further
   std::optional<Rolling> rolling;  // forget all but sinks and a window; nullopt: keep everything
   bool rotary = true;              // keys are rotated by position: only then can a gap be closed
 };
@@ -102,6 +103,12 @@ class State {
   std::span<const float> logits() const;                       // after the last token; empty: not known
   const std::map<std::string, std::string>& identity() const;  // what the rows belong to; empty: not known
   void set_identity(std::map<std::string, std::string> identity);
+
+  // Positions that can be gone back to although a window has moved on since, or what layers carry was replaced;
+  // ascending. checkpoint() makes one here; false: the budget has no room, or such a memory cannot have one.
+  const std::vector<Pos>& checkpoints() const;
+  std::int64_t checkpoint_bytes() const;  // of held_bytes(), kept for them only
+  bool checkpoint();
 
   TransitionPlan plan(const Transition& transition) const;
   // Throws Error(invalid_argument) with the refusal, and for a plan made before the state changed. Taking

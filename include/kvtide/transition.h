@@ -27,9 +27,18 @@ struct Compact {
   std::int64_t capacity;
 };
 // Takes back the newest positions, so that `length` remain. Succeeds exactly when the result equals a state
-// that only ever saw `length` tokens.
+// that only ever saw `length` tokens. nearest: where that cannot be done, so that the nearest checkpoint before
+// it remains, or nothing; the record says how many tokens are to be read again.
 struct Truncate {
   Pos length;
+  bool nearest = false;
+};
+// Positions that a memory can go back to although a window has moved on since, or what its layers carry has been
+// replaced: what is needed for that is kept. The newest stand close together, older ones ever further apart.
+struct Checkpoints {
+  std::int64_t every = 0;  // positions from one to the next; 0: only those that are asked for
+  std::int64_t budget = std::int64_t{64} << 20;  // bytes that all of them take at most
+  friend bool operator==(const Checkpoints&, const Checkpoints&) = default;
 };
 // Removes the positions [range.first, range.last). close_gap: older rows move that much nearer to the reader,
 // as if the removed text had never stood between; otherwise they keep their distance.
@@ -66,6 +75,7 @@ struct TransitionRecord {
   std::int64_t capacity_before = 0, capacity_after = 0;
   std::int64_t bytes_before = 0, bytes_after = 0;  // held
   double milliseconds = 0.0;
+  std::int64_t read_again = 0;  // of a truncate to the nearest: tokens that are missing up to its length
 };
 
 class TransitionPlan {

@@ -66,6 +66,8 @@ class SessionOptions(TypedDict, total=False):
     rolling: tuple[int, int] | None
     attention_size: int | None
     slack: int
+    checkpoint_every: int
+    checkpoint_budget: Size
     procedural: ProceduralOptions | None
     kv_budget: Size | None
 
@@ -282,6 +284,8 @@ SESSION = Table(
         "rolling": Option(None, rolling_of),
         "attention_size": Option(None, optional(whole, 1)),
         "slack": Option(0, bounded(0)),
+        "checkpoint_every": Option(0, bounded(0)),
+        "checkpoint_budget": Option("64M", byte_count),
         "procedural": Option(None, procedural_of),
         "kv_budget": Option(None, optional(byte_count)),
     }

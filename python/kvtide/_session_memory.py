@@ -9,8 +9,11 @@ import numpy as np
 
 from kvtide import _native, _picture
 from kvtide._arguments import file_path, size_text, whole
+from kvtide._checks import integer
 from kvtide._closing import Closing
 from kvtide._loaded import LoadedModel
+from kvtide._options import Progress, progress_option
+from kvtide._progress import reading
 from kvtide.errors import BusyError, CancelledError, ClosedError
 from kvtide.memory import MemoryUse, bars_of, memory_use
 from kvtide.state import State, TransitionPlan, TransitionRecord
@@ -51,6 +54,29 @@ class SessionMemory(Closing):
     def apply(self, name: str, *args: Any, **kwargs: Any) -> TransitionRecord:
         """Changes the memory: ``session.apply("expand", 4096)`` is ``session.state.expand(4096)``."""
         return self.state.apply(name, *args, **kwargs)
+
+    def truncate(self, length: int, *, progress: Progress = None) -> TransitionRecord:
+        """Takes back the newest tokens, so that ``length`` remain, in memories of every kind.
+
+        Where a window has moved on, or what layers carry from token to token was not kept, the tokens behind the nearest
+        checkpoint are read again: ``read_again`` of the record is their number. The bits are those of a session that never
+        went further. There are no logits then: read a token to have some.
+        """
+        self._check_open()
+        with reading(progress_option(progress, "progress")) as heard:
+            return TransitionRecord(*self._native.truncate(integer(length, "length"), heard))
+
+    def checkpoint(self) -> bool:
+        """Makes a checkpoint behind the newest token, where ``truncate`` can go back to. False: ``checkpoint_budget`` has no
+        room for one, or such a memory cannot have one (summaries of the past; positions that were dropped)."""
+        self._check_open()
+        return self._native.checkpoint()
+
+    @property
+    def checkpoints(self) -> tuple[int, ...]:
+        """Positions of the checkpoints, ascending."""
+        self._check_open()
+        return tuple(self._native.checkpoints())
 
     def fork(self) -> Self:
         """A second session with the same text, options and logits; the rows are shared until one of the two writes."""
@@ -131,6 +157,7 @@ class SessionMemory(Closing):
         self._check_open()
         names = (
             "context", "exact", "key_type", "value_type", "threads", "prefill_chunk", "rolling", "attention_size", "slack",
+            "checkpoint_every", "checkpoint_budget",
         )  # fmt: skip
         return {name: getattr(self._native, name) for name in names}
 

@@ -44,7 +44,9 @@ class Session(SessionMemory):
         activations in every matrix product; ``key_type`` and ``value_type`` of the KV memory, "f16", "f32" or "q8_0";
         ``rolling=(sinks, window)``, to forget all but the first and the newest tokens and never fill up;
         ``attention_size``, newest positions that a query sees (None: all that are held). ``slack``: newest tokens that
-        can be taken back also where a window has moved on.
+        can be taken back also where a window has moved on. ``checkpoint_every``: tokens from one position that ``truncate``
+        can go back to in such a memory to the next (0: only those of ``checkpoint()``); ``checkpoint_budget``: bytes that
+        these take at most, a number or text such as "64M".
 
         ``kv_budget``: bytes that the KV memory never exceeds, for texts of any length: a number, or text such as "64M"
         or "1.5G" (powers of 1024). The past is then kept as summaries and exact outliers. ``procedural``, a dict, says
@@ -207,8 +209,8 @@ class Session(SessionMemory):
         end = held.base + chat.keep
         if chat.keep == len(ids):
             return chat
-        if end > 0 and self.plan("truncate", end):
-            self.state.truncate(end)
+        if end > 0 and self.plan("truncate", end, nearest=True).expected.read_again < end:
+            self.truncate(end, progress=options["progress"])
         elif held.base == 0:
             self.clear()
             chat = chat_ids(self._model._native, talk, **ask)

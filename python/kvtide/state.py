@@ -34,9 +34,12 @@ class TransitionRecord(NamedTuple):
     bytes_before: int
     bytes_after: int
     milliseconds: float
+    read_again: int = 0  # of a truncate to the nearest: tokens that are missing up to its length
 
     def __str__(self) -> str:
         parts = [f"{self.name}: {self.rows_kept} rows kept"]
+        if self.read_again:
+            parts.append(f"{self.read_again} tokens to be read again")
         if self.rows_dropped:
             parts.append(f"{self.rows_dropped} dropped")
         if self.capacity_before != self.capacity_after:
@@ -246,9 +249,10 @@ class State(Closing):
         """Lowers it; refused when more rows are in use."""
         return self._apply("compact", capacity)
 
-    def truncate(self, length: int) -> TransitionRecord:
-        """Takes back the newest positions, so that ``length`` remain."""
-        return self._apply("truncate", length)
+    def truncate(self, length: int, *, nearest: bool = False) -> TransitionRecord:
+        """Takes back the newest positions, so that ``length`` remain. ``nearest``: where that cannot be done, the nearest
+        checkpoint before it remains, or nothing; ``read_again`` of the record says how many tokens are missing."""
+        return self._apply("truncate", length, nearest=nearest)
 
     def drop(self, first: int, last: int, *, close_gap: bool = False) -> TransitionRecord:
         """Removes positions ``first`` up to, and without, ``last``. ``close_gap``: older rows move nearer to the
@@ -431,7 +435,9 @@ def _made(shape: Any, capacity: int, position: int, tokens: list[int], windows_o
 _TRANSITIONS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "expand": lambda capacity: ("expand", _number(capacity, "capacity")),
     "compact": lambda capacity: ("compact", _number(capacity, "capacity")),
-    "truncate": lambda length: ("truncate", _number(length, "length")),
+    "truncate": lambda length, *, nearest=False: (
+        "truncate to the nearest" if nearest else "truncate", _number(length, "length"),
+    ),
     "drop": lambda first, last, *, close_gap=False: (
         "drop", _number(first, "first"), _number(last, "last"), bool(close_gap),
     ),

@@ -43,8 +43,8 @@ void bind_session(nb::module_& module) {
           [](PySession* self, const PyModel& model, std::int64_t context, bool exact, const nb::str& key_type,
              const nb::str& value_type, int threads, std::int64_t prefill_chunk, const nb::str& kernels,
              const std::optional<std::pair<std::int64_t, std::int64_t>>& rolling,
-             std::optional<std::int64_t> attention_size, std::int64_t slack,
-             const std::optional<Dict>& procedural) {
+             std::optional<std::int64_t> attention_size, std::int64_t slack, std::int64_t checkpoint_every,
+             std::int64_t checkpoint_budget, const std::optional<Dict>& procedural) {
             SessionOptions options;
             options.exact = exact;
             options.key_type = element_type("key_type", text_of(key_type));
@@ -56,12 +56,14 @@ void bind_session(nb::module_& module) {
             if (rolling) options.rolling = Rolling{rolling->first, rolling->second};
             options.attention_size = attention_size;
             options.slack = slack;
+            options.checkpoints = {checkpoint_every, checkpoint_budget};
             if (procedural) options.procedural = procedural_options(*procedural);
             new (self) PySession(model, options);
           },
           nb::arg("model"), nb::arg("context"), nb::arg("exact"), nb::arg("key_type"), nb::arg("value_type"),
           nb::arg("threads"), nb::arg("prefill_chunk"), nb::arg("kernels"), nb::arg("rolling").none(),
-          nb::arg("attention_size").none(), nb::arg("slack"), nb::arg("procedural").none())
+          nb::arg("attention_size").none(), nb::arg("slack"), nb::arg("checkpoint_every"),
+          nb::arg("checkpoint_budget"), nb::arg("procedural").none())
       .def("read", &PySession::read, nb::arg("ids").noconvert(), nb::arg("progress").none())
       .def("read_logits", &PySession::read_logits, nb::arg("ids").noconvert(), nb::arg("rows").noconvert(),
            nb::arg("progress").none())
@@ -136,6 +138,17 @@ void bind_session(nb::module_& module) {
       .def("procedural", &PySession::procedural,
            nb::sig("def procedural(self) -> dict[str, typing.Any] | None"))
       .def("pin", &PySession::pin, nb::arg("first"), nb::arg("last"))
+      .def(
+          "truncate",
+          [](PySession& self, Pos length, const nb::object& progress) {
+            return as_tuple(self.truncate(length, progress));
+          },
+          nb::arg("length"), nb::arg("progress").none())
+      .def("checkpoint", &PySession::checkpoint)
+      .def("checkpoints", &PySession::checkpoints)
+      .def_prop_ro("checkpoint_every", [](const PySession& self) { return self.options().checkpoints.every; })
+      .def_prop_ro("checkpoint_budget",
+                   [](const PySession& self) { return self.options().checkpoints.budget; })
       .def_prop_ro("slack", [](const PySession& self) { return self.options().slack; })
       .def_prop_ro("rolling",
                    [](const PySession& self) {

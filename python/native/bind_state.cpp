@@ -25,14 +25,10 @@ Transition make_transition(const std::string& name, std::optional<std::int64_t> 
   if (name == "expand") return Expand{number};
   if (name == "compact") return Compact{number};
   if (name == "truncate") return Truncate{number};
+  if (name == "truncate to the nearest") return Truncate{number, true};
   if (name == "drop") return Drop{{number, last}, close_gap};
   if (name == "attention") return SetAttention{first};
   throw Error(ErrorCode::invalid_argument, "there is no transition '" + name + "'");
-}
-
-auto as_tuple(const TransitionRecord& r) {
-  return std::make_tuple(r.name, r.position, r.rows_kept, r.rows_dropped, r.capacity_before, r.capacity_after,
-                         r.bytes_before, r.bytes_after, r.milliseconds);
 }
 
 KvPart part_of(bool keys) { return keys ? KvPart::keys : KvPart::values; }
@@ -57,6 +53,11 @@ void make_state(PyState* self, const Sequence<Layer>& layers, const nb::str& key
 }
 
 }  // namespace
+
+RecordTuple as_tuple(const TransitionRecord& r) {
+  return {r.name,           r.position,     r.rows_kept,   r.rows_dropped, r.capacity_before,
+          r.capacity_after, r.bytes_before, r.bytes_after, r.milliseconds, r.read_again};
+}
 
 void bind_state(nb::module_& module) {
   nb::class_<PyState>(module, "State", "A KV memory; kvtide.State wraps it.")

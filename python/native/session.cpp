@@ -119,7 +119,12 @@ void PySession::note_memory() noexcept {
 }
 
 void PySession::read_with(const Ids& ids, ReadOptions options, const nb::object& progress) {
-  const std::vector<TokenId> tokens(ids.data(), ids.data() + ids.size());  // nobody changes these meanwhile
+  read_with(std::vector<TokenId>(ids.data(), ids.data() + ids.size()),  // nobody changes these meanwhile
+            std::move(options), progress);
+}
+
+void PySession::read_with(const std::vector<TokenId>& tokens, ReadOptions options,
+                          const nb::object& progress) {
   const Use use(*this);
   const auto total = static_cast<std::int64_t>(tokens.size());
   const std::int64_t cancels_before = cancels_;
@@ -282,7 +287,7 @@ Generated PySession::generate(GenerateOptions options, const nb::object& on_text
 TransitionRecord PySession::apply(const Transition& transition) {
   const Use use(*this);
   const TransitionPlan plan = session_->plan(transition);
-  if (plan) views_->check_free(transition);  // what cannot be done at all is said first
+  if (plan) views_->check_free(plan);  // what cannot be done at all is said first
   const TransitionRecord record = session_->apply(transition);
   if (std::holds_alternative<Truncate>(transition)) {
     interrupted_ = kNotInterrupted;
@@ -290,6 +295,35 @@ TransitionRecord PySession::apply(const Transition& transition) {
   }
   note_position();
   return record;
+}
+
+TransitionRecord PySession::truncate(Pos length, const nb::object& progress) {
+  std::vector<TokenId> again;
+  {
+    const Use use(*this);
+    const TransitionPlan plan = session_->plan(Truncate{length, true});
+    if (plan) {
+      const auto end = session_->tokens().begin() + length;
+      again.assign(end - plan.expected().read_again, end);
+    }
+  }
+  const TransitionRecord record = apply(Truncate{length, true});
+  ReadOptions options;
+  options.need_logits = false;
+  if (!again.empty()) read_with(again, std::move(options), progress);
+  return record;
+}
+
+bool PySession::checkpoint() {
+  const Use use(*this);
+  const bool made = session_->checkpoint();
+  note_position();
+  return made;
+}
+
+std::vector<Pos> PySession::checkpoints() {
+  const Use use(*this);
+  return session_->checkpoints();
 }
 
 nb::object PySession::procedural() {

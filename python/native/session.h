@@ -70,6 +70,10 @@ class PySession {
 
   // The memory: what changes it, and what carries it.
   TransitionRecord apply(const Transition& transition);
+  // As Session::truncate, heard like read.
+  TransitionRecord truncate(Pos length, const nanobind::object& progress);
+  bool checkpoint();
+  std::vector<Pos> checkpoints();
   PySession* fork();
   void save(const std::string& path, const std::string& cache);
   void load(const std::string& path, const std::string& cache);
@@ -107,6 +111,7 @@ class PySession {
  private:
   class Use;
   void read_with(const Ids& ids, ReadOptions options, const nanobind::object& progress);
+  void read_with(const std::vector<TokenId>& tokens, ReadOptions options, const nanobind::object& progress);
   void note_memory() noexcept;  // when it is another one
   void check_history(const std::vector<TokenId>& recent) const;
   void check_logits() const;

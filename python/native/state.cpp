@@ -98,7 +98,7 @@ TransitionRecord PyState::apply(const Transition& transition) {
   if (session_ != nullptr) return session_->apply(transition);
   const Turn turn(own_turns_);
   const TransitionPlan plan = own_->plan(transition);
-  if (plan) own_views_->check_free(transition);  // what cannot be done at all is said first
+  if (plan) own_views_->check_free(plan);  // what cannot be done at all is said first
   return own_->apply(plan);
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "kvtide/state.h"
@@ -25,6 +26,11 @@ using RawRows =
 using Floats = nanobind::ndarray<float, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
 using ConstFloats =
     nanobind::ndarray<const float, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
+
+// What kvtide.state.TransitionRecord is made from.
+using RecordTuple = std::tuple<std::string, Pos, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                               std::int64_t, std::int64_t, double, std::int64_t>;
+RecordTuple as_tuple(const TransitionRecord& record);
 
 class PyState {
  public:

@@ -46,10 +46,11 @@ class Views {
                                (shown == 1 ? " array shows" : " arrays show") +
                                " rows that would go; delete the array or keep a copy of it first");
   }
-  void check_free(const Transition& transition) const {
+  void check_free(const TransitionPlan& plan) const {
     constexpr Pos kEnd = Pos{1} << 62;
-    if (const auto* t = std::get_if<Truncate>(&transition)) check_free({t->length, kEnd}, "truncate");
-    if (const auto* t = std::get_if<Drop>(&transition)) check_free(t->range, "drop");
+    if (const auto* t = std::get_if<Truncate>(&plan.transition()))
+      check_free({t->length - plan.expected().read_again, kEnd}, "truncate");
+    if (const auto* t = std::get_if<Drop>(&plan.transition())) check_free(t->range, "drop");
   }
   void check_none(const char* what) const { check_free({0, Pos{1} << 62}, what); }
 

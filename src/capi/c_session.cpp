@@ -24,6 +24,8 @@ SessionOptions options_of(const kvtide_session_options& o) {
   if (o.window != 0 || o.sinks != 0) options.rolling = Rolling{o.sinks, o.window};
   if (o.attention_size != 0) options.attention_size = o.attention_size;
   options.slack = o.slack;
+  options.checkpoints.every = o.checkpoint_every;
+  if (o.checkpoint_budget != 0) options.checkpoints.budget = o.checkpoint_budget;
   options.threads = o.threads;
   return options;
 }
@@ -35,6 +37,7 @@ extern "C" {
 kvtide_session_options kvtide_session_defaults(void) {
   kvtide_session_options options = {};
   options.size = sizeof options;
+  options.checkpoint_budget = Checkpoints{}.budget;
   return options;
 }
 
@@ -89,6 +92,27 @@ int32_t kvtide_session_clear(kvtide_session* session) {
   return guarded(session, [&](Session& s) -> int32_t {
     s.clear();
     return KVTIDE_OK;
+  });
+}
+
+int32_t kvtide_session_truncate(kvtide_session* session, int64_t length, int64_t* read_again) {
+  return guarded(session, [&](Session& s) -> int32_t {
+    const TransitionRecord record = s.truncate(length);
+    if (read_again != nullptr) *read_again = record.read_again;
+    return KVTIDE_OK;
+  });
+}
+
+int32_t kvtide_session_checkpoint(kvtide_session* session) {
+  return guarded(session, [&](Session& s) -> int32_t { return s.checkpoint() ? 1 : 0; });
+}
+
+int64_t kvtide_session_checkpoints(kvtide_session* session, int64_t* positions, size_t capacity) {
+  return guarded(session, [&](Session& s) {
+    if (capacity > 0) given(positions, "positions");
+    const std::vector<Pos>& all = s.checkpoints();
+    std::copy_n(all.begin(), std::min(capacity, all.size()), positions);
+    return static_cast<int64_t>(all.size());
   });
 }
 

@@ -70,6 +70,8 @@ Transition transition_of(const kvtide_transition& t) {
       return Compact{t.first};
     case KVTIDE_TRUNCATE:
       return Truncate{t.first};
+    case KVTIDE_TRUNCATE_NEAREST:
+      return Truncate{t.first, true};
     case KVTIDE_DROP:
       return Drop{{t.first, t.last}, false};
     case KVTIDE_CLOSE_GAP:

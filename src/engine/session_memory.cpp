@@ -62,6 +62,8 @@ void Session::Impl::go_on_from(KvState&& theirs, SnapshotExtras extras, const st
   if (theirs.past() != nullptr && asked && asked->budget > 0)
     theirs.set_budget(asked->budget, asked->budget_for);
 
+  theirs.set_checkpoints(options.checkpoints);
+
   // From here on nothing can fail. The state says what the memory is; the session says how large its steps
   // may be.
   theirs.set_max_step(options.prefill_chunk);
@@ -87,6 +89,32 @@ void Session::Impl::go_on_from(KvState&& theirs, SnapshotExtras extras, const st
   options.slack = state.spec().slack;
   options.context = state.capacity();
 }
+
+TransitionRecord Session::truncate(Pos length, const ReadOptions& options) try {
+  Impl& s = *impl_;
+  const TransitionPlan plan = s.state.plan(Truncate{length, true});
+  if (!plan) throw Error(ErrorCode::invalid_argument, plan.refusal());
+  const Pos again = plan.expected().read_again;
+  const std::vector<TokenId> missing(s.read_tokens.begin() + (length - again),
+                                     s.read_tokens.begin() + length);
+  TransitionRecord record = apply(plan.transition());
+  if (again == 0) return record;
+  ReadOptions quiet;
+  quiet.progress = options.progress;
+  quiet.need_logits = false;
+  read(missing, quiet);
+  record.rows_kept = s.state.rows();
+  record.bytes_after = s.state.held_bytes();
+  return record;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
+}
+
+bool Session::checkpoint() {
+  return or_out_of_memory([&] { return impl_->state.checkpoint(); });
+}
+
+const std::vector<Pos>& Session::checkpoints() const { return impl_->state.checkpoints(); }
 
 Session Session::fork() const try {
   // The memory may have been compacted below its window or its chunks; a new one may not begin like that.

@@ -25,6 +25,7 @@ KvSpec kv_spec(const ModelConfig& config, const SessionOptions& o) {
   spec.capacity = o.context;
   spec.max_step = o.prefill_chunk;
   spec.slack = o.slack;
+  spec.checkpoints = o.checkpoints;
   spec.rolling = o.rolling;
   if (o.procedural) spec.procedural = procedural_spec(spec, attention_shape(config), *o.procedural);
   return spec;

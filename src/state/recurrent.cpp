@@ -62,7 +62,13 @@ void RecurrentTensors::stage(Pos position, std::size_t tensor, std::span<const s
   values[tensor] = std::move(value);
 }
 
-void RecurrentTensors::advance(Pos position, std::int64_t slack) {
+void RecurrentTensors::forget(Pos from, const std::vector<Pos>& checkpoints) noexcept {
+  std::erase_if(values_, [&](const auto& value) {
+    return value.first < from && !std::binary_search(checkpoints.begin(), checkpoints.end(), value.first);
+  });
+}
+
+void RecurrentTensors::advance(Pos position, std::int64_t slack, const std::vector<Pos>& checkpoints) {
   if (empty()) return;
   staged_.erase(staged_.upper_bound(position), staged_.end());
   staged_[position].resize(specs_.size());
@@ -77,7 +83,7 @@ void RecurrentTensors::advance(Pos position, std::int64_t slack) {
   known.merge(values_);
   values_ = std::move(known);
   staged_.clear();
-  values_.erase(values_.begin(), values_.lower_bound(position - slack));
+  forget(position - slack, checkpoints);
 }
 
 void RecurrentTensors::back_to(Pos length) noexcept {
@@ -113,10 +119,11 @@ std::span<std::byte> RecurrentTensors::bytes_at(Pos position, std::size_t tensor
   return *values_.at(position)[tensor];
 }
 
-std::int64_t RecurrentTensors::held_bytes() const {
+std::int64_t RecurrentTensors::bytes_before(Pos position) const {
   std::int64_t bytes = 0;
   const std::vector<Value>* before = nullptr;
-  for (const auto& [position, values] : values_) {
+  for (const auto& [at, values] : values_) {
+    if (at >= position) break;
     for (std::size_t i = 0; i < specs_.size(); ++i)
       if (before == nullptr || (*before)[i] != values[i]) bytes += recurrent_bytes(specs_[i]);
     before = &values;

@@ -3,13 +3,14 @@
 //
 // Such a tensor is replaced as a whole, cannot be resized, and holds something of every token that was read.
 // So taking tokens back needs the values that it had at earlier positions. Kept are the values of the last
-// `slack` positions that a step reported (stage), and those at the end of every step.
+// `slack` positions that a step reported (stage), those at the end of every step, and those of checkpoints.
 // Ownership: values are shared between copies and never changed in place.
 // Thread rules: as for the state that owns this.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <span>
@@ -42,8 +43,10 @@ class RecurrentTensors {
   void stage(Pos position, std::size_t tensor, std::span<const std::byte> bytes);
   void unstage() noexcept { staged_.clear(); }
   // A step ended at `position`: what was staged until there is what the tensors hold; a tensor of which nothing was
-  // stays as it was. Values of positions before position - slack are forgotten.
-  void advance(Pos position, std::int64_t slack);
+  // stays as it was. Values of positions before position - slack that are no checkpoints are forgotten.
+  void advance(Pos position, std::int64_t slack, const std::vector<Pos>& checkpoints);
+  // Forgets values of positions before `from` that are no checkpoints.
+  void forget(Pos from, const std::vector<Pos>& checkpoints) noexcept;
   // Whether the values after `length` tokens are known.
   bool knows(Pos length) const { return empty() || length == 0 || values_.contains(length); }
   void back_to(Pos length) noexcept;
@@ -54,7 +57,10 @@ class RecurrentTensors {
   void restore(const std::vector<Pos>& positions);
   std::span<std::byte> bytes_at(Pos position, std::size_t tensor);
 
-  std::int64_t held_bytes() const;  // of all values kept
+  std::int64_t held_bytes() const {
+    return bytes_before(std::numeric_limits<Pos>::max());
+  }                                               // of all values kept
+  std::int64_t bytes_before(Pos position) const;  // likewise, of earlier positions
 
  private:
   using Value = std::shared_ptr<std::vector<std::byte>>;

@@ -177,6 +177,9 @@ KvSpec read_spec(const JsonFields& json, int minor) {
     const JsonFields rolling = json.required_child("rolling");
     spec.rolling = Rolling{integer(rolling, "sinks"), integer(rolling, "window")};
   }
+  // Files from before 1.2 have no checkpoints.
+  if (const auto checkpoints = json.child("checkpoints"))
+    spec.checkpoints = {integer(*checkpoints, "every"), integer(*checkpoints, "budget")};
   if (const auto procedural = json.child("procedural")) {
     spec.procedural = read_procedural(*procedural, minor);
     for (const LayerSpec& layer : spec.layers) spec.procedural->frequencies.push_back(layer.frequencies);
@@ -203,6 +206,7 @@ StateImage read_image(const JsonFields& json, int minor) {
   image.released = integers(json, "released");
   image.forgotten = integers(json, "forgotten");
   image.edited = integer(json, "edited");
+  if (json.contains("checkpoints")) image.checkpoints = integers(json, "checkpoints");
   if (const auto past = json.child("past")) image.past = read_past(*past);
   return image;
 }

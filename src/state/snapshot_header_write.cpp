@@ -101,7 +101,10 @@ Json spec_json(const KvSpec& spec) {
     item.set("name", tensor.name).set("dtype", name_of_type(tensor.dtype)).set("shape", tensor.shape);
     recurrent.push(std::move(item));
   }
+  Json checkpoints = Json::object();
+  checkpoints.set("every", spec.checkpoints.every).set("budget", spec.checkpoints.budget);
   json.set("layers", std::move(layers))
+      .set("checkpoints", std::move(checkpoints))
       .set("key_type", name_of_type(spec.key_type))
       .set("value_type", name_of_type(spec.value_type))
       .set("capacity", spec.capacity)
@@ -158,6 +161,7 @@ std::string write_header(const SnapshotHeader& header) {
       .set("released", image.released)
       .set("forgotten", image.forgotten)
       .set("edited", image.edited)
+      .set("checkpoints", image.checkpoints)
       .set("past", image.past ? past_json(*image.past) : Json())
       .set("tokens", header.extras.tokens)
       .set("payload_bytes", header.payload_bytes)

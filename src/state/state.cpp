@@ -73,6 +73,7 @@ std::int64_t KvState::step_room() const {
   std::int64_t most = spec_.max_step;
   if (adapting_) most = std::min(most, until_decision(position()));
   if (past_) most = std::min(most, past_->next_seal() - position());
+  if (const std::int64_t next = until_checkpoint(spec_, position()); next > 0) most = std::min(most, next);
   return most;
 }
 
@@ -110,11 +111,11 @@ void KvState::release_unseen(std::size_t i) {
       oldest_needed(spec_, layer, position()) / kTileRows * kTileRows;  // whole tiles: few calls
   Pos released = released_[i];
   for (const Segment& segment : held_.segments) {
-    const Pos from = std::max({segment.first, keep, released_[i]}),
+    const Pos from = std::max({segment.first, keep, sweeps_ ? 0 : released_[i]}),
               to = std::min(segment.last, oldest - segment.shift);
     if (from >= to) continue;
-    layers_[i].drop(from, to);
-    released = to;
+    drop_but_checkpoints(i, from, to);
+    released = std::max(released, to);
   }
   released_[i] = released;
 }
@@ -128,6 +129,7 @@ void KvState::clear() {
   steady_from_ = 0;
   held_ = std::move(nothing);
   recurrent_.back_to(0);
+  checkpoints_.clear();
   if (adapting_) {
     adapting_ = begin_log(adapting_->range, 0);
     attention_size_ = adapting_->range.smallest;
@@ -306,8 +308,14 @@ void KvState::Step::commit(std::int64_t kept) {
     far_shares_.resize(sampled().size(), 0);
     if (!far_shares_.empty()) log->samples.reserve(log->samples.size() + far_shares_.size());
   }
-  state_->recurrent_.advance(first_ + tokens_, state_->spec_.slack);
+  const Pos end = first_ + tokens_;
+  std::vector<Pos> checkpoints = state_->checkpoints_;
+  if (until_checkpoint(state_->spec_, first_) == tokens_) checkpoints = state_->with_checkpoint(end);
+  state_->recurrent_.advance(end, state_->spec_.slack, checkpoints);
 
+  state_->sweeps_ = !std::includes(checkpoints.begin(), checkpoints.end(), state_->checkpoints_.begin(),
+                                   state_->checkpoints_.end());
+  state_->checkpoints_ = std::move(checkpoints);
   if (segments.empty() || segments.back().last != first_ || segments.back().shift != 0)
     segments.push_back({first_, first_, 0});
   segments.back().last = first_ + tokens_;

@@ -27,6 +27,7 @@
 #include "kvtide/transition.h"
 #include "state/arrange.h"
 #include "state/auto_attention.h"
+#include "state/checkpoints.h"
 #include "state/procedural/memory.h"
 #include "state/recurrent.h"
 #include "state/rows/layer_rows.h"
@@ -49,7 +50,8 @@ struct StateImage {
   Pos edited = 0;
   // Per layer: rows held, ascending, each run in one piece of memory
   std::vector<std::vector<PosRange>> runs;
-  std::vector<Pos> recurrent = {};           // positions of which the recurrent tensors' values are kept
+  std::vector<Pos> recurrent = {};  // positions of which the recurrent tensors' values are kept
+  std::vector<Pos> checkpoints = {};
   std::optional<ProceduralImage> past = {};  // of a procedural state
 };
 
@@ -71,7 +73,7 @@ class KvState {
   std::int64_t room() const;
   std::optional<std::int64_t> attention_size() const { return attention_size_; }
   const std::optional<AutoAttentionLog>& adapting() const { return adapting_; }
-  // Tokens that one step may take: max_step, or fewer where the attention size may change.
+  // Tokens that one step may take: max_step, or fewer where the attention size may change or a checkpoint is made.
   std::int64_t step_room() const;
   const std::vector<Segment>& segments() const { return held_.segments; }
   const Holdings& holdings() const { return held_; }
@@ -79,6 +81,17 @@ class KvState {
   std::int64_t held_bytes() const;    // pages of held rows: what RSS is compared with
   std::int64_t shared_bytes() const;  // of these, shared with forks
   std::int64_t capacity_bytes() const { return bytes_for_tokens(spec_, spec_.capacity); }
+
+  // Positions that can be gone back to, ascending: those of checkpoints.
+  const std::vector<Pos>& checkpoints() const { return checkpoints_; }
+  std::int64_t checkpoint_bytes() const;  // of what is held, kept for checkpoints only
+  // Makes one here. False, and nothing has changed: its budget has no room for one, or positions cannot be taken back
+  // (a procedural memory, a gap that was closed). True without one where every position can be gone back to.
+  bool checkpoint();
+  // From now on. Those that no longer fit go; their rows do in the next step.
+  void set_checkpoints(const Checkpoints& checkpoints);
+  // The largest position up to `length` that a truncate can leave behind.
+  Pos nearest_to(Pos length) const;
 
   class Step {
    public:
@@ -203,6 +216,11 @@ class KvState {
   KvState(const KvState&) = default;
   void release(std::size_t layer, Pos end);
   void release_unseen(std::size_t layer);
+  void drop_but_checkpoints(std::size_t layer, Pos from, Pos to);
+  bool has_checkpoints() const;
+  std::vector<Pos> with_checkpoint(Pos position) const;
+  std::vector<Pos> released_behind(Pos length) const;
+  bool holds(std::size_t layer, Pos first, Pos last) const;
   void release_sealed(std::size_t layer, Pos end);
   void note_level();
   std::vector<VisibleRun> runs_of_step(int layer, Pos first, std::int64_t tokens) const;
@@ -218,7 +236,10 @@ class KvState {
   RecurrentTensors recurrent_;
   std::optional<std::int64_t> attention_size_;
   std::optional<AutoAttentionLog> adapting_;  // attention_size_ is what it says
-  std::vector<Pos> released_;                 // per layer: positions below, sinks apart, may be gone
+  std::vector<Pos>
+      released_;  // per layer: positions below, sinks apart, may be gone but for what checkpoints keep
+  std::vector<Pos> checkpoints_;  // ascending
+  bool sweeps_ = false;           // the next step lets go of what checkpoints kept that are gone
   std::int64_t bytes_peak_ = 0;
   std::int64_t steady_bytes_ = 0;
   Pos steady_from_ = 0;

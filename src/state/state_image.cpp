@@ -65,6 +65,11 @@ void check(const StateImage& image) {
   if (image.spec.recurrent.empty() ? !image.recurrent.empty() : before != image.position)
     refuse_image("the recurrent tensors are not those of the position");
   for (const auto& runs : image.runs) check_ascending(runs, image.position, "the run");
+  before = 0;
+  for (const Pos p : image.checkpoints) {
+    if (p <= before || p > image.position) refuse_image(cat("the checkpoint at ", p, " is out of order"));
+    before = p;
+  }
   if (image.past.has_value() != image.spec.procedural.has_value())
     refuse_image("the blocks of a procedural memory and its spec come together");
   if (image.past)
@@ -74,8 +79,9 @@ void check(const StateImage& image) {
 }  // namespace
 
 StateImage KvState::image() const {
-  StateImage image{spec_,     held_.position,  attention_size_, adapting_, held_.segments,
-                   released_, held_.forgotten, held_.edited,    {},        recurrent_.positions()};
+  StateImage image{spec_,       held_.position,  attention_size_, adapting_, held_.segments,
+                   released_,   held_.forgotten, held_.edited,    {},        recurrent_.positions(),
+                   checkpoints_};
   for (const auto& layer : layers_) {
     image.runs.emplace_back();
     for (const auto& run : layer.runs(0, position())) image.runs.back().push_back({run.first, run.last});
@@ -92,6 +98,7 @@ KvState::KvState(const StateImage& image) : KvState((check(image), image.spec)) 
   adapting_ = image.adapting;
   held_ = {image.position, image.segments, image.forgotten, image.edited};
   released_ = image.released;
+  checkpoints_ = image.checkpoints;
   if (past_) past_->restore(*image.past, position());
   // Everything that a query can see has to be there, now and when positions are taken back.
   for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -114,6 +121,9 @@ KvState::KvState(const StateImage& image) : KvState((check(image), image.spec)) 
       require(std::max(segment.first, released_[i]), segment.last);
     }
   }
+  for (const Pos at : checkpoints_)
+    if (const std::string why = why_not_back_to(at); !why.empty())
+      refuse_image(cat("the checkpoint at ", at, " cannot be gone back to: ", why));
 }
 
 std::span<std::byte> KvState::key_bytes(int layer, int kv_head, const PosRange& run) {

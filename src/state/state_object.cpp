@@ -43,6 +43,7 @@ KvSpec spec_of(const StateShape& shape) {
   spec.value_type = row_dtype(shape.value_type);
   spec.capacity = shape.capacity;
   spec.slack = shape.slack;
+  spec.checkpoints = shape.checkpoints;
   spec.rolling = shape.rolling;
   spec.rotary = shape.rotary;
   return spec;
@@ -50,8 +51,10 @@ KvSpec spec_of(const StateShape& shape) {
 
 void follow(SnapshotExtras& extras, const Transition& transition, const TransitionRecord& record) {
   const auto* truncate = std::get_if<Truncate>(&transition);
-  if (truncate == nullptr || truncate->length >= record.position) return;
-  if (!extras.tokens.empty()) extras.tokens.resize(static_cast<std::size_t>(truncate->length));
+  if (truncate == nullptr) return;
+  const Pos length = truncate->length - record.read_again;
+  if (length >= record.position) return;
+  if (!extras.tokens.empty()) extras.tokens.resize(static_cast<std::size_t>(length));
   extras.logits.clear();
 }
 
@@ -106,6 +109,7 @@ StateShape State::shape() const try {
   shape.value_type = element_type_of(spec.value_type);
   shape.capacity = spec.capacity;
   shape.slack = spec.slack;
+  shape.checkpoints = spec.checkpoints;
   shape.rolling = spec.rolling;
   shape.rotary = spec.rotary;
   return shape;
@@ -129,6 +133,14 @@ std::span<const float> State::logits() const { return impl_->extras.logits; }
 const std::map<std::string, std::string>& State::identity() const { return impl_->extras.identity; }
 void State::set_identity(std::map<std::string, std::string> identity) {
   impl_->extras.identity = std::move(identity);
+}
+
+const std::vector<Pos>& State::checkpoints() const { return impl_->kv.checkpoints(); }
+std::int64_t State::checkpoint_bytes() const {
+  return or_out_of_memory([&] { return impl_->kv.checkpoint_bytes(); });
+}
+bool State::checkpoint() {
+  return or_out_of_memory([&] { return impl_->kv.checkpoint(); });
 }
 
 TransitionPlan State::plan(const Transition& transition) const {

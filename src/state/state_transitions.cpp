@@ -57,12 +57,13 @@ std::string KvState::why_not(const Transition& transition) const {
   const auto truncate = [&](const Truncate& t) -> std::string {
     if (t.length < 0 || t.length > position())
       return cat("cannot truncate to ", t.length, " positions: the state has read ", position());
-    const std::string why = why_not_back_to(t.length);
+    const std::string why = t.nearest ? "" : why_not_back_to(t.length);
     if (why.empty()) return why;
     Pos smallest = t.length + 1;
     while (!why_not_back_to(smallest).empty()) ++smallest;
+    const Pos nearest = nearest_to(t.length);
     return cat("cannot truncate to ", t.length, " positions: ", why, "; the smallest that works is ",
-               smallest);
+               smallest, nearest > 0 ? cat(", the nearest before it ", nearest) : "");
   };
   const auto drop = [&](const Drop& t) -> std::string {
     const PosRange r = t.range;
@@ -123,7 +124,8 @@ std::string KvState::why_not_back_to(Pos length) const {
     for (const Segment& segment : left.segments) {
       const Pos first =
           std::max({segment.first, keep, left.forgotten[i], length - *window + 1 - segment.shift});
-      if (first < std::min(segment.last, released_[i])) return "a window has moved on";
+      const Pos gone = std::min(segment.last, released_[i]);  // but for what checkpoints keep
+      if (first < gone && !holds(i, first, gone)) return "a window has moved on";
     }
   }
   return "";
@@ -142,9 +144,12 @@ TransitionPlan KvState::plan(const Transition& transition) const {
   if (!plan.refusal_.empty()) return plan;
   if (const auto* t = std::get_if<Expand>(&transition)) record.capacity_after = t->capacity;
   if (const auto* t = std::get_if<Compact>(&transition)) record.capacity_after = t->capacity;
-  if (const auto* t = std::get_if<Truncate>(&transition))
+  if (const auto* t = std::get_if<Truncate>(&transition)) {
+    const Pos left = t->nearest ? nearest_to(t->length) : t->length;
     record.rows_kept =
-        past_ ? rows() - (position() - t->length) : count_rows(spec_, back_to(held_, t->length));
+        past_ && left > 0 ? rows() - (position() - left) : count_rows(spec_, back_to(held_, left));
+    record.read_again = t->length - left;
+  }
   if (const auto* t = std::get_if<Drop>(&transition))
     record.rows_kept = count_rows(spec_, without(spec_, held_, t->range, t->close_gap));
   record.rows_dropped = rows() - record.rows_kept;
@@ -168,14 +173,18 @@ TransitionRecord KvState::apply(const TransitionPlan& plan) {
 void KvState::perform(const Transition& transition) {
   const auto capacity = [&](std::int64_t rows) { spec_.capacity = rows; };
   const auto truncate = [&](const Truncate& t) {
-    Holdings left = back_to(held_, t.length);
-    if (t.length == 0 && past_) past_->clear();  // the last that may fail
-    for (auto& layer : layers_) layer.truncate(t.length);
-    for (Pos& released : released_) released = std::min(released, t.length);
+    const Pos length = t.nearest ? nearest_to(t.length) : t.length;
+    Holdings left = back_to(held_, length);
+    std::vector<Pos> released = released_behind(length);
+    if (length == 0 && past_) past_->clear();  // the last that may fail
+    for (auto& layer : layers_) layer.truncate(length);
+    released_ = std::move(released);
     held_ = std::move(left);
-    recurrent_.back_to(t.length);
+    recurrent_.back_to(length);
+    std::erase_if(checkpoints_, [&](Pos at) { return at > length; });
+    sweeps_ = true;
     if (!adapting_) return;
-    adapting_->samples.resize(static_cast<std::size_t>(samples_at(*adapting_, t.length)));
+    adapting_->samples.resize(static_cast<std::size_t>(samples_at(*adapting_, length)));
     attention_size_ = kvtide::attention_size(*adapting_);
   };
   const auto drop = [&](const Drop& t) {
@@ -183,6 +192,10 @@ void KvState::perform(const Transition& transition) {
     for (auto& layer : layers_) layer.prepare_drop();  // the last that may fail
     for (auto& layer : layers_) layer.drop(t.range.first, t.range.last);
     held_ = std::move(left);
+    // What a checkpoint before the edit needs is there still, but for windows that had moved on when a gap was closed.
+    const bool closed = t.close_gap;
+    std::erase_if(checkpoints_, [&](Pos at) { return closed || !before_edits(held_, at); });
+    sweeps_ = true;
   };
   const auto attention = [&](const SetAttention& t) {
     if (!t.automatic) {

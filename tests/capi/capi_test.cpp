@@ -114,6 +114,35 @@ TEST_F(CInterfaceTest, AMemoryIsResizedForkedSavedAndLoaded) {
   kvtide_state_free(loaded);
 }
 
+TEST_F(CInterfaceTest, ARollingMemoryGoesBackToACheckpoint) {
+  kvtide_session_options options = kvtide_session_defaults();
+  EXPECT_EQ(options.checkpoint_every, 0);
+  EXPECT_EQ(options.checkpoint_budget, std::int64_t{64} << 20);
+  options.context = 30;
+  options.sinks = 2;
+  options.window = 20;
+  options.checkpoint_every = 128;
+  kvtide_session* s = nullptr;
+  ASSERT_EQ(kvtide_session_new(model_, &options, &s), KVTIDE_OK);
+  std::int64_t count = 0;
+  for (; count < 700; count += static_cast<std::int64_t>(tokens_.size())) ASSERT_EQ(read(s), KVTIDE_OK);
+  EXPECT_EQ(kvtide_session_checkpoint(s), 1);
+  const std::int64_t checkpoints = kvtide_session_checkpoints(s, nullptr, 0);
+  EXPECT_EQ(checkpoints, count / 128 + (count % 128 != 0));
+  std::int64_t first[2] = {}, again = -1;
+  EXPECT_EQ(kvtide_session_checkpoints(s, first, 2), checkpoints);
+  EXPECT_EQ(first[1], 256);
+  EXPECT_EQ(kvtide_session_apply(s, {KVTIDE_TRUNCATE, 350, 0}, nullptr), KVTIDE_INVALID_ARGUMENT);
+  ASSERT_EQ(kvtide_session_truncate(s, 350, &again), KVTIDE_OK);
+  EXPECT_EQ(again, 94);
+  ASSERT_EQ(kvtide_session_apply(s, {KVTIDE_TRUNCATE_NEAREST, 230, 0}, nullptr), KVTIDE_OK);
+  kvtide_numbers numbers;
+  ASSERT_EQ(kvtide_session_numbers(s, &numbers), KVTIDE_OK);
+  EXPECT_EQ(numbers.position, 128);
+  EXPECT_EQ(kvtide_session_truncate(s, 129, nullptr), KVTIDE_INVALID_ARGUMENT);
+  kvtide_session_free(s);
+}
+
 TEST_F(CInterfaceTest, AReadingThatItsCallbackStops_IsCancelled) {
   kvtide_session* s = session();
   std::int64_t seen = 0;
@@ -184,7 +213,7 @@ TEST_F(CInterfaceTest, OptionsOfAnotherSizeOrKindAreRefused) {
   EXPECT_STREQ(kvtide_session_error(s), "there is no kvtide_kv_type 3");
   kvtide_session_free(s);
   s = session();
-  EXPECT_EQ(kvtide_session_apply(s, {6, 0, 0}, nullptr), KVTIDE_INVALID_ARGUMENT);
+  EXPECT_EQ(kvtide_session_apply(s, {7, 0, 0}, nullptr), KVTIDE_INVALID_ARGUMENT);
   EXPECT_EQ(kvtide_session_apply(s, {-1, 0, 0}, nullptr), KVTIDE_INVALID_ARGUMENT);
   kvtide_session_free(s);
 }

@@ -128,6 +128,23 @@ class Turns(ProgramTest):
         outcome, _ = self.talk(["/undo"], "-n", 4)
         self.assertIn("nothing to take back", outcome.err)
 
+    def test_undo_and_edit_go_back_where_a_window_has_moved_on(self):
+        rolling = ("-n", 4, "--overflow", "rolling", "--kv-sinks", 2, "--kv-window", 24)
+        lines = ["the tide came in", "and again " * 20, "in the end"]
+        _, whole = self.talk([lines[0], lines[2]], *rolling)
+        for more in ((lines[1], "/undo", lines[2]), (lines[1], f"/edit {lines[2]}")):
+            outcome, undone = self.talk([lines[0], *more], *rolling)
+            self.assertNotIn("read again", outcome.err)
+            self.assertEqual(undone["tokens"][8:], whole["tokens"][4:])
+            self.assertEqual(undone["turns"][2]["prefill_tokens"], whole["turns"][1]["prefill_tokens"])
+        # With no room for checkpoints, everything is read again, to the same answer.
+        outcome, undone = self.talk([lines[0], lines[1], "/undo", lines[2]], *rolling, "--kv-checkpoint-budget", 0)
+        self.assertIn("what came before will be read again", outcome.err)
+        self.assertEqual(undone["tokens"][8:], whole["tokens"][4:])
+        outcome, _ = self.talk(["/edit", "/edit the tide"], "-n", 2)
+        self.assertIn("say what to ask", outcome.err)
+        self.assertIn("nothing to take back", outcome.err)
+
     def test_undo_reads_again_what_a_refill_has_forgotten(self):
         lines = ["the tide came in", "and again", "and so on", "in the end"]
         outcome, undone = self.talk([*lines, *["/undo"] * 4, "in"], "-n", 3, "-c", 40, "--overflow", "refill")
@@ -142,7 +159,7 @@ class Turns(ProgramTest):
 
     def test_help_lists_every_command(self):
         outcome, _ = self.talk(["/help"], "-n", 2)
-        for word in ("/undo", "/clear", "/save FILE", "/load FILE", "/bye", "Ctrl-C"):
+        for word in ("/undo", "/edit TEXT", "/clear", "/save FILE", "/load FILE", "/bye", "Ctrl-C"):
             self.assertIn(word, outcome.err)
 
     def test_markers_that_a_user_types_are_text(self):

@@ -139,10 +139,9 @@ TEST(AllocationFaults, AForkIsMadeAndWritesBesideItsOriginalOrMemoryEnded) {
 TEST(AllocationFaults, AMemoryIsChangedOrMemoryEnded) {
   const Pos at = 70;
   const std::vector<Transition> changes = {
-      Expand{400},           Compact{100},
-      Truncate{65},          Truncate{0},
-      Drop{{20, 40}, false}, Drop{{20, 40}, true},
-      SetAttention{30},      SetAttention{.automatic = AutoAttention{16, 64}}};
+      Expand{400},          Compact{100},       Truncate{65},
+      Truncate{0},          Truncate{50, true}, Drop{{20, 40}, false},
+      Drop{{20, 40}, true}, SetAttention{30},   SetAttention{.automatic = AutoAttention{16, 64}}};
   for (const SessionKind& kind : kinds_of_sessions())
     for (std::size_t i = 0; i < changes.size(); ++i) {
       SessionWorld world(kind);

@@ -47,6 +47,7 @@ inline std::vector<SessionKind> kinds_of_sessions() {
   kinds[3].options.slack = 8;
   kinds[4].folder = "zaya-f16";
   kinds[4].options.slack = 6;
+  for (const std::size_t i : {1u, 3u, 4u}) kinds[i].options.checkpoints.every = 24;
   for (const std::size_t i : {5u, 6u, 7u}) {
     ProceduralOptions memory;
     memory.window = 64;
@@ -108,7 +109,8 @@ class SessionWorld {
     for (const TokenId token : s.tokens()) text += " " + std::to_string(token);
     text += ", rows " + std::to_string(s.rows()) + ", capacity " + std::to_string(s.context()) +
             ", attention " + std::to_string(s.attention_size().value_or(0)) + ", room " +
-            std::to_string(s.room());
+            std::to_string(s.room()) + ", checkpoints";
+    for (const Pos at : s.checkpoints()) text += " " + std::to_string(at);
     if (const auto counts = s.procedural_counts())
       text += ", sealed " + std::to_string(counts->blocks_sealed) + ", consolidated " +
               std::to_string(counts->consolidations) + ", outliers " + std::to_string(counts->outlier_rows) +

@@ -121,6 +121,34 @@ TEST_F(States, AreChangedInEveryLayerOrInNone) {
   }));
 }
 
+TEST_F(States, GoBackToACheckpointOrStayWhereTheyAre) {
+  bool made = false;
+  Trial t = trial("a state: a checkpoint", [&] { made = state_->checkpoint(); });
+  t.make = [this] {
+    state_.emplace(small_shape(), 40, tokens_);
+    fill(*state_);
+    other_.emplace(state_->fork());
+  };
+  t.look = [this] { return contents(*state_) + std::to_string(state_->checkpoints().size()); };
+  t.end = [&] { return t.look() + (made ? " made" : " not made"); };
+  fail_every_allocation(t);
+  bool done = false;
+  t.name = "a state: truncate to the nearest";
+  t.run = [&] {
+    if (!done) state_->apply(Truncate{30, true});
+    done = true;
+  };
+  t.make = [&] {
+    done = false;
+    StateShape shape = small_shape();
+    shape.rolling = Rolling{2, 38};
+    state_.emplace(shape, 40, tokens_);
+    fill(*state_);
+    state_->checkpoint();
+  };
+  fail_every_allocation(t);
+}
+
 class NamedStates : public ::testing::Test {
  protected:
   static StateSpec spec() {

@@ -139,6 +139,8 @@ def test_options_are_told_with_the_defaults_filled_in(model):
             "rolling": None,
             "attention_size": None,
             "slack": 0,
+            "checkpoint_every": 0,
+            "checkpoint_budget": 64 * 2**20,
         }
 
 

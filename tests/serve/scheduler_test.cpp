@@ -67,8 +67,8 @@ class SchedulerTest : public ::testing::Test {
     return out;
   }
   // By itself, in a server that has never seen anything.
-  static Told alone(const Model& model, const AnswerSpec& spec) {
-    Scheduler scheduler({&model}, small_work());
+  static Told alone(const Model& model, const AnswerSpec& spec, const WorkOptions& options = small_work()) {
+    Scheduler scheduler({&model}, options);
     auto told = std::make_shared<Told>();
     EXPECT_FALSE(scheduler.submit(0, spec, told));
     while (scheduler.step()) {
@@ -79,6 +79,7 @@ class SchedulerTest : public ::testing::Test {
   // memories: one of them for each answer, at random.
   void mixes(const Model& model, int count, std::int64_t kv_budget = std::int64_t{1} << 20,
              const std::vector<serve::MemoryChoice>& memories = {{}});
+  void edits(const Model& model, const serve::MemoryChoice& memory);
 
   const testing::TemporaryFile file_ = testing::chat_model_file();
   const Model model_{file_.path()};
@@ -211,6 +212,64 @@ TEST_F(SchedulerTest, ATextThatGoesOnIsNotReadAgain) {
     const auto more = testing::random_tokens(20, 64, static_cast<std::uint64_t>(50 + turn));
     text.insert(text.end(), more.begin(), more.end());
   }
+}
+
+// Three kinds of memory that move on: a turn of a long talk is edited, and what came before it is not read again.
+void SchedulerTest::edits(const Model& model, const serve::MemoryChoice& memory) {
+  constexpr std::int64_t kEvery = 128;
+  WorkOptions options = small_work();
+  options.kv_budget = std::int64_t{64} << 20;
+  options.context = 8192;
+  options.checkpoints.every = kEvery;
+  Scheduler scheduler({&model}, options);
+  const auto ask = [&](const std::vector<TokenId>& prompt) {
+    AnswerSpec spec = spec_of(prompt, 10, 0);
+    spec.memory = memory;
+    auto told = std::make_shared<Told>();
+    EXPECT_FALSE(scheduler.submit(0, spec, told));
+    while (scheduler.step()) {
+    }
+    EXPECT_EQ(told->dones, 1);
+    const Told wanted = alone(model, spec, options);
+    EXPECT_EQ(told->tokens[0], wanted.tokens[0]);
+    EXPECT_EQ(told->logprobs, wanted.logprobs) << "to the last bit";
+    return *told;
+  };
+  std::vector<TokenId> text;
+  std::vector<std::size_t> turns;  // where they begin
+  const auto vocabulary = model.vocabulary();
+  for (std::uint64_t turn = 0; turn < 12; ++turn) {
+    turns.push_back(text.size());
+    const auto more = testing::random_tokens(270 + 13 * turn, vocabulary, turn + 1);
+    text.insert(text.end(), more.begin(), more.end());
+    const Told told = ask(text);
+    EXPECT_GE(told.figures.cached_tokens, static_cast<std::int64_t>(turns.back()) - 1);
+    text.insert(text.end(), told.tokens[0].begin(), told.tokens[0].end());
+  }
+  EXPECT_GT(text.size(), 3000u);
+  for (const std::size_t back : {3u, 1u, 5u}) {
+    std::vector<TokenId> edited(text.begin(),
+                                text.begin() + static_cast<std::ptrdiff_t>(turns[turns.size() - back] + 40));
+    const auto other = testing::random_tokens(50, vocabulary, 100 + back);
+    edited.insert(edited.end(), other.begin(), other.end());
+    const std::int64_t cached = ask(edited).figures.cached_tokens;
+    EXPECT_GT(cached, static_cast<std::int64_t>(edited.size()) - 50 - kEvery) << back << " turns back";
+  }
+  EXPECT_LE(scheduler.counts().kv_bytes, options.kv_budget);
+}
+
+TEST_F(SchedulerTest, AnEditedTurnReadsWhatFollowsIt_WhereWindowsMoveOn) {
+  testing::SampleModel sample = windows();
+  const testing::TemporaryFile file = testing::chat_model_file(sample);
+  edits(Model(file.path()), {});
+}
+
+TEST_F(SchedulerTest, AnEditedTurnReadsWhatFollowsIt_InARollingMemory) {
+  edits(model_, {.rolling = Rolling{.sinks = 2, .window = 64}, .procedural = {}, .attention_size = {}});
+}
+
+TEST_F(SchedulerTest, AnEditedTurnReadsWhatFollowsIt_WhereConvolutionsCarryMoreThanRows) {
+  edits(Model(KVTIDE_GOLDENS "/folders/lfm2-f32"), {});
 }
 
 TEST_F(SchedulerTest, WhatWaitsForTheSameBeginningReadsItOnce) {

@@ -29,11 +29,13 @@ Groups taken_by(Command command) {
           {model_flags(), prompt_flags(), file_flags(), run_flags(), length_flags(), context_flags(),
            text_flags(), answer_flags(), form_flags(), report_flags(), hash_flags()},
           session_groups(),
-          {strategy_flags(), refill_flags(), snapshot_flags(), shadow_flags(), seal_log_flags()});
+          {strategy_flags(), refill_flags(), snapshot_flags(), checkpoint_flags(), shadow_flags(),
+           seal_log_flags()});
     case Command::chat:
       return joined(
           {model_flags(), chat_flags(), length_flags(), context_flags(), answer_flags(), report_flags()},
-          session_groups(), {refill_flags(), snapshot_flags(), shadow_flags(), seal_log_flags()});
+          session_groups(),
+          {refill_flags(), snapshot_flags(), checkpoint_flags(), shadow_flags(), seal_log_flags()});
     case Command::ppl:
       return joined({model_flags(), file_flags(), context_flags(), ppl_flags(), json_flags()},
                     session_groups(), {shadow_flags()});
@@ -77,8 +79,8 @@ Groups taken_by(Command command) {
     case Command::pack:
       return {model_flags(), out_flags(), thread_flags(), weights_flags()};
     case Command::serve:
-      return {model_flags(),      serve_flags(),  context_flags(), serve_memory_flags(), exact_flags(),
-              cache_type_flags(), thread_flags(), mapping_flags(), weights_flags()};
+      return {model_flags(), serve_flags(),      context_flags(), serve_memory_flags(), checkpoint_flags(),
+              exact_flags(), cache_type_flags(), thread_flags(),  mapping_flags(),      weights_flags()};
     case Command::models:
       return {models_folder_flags(), json_flags()};
   }

@@ -54,6 +54,7 @@ FlagGroup validate_flags();
 // memory_flags.cpp
 FlagGroup cache_type_flags();
 FlagGroup attention_flags();
+FlagGroup checkpoint_flags();
 FlagGroup refill_flags();
 FlagGroup snapshot_flags();
 

@@ -65,6 +65,15 @@ constexpr Flag kAttention[] = {
     {"", "--overflow", "POLICY", "a full context: stop, rolling or refill [stop]",
      [](A& a, const G& g) { a.memory.overflow = overflow_of(g); }},
 };
+constexpr Flag kCheckpoints[] = {
+    {"", "--kv-checkpoint-every", "N",
+     "windows and recurrences: tokens between checkpoints [chat, serve 512; run 0: none]",
+     [](A& a, const G& g) {
+       a.session.checkpoints.every = whole(g, "the distance of checkpoints", 0, kLargestCount);
+     }},
+    {"", "--kv-checkpoint-budget", "BYTES", "what the checkpoints of a memory take at most [64M]",
+     [](A& a, const G& g) { a.session.checkpoints.budget = bytes(g, "the budget of checkpoints", 0); }},
+};
 constexpr Flag kRefill[] = {
     {"", "--keep-prompt", "", "refill: the prompt stays, and of the rest the newest part",
      [](A& a, const G&) { a.memory.keep_prompt = true; }},
@@ -82,6 +91,7 @@ constexpr Flag kSnapshots[] = {
 
 FlagGroup cache_type_flags() { return {Section::memory, kCacheTypes}; }
 FlagGroup attention_flags() { return {Section::memory, kAttention}; }
+FlagGroup checkpoint_flags() { return {Section::snapshots, kCheckpoints}; }
 FlagGroup refill_flags() { return {Section::memory, kRefill}; }
 FlagGroup snapshot_flags() { return {Section::snapshots, kSnapshots}; }
 

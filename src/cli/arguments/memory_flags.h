@@ -58,8 +58,9 @@ struct StateRequest {
   std::string action;
   std::vector<std::string> files;
   std::optional<std::int64_t> capacity, length;
-  std::string layout;  // of an export: "unified", "per-layer", "stacked"
-  std::string dtype;   // of an export: "f32", "f16"; empty: as stored
+  bool nearest = false;  // truncate: to the checkpoint before the length
+  std::string layout;    // of an export: "unified", "per-layer", "stacked"
+  std::string dtype;     // of an export: "f32", "f16"; empty: as stored
   bool exact_only = false;
   std::string like;    // of an import: a snapshot of the same model
   std::string tokens;  // of an import: a file with token ids; empty: as the arrays say

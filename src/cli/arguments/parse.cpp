@@ -155,6 +155,9 @@ class Parser {
 // A talk is sampled: the likeliest token each time makes small models say the same over and over.
 void begin_with(Arguments& a) {
   constexpr float kTemperature = 0.7f, kRepeatPenalty = 1.1f;
+  constexpr std::int64_t kCheckpointEvery = 512;
+  if (a.command == Command::chat || a.command == Command::serve)
+    a.session.checkpoints.every = kCheckpointEvery;
   if (a.command != Command::chat) return;
   a.sampler.temperature = kTemperature;
   a.sampler.repeat_penalty = kRepeatPenalty;

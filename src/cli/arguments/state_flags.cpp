@@ -13,6 +13,8 @@ constexpr Flag kState[] = {
      [](A& a, const G& g) { a.state.capacity = whole(g, "the capacity", 1, kLargestCount); }},
     {"", "--length", "N", "truncate: positions that remain",
      [](A& a, const G& g) { a.state.length = whole(g, "the length", 0, kLargestCount); }},
+    {"", "--nearest", "", "truncate: where that cannot be done, to the checkpoint before",
+     [](A& a, const G&) { a.state.nearest = true; }},
     {"", "--layout", "NAME", "export: unified, split, per-layer or stacked [unified]",
      [](A& a, const G& g) {
        a.state.layout = one_of(g, "the layout", {"unified", "split", "per-layer", "stacked"});

@@ -20,7 +20,7 @@ struct Action {
 constexpr Action kActions[] = {
     {"info", 1, "FILE [--json]"},
     {"diff", 2, "FILE OTHER [--json]"},
-    {"truncate", 1, "FILE --length N [--out OTHER]"},
+    {"truncate", 1, "FILE --length N [--nearest] [--out OTHER]"},
     {"compact", 1, "FILE --capacity N [--out OTHER]"},
     {"expand", 1, "FILE --capacity N [--out OTHER]"},
     {"export", 1,
@@ -63,6 +63,7 @@ void check_state_request(const Arguments& a) {
       {a.json, "--json", {"info", "diff"}},
       {!a.out.empty(), "--out", {"truncate", "compact", "expand", "export", "import"}},
       {request.length.has_value(), "--length", {"truncate"}},
+      {request.nearest, "--nearest", {"truncate"}},
       {request.capacity.has_value(), "--capacity", {"compact", "expand", "export"}},
       {!request.layout.empty(), "--layout", {"export"}},
       {!request.dtype.empty(), "--dtype", {"export"}},

@@ -45,6 +45,7 @@ bool obey_files(const std::string& line, Conversation& conversation) {
 
 constexpr std::string_view kCommandsHelp =
     "/undo        takes the last message and its answer back\n"
+    "/edit TEXT   asks TEXT instead of the last message\n"
     "/clear       forgets the conversation\n"
     "/save FILE   keeps the memory of the talk\n"
     "/load FILE   goes on from one that was kept\n"
@@ -56,7 +57,7 @@ constexpr std::string_view kCommandsHelp =
 // True when the line was a command; `done` when it was the last.
 bool obey(const std::string& line, Conversation& conversation, bool& done) {
   if (!line.starts_with('/') || line.find('\n') != line.npos) return false;
-  static constexpr std::string_view kKnown[] = {"/bye",   "/exit", "/quit", "/undo",
+  static constexpr std::string_view kKnown[] = {"/bye",   "/exit", "/quit", "/undo", "/edit",
                                                 "/clear", "/help", "/save", "/load"};
   if (obey_files(line, conversation)) return true;
   if (line == "/bye" || line == "/exit" || line == "/quit") {
@@ -66,6 +67,12 @@ bool obey(const std::string& line, Conversation& conversation, bool& done) {
     say("the conversation starts anew");
   } else if (line == "/undo") {
     conversation.undo();
+  } else if (line == "/edit" || line.starts_with("/edit ")) {
+    const std::size_t first = line.find_first_not_of(" \t", 5);
+    if (first == line.npos)
+      say("/edit: say what to ask instead of the last message");
+    else
+      conversation.edit(line.substr(first));
   } else if (line == "/help" || line == "/?") {
     say(kCommandsHelp);
   } else {

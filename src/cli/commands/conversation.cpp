@@ -43,19 +43,27 @@ void Conversation::clear() {
 void Conversation::undo() {
   if (turns_.empty()) return say("there is nothing to take back");
   const Mark mark = turns_.back();
-  const bool taken_back = take_back(mark);
-  if (!taken_back && behind_snapshot_)
+  const std::optional<std::int64_t> again = take_back(mark);
+  if (!again && behind_snapshot_)
     return say("the memory has moved on and cannot be taken back; /load FILE brings the snapshot again");
   turns_.pop_back();
   messages_.resize(mark.messages);
-  if (!taken_back) forget_memory();
-  say(cat("the last message and its answer are taken back",
-          taken_back ? "" : "; what came before will be read again"));
+  if (!again) forget_memory();
+  std::string rest = again ? "" : "; what came before will be read again";
+  if (again.value_or(0) > 0) rest = cat("; ", count_text(*again), " tokens before them were read again");
+  say("the last message and its answer are taken back" + rest);
+}
+
+void Conversation::edit(const std::string& text) {
+  const std::size_t before = turns_.size();
+  undo();
+  if (turns_.size() < before) turn(text);
 }
 
 void Conversation::turn(const std::string& text) {
   const Mark mark{open_.session.position(), upheavals(), messages_.size(), held_.size()};
   messages_.push_back({"user", text});
+  open_.session.checkpoint();
   try {
     answer_last();
     turns_.push_back(mark);
@@ -63,7 +71,7 @@ void Conversation::turn(const std::string& text) {
     messages_.pop_back();
     if (error.code() == ErrorCode::cancelled) {
       // The memory may hold half a message now, which no template can go on from.
-      const bool taken_back = take_back(mark);
+      const bool taken_back = take_back(mark).has_value();
       if (!taken_back) forget_memory();
       forget_interrupt();
       say(cat("Ctrl-C, ", error.message(), " of your message; it was dropped",
@@ -87,20 +95,25 @@ void Conversation::forget_memory() {
   for (Mark& mark : turns_) mark.upheavals = -1;
 }
 
-bool Conversation::take_back(const Mark& mark) {
+std::optional<std::int64_t> Conversation::take_back(const Mark& mark) {
   const Session& session = open_.session;
-  if (mark.upheavals != upheavals()) return false;
-  if (session.position() == mark.position) return true;
-  if (session.position() < mark.position) return false;
+  if (mark.upheavals != upheavals()) return std::nullopt;
+  if (session.position() == mark.position) return 0;
+  if (session.position() < mark.position) return std::nullopt;
   if (mark.position == 0 && !behind_snapshot_) {
     memory_.forget();
     held_.clear();
-    return true;
+    return 0;
   }
-  if (mark.position == 0 || !session.plan(Truncate{mark.position})) return false;
-  open_.session.apply(Truncate{mark.position});
+  if (!can_go_back_to(mark.position)) return std::nullopt;
+  const std::int64_t again = open_.session.truncate(mark.position).read_again;
   held_.resize(mark.text);
-  return true;
+  return again;
+}
+
+bool Conversation::can_go_back_to(Pos length) const {
+  const TransitionPlan plan = open_.session.plan(Truncate{length, true});
+  return plan && plan.expected().read_again < length;
 }
 
 void Conversation::go_on_behind_snapshot() {
@@ -143,19 +156,20 @@ ChatRest Conversation::new_tokens() {
 
 bool Conversation::keep_only(std::size_t keep, std::size_t held) {
   const Pos end = base_ + static_cast<Pos>(keep);
-  const bool kept = keep > 0 && open_.session.plan(Truncate{end});
+  const bool kept = keep > 0 && can_go_back_to(end);
   if (!kept && base_ > 0)
     throw Error(
         ErrorCode::unsupported,
         "the chat template writes the talk so far another way now, and the memory behind the snapshot has "
         "moved on; /load FILE brings the snapshot again");
-  say(cat("the chat template writes the talk so far another way now: ",
-          count_text(static_cast<std::int64_t>(kept ? held - keep : held)), " tokens are read again"));
-  ++rereads_;
+  std::int64_t again = static_cast<std::int64_t>(kept ? held - keep : held);
   if (kept)
-    open_.session.apply(Truncate{end});
+    again += open_.session.truncate(end).read_again;
   else
     forget_memory();
+  say(cat("the chat template writes the talk so far another way now: ", count_text(again),
+          " tokens are read again"));
+  ++rereads_;
   return kept;
 }
 

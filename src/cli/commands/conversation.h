@@ -3,6 +3,7 @@
 // Ownership: refers to the arguments and the model. Thread rules: those of Session.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ class Conversation {
   void clear();
   // Takes the last message and its answer back, and says so.
   void undo();
+  // Asks something else instead of the last message.
+  void edit(const std::string& text);
   // One turn. Failures that leave the conversation usable are said, and remembered as the exit status.
   void turn(const std::string& text);
 
@@ -45,8 +48,10 @@ class Conversation {
   };
 
   void forget_memory();
-  // What came before a message, bit for bit; false where a window has moved on.
-  bool take_back(const Mark& mark);
+  // What came before a message, bit for bit, and how many tokens of it were read again behind a checkpoint; nullopt,
+  // and nothing has changed, where all of them would have to be.
+  std::optional<std::int64_t> take_back(const Mark& mark);
+  bool can_go_back_to(Pos length) const;
   // Takes back what the memory holds behind the first `keep` tokens of the talk, and says how many are read again.
   // False: a window has moved on, and the memory is empty now. Throws Error(unsupported) behind a snapshot.
   bool keep_only(std::size_t keep, std::size_t held);

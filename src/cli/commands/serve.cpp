@@ -28,6 +28,7 @@ constexpr double kEndSeconds = 9;
 serve::ServiceOptions service_options(const Arguments& a) {
   serve::ServiceOptions out;
   out.work.kv_budget = a.serve.kv_budget;
+  out.work.checkpoints = a.session.checkpoints;
   out.work.context = a.session.context;
   out.work.max_tokens = a.serve.max_tokens;
   out.work.parallel = static_cast<int>(a.serve.parallel);

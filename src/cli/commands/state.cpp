@@ -19,7 +19,7 @@ Snapshot load(const std::string& path) {
 }
 
 Transition transition_of(const StateRequest& request) {
-  if (request.action == "truncate") return Truncate{*request.length};
+  if (request.action == "truncate") return Truncate{*request.length, request.nearest};
   if (request.action == "compact") return Compact{*request.capacity};
   return Expand{*request.capacity};
 }
@@ -38,7 +38,10 @@ int change(const Arguments& arguments) {
   }
   PosixFiles files;
   save_snapshot(files, to, snapshot.state, snapshot.extras);
-  say(cat(to, ": ", event_text(event_of(record))));
+  say(cat(to, ": ", event_text(event_of(record)),
+          record.read_again > 0 ? cat("; ", count_text(record.read_again), " tokens up to position ",
+                                      count_text(*arguments.state.length), " are to be read again")
+                                : ""));
   return kExitFine;
 }
 

@@ -100,6 +100,8 @@ Json info_json(const Snapshot& snapshot, const std::string& path) {
       .set("rolling", std::move(rolling))
       .set("procedural", std::move(procedural))
       .set("slack", image.spec.slack)
+      .set("checkpoints", Json::array(image.checkpoints))
+      .set("checkpoint_bytes", snapshot.state.checkpoint_bytes())
       .set("kv_bytes", snapshot.state.held_bytes())
       .set("capacity_bytes", snapshot.state.capacity_bytes())
       .set("segments", std::move(segments))
@@ -161,7 +163,12 @@ std::string info_text(const Snapshot& snapshot, const std::string& path) {
   line("shape      ", shape_text(spec));
   if (!spec.recurrent.empty())
     line("carried    ", cat(spec.recurrent.size(), " tensors beside rows ('", spec.recurrent[0].name,
-                            "' and so on), of the newest ", image.recurrent.size(), " positions"));
+                            "' and so on), of ", image.recurrent.size(), " positions"));
+  if (!image.checkpoints.empty())
+    line("checkpoints",
+         cat(" ", image.checkpoints.size(), " positions to go back to, from ",
+             count_text(image.checkpoints.front()), " to ", count_text(image.checkpoints.back()),
+             ", kept in ", bytes_text(snapshot.state.checkpoint_bytes())));
   line("types      ", cat(dtype_info(spec.key_type).name, " keys, ", dtype_info(spec.value_type).name,
                           " values, ", snapshot.extras.exact ? "f32" : "8-bit", " activations"));
   line("position   ", cat(count_text(image.position), "; holds ", count_text(snapshot.state.rows()),

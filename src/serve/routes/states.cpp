@@ -26,7 +26,8 @@ PosRange range_in(const Fields& fields) { return {required(fields, "first"), req
 
 // nullopt: the action is no transition.
 std::optional<Transition> transition_in(std::string_view action, const Fields& fields) {
-  if (action == "truncate") return Truncate{required(fields, "length")};
+  if (action == "truncate")
+    return Truncate{required(fields, "length"), fields.flag("nearest").value_or(false)};
   if (action == "drop") return Drop{range_in(fields), fields.flag("close_gap").value_or(false)};
   if (action == "compact") return Compact{required(fields, "capacity")};
   if (action == "expand") return Expand{required(fields, "capacity")};
@@ -38,7 +39,7 @@ Json record_object(const TransitionRecord& r) {
   Json out = Json::object();
   out.set("name", r.name).set("rows_kept", r.rows_kept).set("rows_dropped", r.rows_dropped);
   out.set("capacity_before", r.capacity_before).set("capacity_after", r.capacity_after);
-  out.set("bytes_before", r.bytes_before);
+  out.set("bytes_before", r.bytes_before).set("read_again", r.read_again);
   return out;
 }
 

@@ -62,6 +62,7 @@ SessionOptions Lane::session_options(const MemoryChoice& memory, std::int64_t to
   out.key_type = options_->key_type;
   out.value_type = options_->value_type;
   out.slack = lane::kSlack;
+  out.checkpoints = options_->checkpoints;
   out.threads = 1;  // the batch has its own
   out.prefill_chunk = options_->step;
   return with_memory(std::move(out), memory, memory.keeps_all() ? tokens : context_);
@@ -201,6 +202,7 @@ void Lane::prompt_is_read(Running& running) {
   running.figures.prompt_ms = running.since.ms();
   // Others that begin the same go on from here, and so does an edited last message where windows have moved on.
   const bool is_new = running.figures.prompt_tokens > running.figures.cached_tokens + lane::kWorthWaiting;
+  running.choices[0].session.checkpoint();
   if (is_new) keep(running);
   // The end of the answer will stand for the end of the prompt, where a text can be cut anywhere.
   if (is_new && (has_windows_ || !running.spec.memory.keeps_all())) write_to_disk(running);

@@ -36,6 +36,7 @@ struct WorkOptions {
   bool exact = false;
   ElementType key_type = ElementType::f16, value_type = ElementType::f16;
   DiskCache* disk = nullptr;  // where prefixes go, too; must outlive the work
+  Checkpoints checkpoints = {.every = 512};  // of every memory
 };
 
 // One of the answers to a prompt.

@@ -14,6 +14,11 @@ bool can_be_cut(const State& state, std::int64_t length) {
   return length == state.position() || static_cast<bool>(state.plan(Truncate{length}));
 }
 
+// How much of `length` tokens remains when a state goes back there, or to the checkpoint before.
+std::int64_t left_of(const State& state, std::int64_t length) {
+  return state.internals().kv.nearest_to(length);
+}
+
 }  // namespace prefix_cache
 
 std::int64_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
@@ -28,7 +33,9 @@ PrefixCache::Hit PrefixCache::find(std::span<const TokenId> prompt, const State&
   for (const Entry& entry : entries_) {
     if (entry.by_number || !keep_alike(entry.state, like)) continue;
     const std::int64_t same = common_prefix(usable, entry.state.tokens());
-    if (same > best.length && prefix_cache::can_be_cut(entry.state, same)) best = {&entry, same};
+    if (same <= best.length) continue;
+    const std::int64_t left = prefix_cache::left_of(entry.state, same);
+    if (left > best.length) best = {&entry, left};
   }
   return best;
 }

@@ -1,7 +1,8 @@
 // prefix_cache.h: what was read before, kept as KV states, so that a text that begins the same is not read again.
 //
 // Exact: an entry serves a prompt only as far as their token ids are equal, and forks and truncated states continue with
-// the same bits as if everything had been read anew.
+// the same bits as if everything had been read anew. Where windows have moved on or a recurrence has, it serves as far as
+// the nearest checkpoint.
 // Ownership: owns its states. Thread rules: one thread, the scheduler's.
 #pragma once
 
@@ -29,7 +30,7 @@ class PrefixCache {
     std::uint64_t used = 0;  // the larger, the later
     std::int64_t hits = 0;
   };
-  // Where to go on from: a fork of `entry`, cut to `length` tokens.
+  // Where to go on from: a fork of `entry`, cut to `length` tokens, which it can be.
   struct Hit {
     const Entry* entry = nullptr;
     std::int64_t length = 0;

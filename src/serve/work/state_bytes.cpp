@@ -16,24 +16,46 @@ void StateBytes::add(const State& state) {
   const KvState& kv = state.internals().kv;
   for (int layer = 0; layer < state_bytes::layers_of(kv); ++layer) {
     const LayerRows& rows = kv.layer_rows(layer);
-    for (const LayerRows::Run& run : rows.runs(0, kv.position())) {
-      // What others wrote behind the rows held here stays until the extent has one owner again.
-      const std::int64_t last = std::max(run.last, run.extent->used.load());
-      const auto [at, is_new] = extents_.try_emplace(run.extent, Held{run.first, last, rows.format()});
-      if (is_new) continue;
-      at->second.first = std::min(at->second.first, run.first);
-      at->second.last = std::max(at->second.last, last);
+    const std::vector<LayerRows::Run> runs = rows.runs(0, kv.position());
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const LayerRows::Run& run = runs[i];
+      const bool ends_extent = i + 1 == runs.size() || runs[i + 1].extent != run.extent;
+      Held& held = extents_[run.extent];
+      held.format = rows.format();
+      // What others wrote behind the rows held here stays until the extent has one owner again, and so does what was
+      // let go of while there were several.
+      held.rows.push_back({run.first, ends_extent ? std::max(run.last, run.extent->used.load()) : run.last});
+      held.in_one = held.in_one || run.extent->owes;
     }
   }
   if (kv.past() != nullptr) others_ += kv.past()->held_bytes();
-  others_ += kv.recurrent().held_bytes();
+  const RecurrentTensors& recurrent = kv.recurrent();
+  for (const Pos position : recurrent.positions())
+    for (std::size_t i = 0; i < recurrent.count(); ++i)
+      if (const auto value = recurrent.bytes_at(position, i); values_.insert(value.data()).second)
+        others_ += static_cast<std::int64_t>(value.size());
   others_ += static_cast<std::int64_t>(state.tokens().capacity() * sizeof(TokenId) +
                                        state.logits().size() * sizeof(float));
 }
 
+std::int64_t StateBytes::bytes_of(Held held) {
+  std::sort(held.rows.begin(), held.rows.end(),
+            [](const PosRange& a, const PosRange& b) { return a.first < b.first; });
+  std::int64_t bytes = 0;
+  PosRange joined = held.rows.front();
+  for (const PosRange& rows : held.rows) {
+    if (rows.first > joined.last && !held.in_one) {
+      bytes += page_bytes(held.format, joined.first, joined.last);
+      joined = rows;
+    }
+    joined.last = std::max(joined.last, rows.last);
+  }
+  return bytes + page_bytes(held.format, joined.first, joined.last);
+}
+
 std::int64_t StateBytes::total() const {
   std::int64_t bytes = others_;
-  for (const auto& [extent, held] : extents_) bytes += page_bytes(held.format, held.first, held.last);
+  for (const auto& [extent, held] : extents_) bytes += bytes_of(held);
   return bytes;
 }
 
@@ -42,7 +64,7 @@ std::int64_t growth_bytes(const State& state, std::int64_t from, std::int64_t to
   const KvSpec& spec = kv.spec();
   // The first row that is written begins a tile, whose earlier rows are copied.
   const std::int64_t first = from / kTileRows * kTileRows;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0, checkpoints = 0;
   for (int layer = 0; layer < state_bytes::layers_of(kv); ++layer) {
     const LayerSpec& of = spec.layers[static_cast<std::size_t>(layer)];
     std::int64_t rows = std::max<std::int64_t>(0, tokens - first);
@@ -52,8 +74,16 @@ std::int64_t growth_bytes(const State& state, std::int64_t from, std::int64_t to
     else if (spec.rolling)
       rows = std::min(rows, spec.rolling->sinks + spec.rolling->window + beside);
     bytes += page_bytes(row_format(spec, of), first, first + rows);
+    checkpoints += page_bytes(row_format(spec, of), first + rows, std::max(first + rows, tokens));
   }
-  return bytes + tokens * static_cast<std::int64_t>(sizeof(TokenId)) + kv.recurrent().held_bytes();
+  for (const RecurrentSpec& tensor : spec.recurrent) {
+    bytes += std::min(tokens, spec.slack + 2) * recurrent_bytes(tensor);
+    // The end of the prompt has a checkpoint, too.
+    const std::int64_t every = spec.checkpoints.every;
+    checkpoints += ((every > 0 ? tokens / every : 0) + 2) * recurrent_bytes(tensor);
+  }
+  bytes += std::min(checkpoints, spec.checkpoints.budget);
+  return bytes + tokens * static_cast<std::int64_t>(sizeof(TokenId));
 }
 
 }  // namespace kvtide::serve

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
+#include <vector>
 
 #include "kvtide/state.h"
 #include "state/rows/extent.h"
@@ -19,10 +21,13 @@ class StateBytes {
 
  private:
   struct Held {
-    std::int64_t first, last;  // rows
+    std::vector<PosRange> rows;  // of any state, in any order
+    bool in_one = false;         // what lies between them is held, too
     RowFormat format;
   };
+  static std::int64_t bytes_of(Held held);
   std::map<const Extent*, Held> extents_;
+  std::set<const std::byte*> values_;  // of recurrent tensors, which forks share
   std::int64_t others_ = 0;
 };
 

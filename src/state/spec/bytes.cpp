@@ -41,7 +41,13 @@ std::int64_t kept_bytes(const KvSpec& spec, std::int64_t tokens) {
 }
 
 std::int64_t bytes_for_tokens(const KvSpec& spec, std::int64_t tokens) {
-  return bytes_of_rows(spec, tokens, most_rows_with_steps);
+  const std::int64_t bytes = bytes_of_rows(spec, tokens, most_rows_with_steps);
+  if (spec.procedural || spec.checkpoints.every == 0) return bytes;
+  if (spec.rolling) return bytes + spec.checkpoints.budget;  // which reads more tokens than it has capacity
+  // Rows that a window would have let go of are all that checkpoints can keep.
+  const std::int64_t all = bytes_of_rows(
+      spec, tokens, [](const KvSpec&, const LayerSpec&) { return std::optional<std::int64_t>(); });
+  return bytes + std::min(all - bytes, spec.checkpoints.budget);
 }
 
 }  // namespace kvtide

@@ -14,7 +14,7 @@ std::int64_t row_bytes(const LayerSpec& layer, DType key_type, DType value_type)
 // Of what a memory that summarises nothing keeps of `tokens` tokens: windows keep their newest positions.
 std::int64_t kept_bytes(const KvSpec& spec, std::int64_t tokens);
 
-// The same, with the room that steps and the slack need.
+// The same, with the room that steps, the slack and checkpoints need.
 std::int64_t bytes_for_tokens(const KvSpec& spec, std::int64_t tokens);
 
 }  // namespace kvtide

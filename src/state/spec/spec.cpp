@@ -133,6 +133,10 @@ void check(const KvSpec& spec) {
   check_recurrent(spec);
   if (spec.capacity < 1) refuse_spec(cat("capacity must be at least 1 token, not ", spec.capacity));
   if (spec.max_step < 1) refuse_spec(cat("the largest step must be at least 1 token, not ", spec.max_step));
+  if (spec.checkpoints.every < 0 || spec.checkpoints.every > kMostTokens)
+    refuse_spec(cat("checkpoints every ", spec.checkpoints.every, " tokens make no sense; 0 makes none"));
+  if (spec.checkpoints.budget < 0)
+    refuse_spec(cat("checkpoints cannot take ", spec.checkpoints.budget, " bytes"));
   if (spec.slack < 0) refuse_spec(cat("the slack cannot be ", spec.slack, " tokens"));
   for (const std::int64_t tokens : {spec.capacity, spec.max_step, spec.slack})
     if (tokens > kMostTokens)

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kvtide/transition.h"
 #include "kvtide/types.h"
 #include "state/spec/procedural_spec.h"
 #include "tensor/dtype.h"
@@ -38,6 +39,7 @@ struct KvSpec {
   std::optional<Rolling> rolling;                 // layers with a window of their own keep that instead
   std::optional<ProceduralSpec> procedural = {};  // likewise
   std::vector<RecurrentSpec> recurrent = {};
+  Checkpoints checkpoints = {};
   // Positions that the model has; nullopt: any number. Known to a session, not kept in files.
   std::optional<std::int64_t> positions = {};
   bool rotary = true;  // keys are rotated by position: only then can rows be seen from another distance

@@ -1,0 +1,68 @@
+#include "state/checkpoints.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/attend_kernel.h"
+#include "state/arrange.h"
+#include "state/recurrent.h"
+#include "state/rows/extent.h"
+
+namespace kvtide {
+
+bool needs_checkpoints(const KvSpec& spec) {
+  if (spec.procedural) return false;
+  return spec.rolling || !spec.recurrent.empty() ||
+         std::any_of(spec.layers.begin(), spec.layers.end(),
+                     [](const LayerSpec& layer) { return layer.window.has_value(); });
+}
+
+PosRange kept_for(const KvSpec& spec, const LayerSpec& layer, Pos at) {
+  if (!kept_window(spec, layer)) return {at, at};
+  return {oldest_needed(spec, layer, at) / kTileRows * kTileRows, at};
+}
+
+std::int64_t checkpoint_bytes(const KvSpec& spec, const std::vector<Pos>& positions) {
+  std::int64_t bytes = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    const RowFormat format{layer.kv_heads, dtype_bytes(spec.key_type, layer.head_dim),
+                           dtype_bytes(spec.value_type, layer.head_dim)};
+    PosRange joined{0, 0};
+    for (const Pos at : positions) {
+      const PosRange kept = kept_for(spec, layer, at);
+      if (kept.first > joined.last) {
+        bytes += page_bytes(format, joined.first, joined.last);
+        joined = kept;
+      }
+      joined.last = kept.last;
+    }
+    if (kept_window(spec, layer)) bytes += page_bytes(format, joined.first, joined.last);
+  }
+  for (const RecurrentSpec& tensor : spec.recurrent)
+    bytes += static_cast<std::int64_t>(positions.size()) * recurrent_bytes(tensor);
+  return bytes;
+}
+
+std::vector<Pos> within_budget(const KvSpec& spec, std::vector<Pos> positions, Pos now) {
+  while (!positions.empty() && checkpoint_bytes(spec, positions) > spec.checkpoints.budget) {
+    double least = std::numeric_limits<double>::infinity();
+    std::size_t goes = 0;
+    for (std::size_t i = 0; i < positions.size() && positions[i] < now; ++i) {
+      const Pos before = i == 0 ? 0 : positions[i - 1];
+      const double cost =
+          static_cast<double>(positions[i] - before) / static_cast<double>(now - positions[i]);
+      if (cost >= least) continue;
+      least = cost;
+      goes = i;
+    }
+    positions.erase(positions.begin() + static_cast<std::ptrdiff_t>(goes));
+  }
+  return positions;
+}
+
+std::int64_t until_checkpoint(const KvSpec& spec, Pos position) {
+  const std::int64_t every = spec.checkpoints.every;
+  return every == 0 || !needs_checkpoints(spec) ? 0 : every - position % every;
+}
+
+}  // namespace kvtide
