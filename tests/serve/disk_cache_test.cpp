@@ -129,6 +129,24 @@ TEST_F(DiskCacheTest, WhatOneServerReadTheNextGoesOnFrom) {
     }
 }
 
+TEST_F(DiskCacheTest, AnEarlierPlaceOfATextIsReachedByItsCheckpoints) {
+  const std::string kv = R"(,"kv":{"kind":"rolling","window":64,"sinks":4})";
+  serve::ServiceOptions options = with_disk();
+  options.work.checkpoints.every = 32;
+  const std::string earlier = body(0, 200, kv), wanted = [&] {
+    serve::Server alone({{"tiny", &model_}}, testing::small_service());
+    return answer(alone, earlier).first;
+  }();
+  {
+    serve::Server server({{"tiny", &model_}}, options);
+    answer(server, body(0, 450, kv));
+  }
+  serve::Server server({{"tiny", &model_}}, options);
+  const auto [got, spared] = answer(server, earlier);
+  EXPECT_EQ(got, wanted);
+  EXPECT_GT(spared, 160);
+}
+
 TEST_F(DiskCacheTest, OtherMemoriesAndOtherModelsFindNothing) {
   {
     serve::Server server({{"tiny", &model_}}, with_disk());

@@ -126,6 +126,7 @@ std::string DiskCache::why_not(DiskEntry& entry) {
     entry.kind =
         MemoryKind(std::move(front.image.spec), front.image.attention_size, front.image.adapting.has_value());
     entry.tokens = std::move(front.extras.tokens);
+    entry.checkpoints = std::move(front.image.checkpoints);
     entry.bytes = static_cast<std::int64_t>(front.file_bytes);
     return "";
   } catch (const Error& error) {
@@ -165,8 +166,7 @@ std::int64_t DiskCache::spared(const std::string& model, std::span<const TokenId
   std::int64_t most = index_.find(model, text, kind).length;
   for (const Pending& pending : pending_) {
     if (pending.entry.model != model || !keep_alike(pending.entry.kind, kind)) continue;
-    const std::int64_t same = common_prefix(pending.entry.tokens, text);
-    if (same >= pending.entry.least_length()) most = std::max(most, same);
+    most = std::max(most, pending.entry.left_of(common_prefix(pending.entry.tokens, text)));
   }
   return most;
 }
@@ -179,7 +179,7 @@ bool DiskCache::holds(const Model& model, const State& state) const {
 
 void DiskCache::write(const Model& model, const State& state, bool whole) {
   const Served& served = served_.at(&model);
-  DiskEntry entry{"", served.key, MemoryKind(state), state.tokens(), 0, seconds_now()};
+  DiskEntry entry{"", served.key, MemoryKind(state), state.tokens(), 0, seconds_now(), state.checkpoints()};
   const auto length = static_cast<std::int64_t>(entry.tokens.size());
   const std::int64_t bytes = disk_cache::file_bytes(state);
   if (length != state.position() || entry.kind.adapting || bytes > options_.most_bytes) return;

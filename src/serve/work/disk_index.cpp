@@ -28,13 +28,19 @@ std::int64_t DiskEntry::least_length() const {
   return forgets ? std::max<std::int64_t>(1, length - spec.slack) : 1;
 }
 
+std::int64_t DiskEntry::left_of(std::int64_t same) const {
+  if (same >= least_length()) return same;
+  const auto next = std::upper_bound(checkpoints.begin(), checkpoints.end(), same);
+  return next == checkpoints.begin() ? 0 : *(next - 1);
+}
+
 DiskIndex::Hit DiskIndex::find(const std::string& model, std::span<const TokenId> text,
                                const MemoryKind& kind) const {
   Hit best;
   for (const DiskEntry& entry : entries_) {
     if (entry.model != model || !keep_alike(entry.kind, kind)) continue;
-    const std::int64_t same = common_prefix(entry.tokens, text);
-    if (same > best.length && same >= entry.least_length()) best = {&entry, same};
+    const std::int64_t left = entry.left_of(common_prefix(entry.tokens, text));
+    if (left > best.length) best = {&entry, left};
   }
   return best;
 }

@@ -21,8 +21,12 @@ struct DiskEntry {
   std::int64_t bytes = 0;  // of the file
   double used = 0;         // seconds since 1970
 
+  std::vector<Pos> checkpoints = {};
+
   // The shortest text that it can surely be cut to.
   std::int64_t least_length() const;
+  // The most of its first `same` tokens that it can surely be cut to.
+  std::int64_t left_of(std::int64_t same) const;
 };
 
 class DiskIndex {
