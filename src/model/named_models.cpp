@@ -26,15 +26,6 @@ std::string plain_name(std::string_view name) {
   return letters;
 }
 
-// A later part of a split model: "...-00002-of-00003.gguf".
-bool is_later_part(std::string_view file) {
-  const std::size_t of = file.rfind("-of-");
-  constexpr std::size_t kDigits = 5;
-  return of != file.npos && of >= kDigits + 1 && file[of - kDigits - 1] == '-' &&
-         file.substr(of - kDigits, kDigits).find_first_not_of("0123456789") == file.npos &&
-         file.substr(of - kDigits, kDigits) != "00001";
-}
-
 std::string how_to_fetch(const FetchedModel& model) {
   return cat("`kvtide fetch ", model.name, "` gets ", model.title);
 }
@@ -63,6 +54,14 @@ std::string advice(const std::string& wanted, const std::vector<NamedModel>& the
 }
 
 }  // namespace
+
+bool is_later_part(std::string_view file) {
+  const std::size_t of = file.rfind("-of-");
+  constexpr std::size_t kDigits = 5;
+  return of != file.npos && of >= kDigits + 1 && file[of - kDigits - 1] == '-' &&
+         file.substr(of - kDigits, kDigits).find_first_not_of("0123456789") == file.npos &&
+         file.substr(of - kDigits, kDigits) != "00001";
+}
 
 std::vector<NamedModel> models_in(const std::string& folder) {
   std::vector<NamedModel> models;

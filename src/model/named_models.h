@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "kvtide/model_stores.h"
+
 namespace kvtide {
 
 // What `kvtide fetch` can get.
@@ -21,6 +23,12 @@ struct NamedModel {
 };
 // GGUF files (of a split one the first part) and folders with a config.json, by name.
 std::vector<NamedModel> models_in(const std::string& folder);
+
+// Whether a file is a later part of a split model: "...-00002-of-00003.gguf".
+bool is_later_part(std::string_view file);
+
+// Everything that a name of a store could mean, sorted.
+std::vector<NamedModel> stored_models(const ModelStores& stores);
 
 // What model_path (kvtide/model.h) leaves as it is.
 bool names_a_path(const std::string& model);

@@ -1,5 +1,6 @@
 """Models by name: fetched, listed, found by -m. No test downloads anything: a python3 of the test's own stands in."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ import unittest
 from program import LLAMA, MODELS, PROGRAM, TIMEOUT_S, Outcome, ProgramTest, environment
 
 USAGE, NOT_FOUND, IO = 2, 3, 8
+STORES = ("HF_HUB_CACHE", "HF_HOME", "OLLAMA_MODELS")  # the machine's own
 
 
 class NamedModels(ProgramTest):
@@ -17,7 +19,7 @@ class NamedModels(ProgramTest):
         self.models.mkdir(parents=True)
 
     def run_with(self, *words, path=None):
-        more = {"XDG_CACHE_HOME": str(self.folder / "cache")} | ({"PATH": str(path)} if path else {})
+        more = {"XDG_CACHE_HOME": str(self.folder / "cache"), "HOME": str(self.folder)} | dict.fromkeys(STORES, "") | ({"PATH": str(path)} if path else {})
         done = subprocess.run([PROGRAM, *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True, check=False,
                               timeout=TIMEOUT_S, env=environment(**more))  # fmt: skip
         return Outcome(done.returncode, done.stdout, done.stderr.decode("utf-8"))
@@ -60,6 +62,35 @@ class NamedModels(ProgramTest):
         self.assertEqual(outcome.out, b"")
         self.assertIn("kvtide fetch smollm2", outcome.err)
         self.assertEqual(self.run_with("models", "--json").json, [])
+
+    def stores(self):
+        """The same model as Hugging Face, Ollama and LM Studio keep it."""
+        hub = self.folder / "cache" / "huggingface" / "hub" / "models--Org--Tiny"
+        for name, text in (("refs/main", "0123456789abcdef"), ("snapshots/0123456789abcdef/x", "")):
+            (hub / name).parent.mkdir(parents=True)
+            (hub / name).write_text(text)
+        (hub / "snapshots/0123456789abcdef/tiny.gguf").symlink_to(LLAMA)
+        ollama = self.folder / ".ollama" / "models"
+        manifest = ollama / "manifests/registry.ollama.ai/library/tiny/latest"
+        manifest.parent.mkdir(parents=True)
+        layer = {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:12ab"}
+        manifest.write_text(json.dumps({"layers": [layer]}))
+        (ollama / "blobs").mkdir()
+        shutil.copy(LLAMA, ollama / "blobs" / "sha256-12ab")
+        studio = self.folder / ".lmstudio" / "models" / "Org" / "Tiny"
+        studio.mkdir(parents=True)
+        shutil.copy(LLAMA, studio / "tiny.gguf")
+        return ("hf:Org/Tiny", "lmstudio:Org/Tiny", "ollama:tiny")
+
+    def test_models_that_other_programs_have_are_listed_and_run(self):
+        names = self.stores()
+        models = {model["name"]: model for model in self.assert_fine(self.run_with("models", "--json")).json}
+        self.assertEqual(set(models), set(names))
+        for name in (*names, "hf:Org/Tiny@012345/tiny.gguf", "ollama:library/tiny:latest"):
+            with self.subTest(name=name):
+                self.assert_fine(self.run_with("run", "-m", name, "-p", "the tide", "-n", 1))
+        self.assert_refused(self.run_with("run", "-m", "hf:Org/Other", "-p", "a"), NOT_FOUND, "-m hf:Org/Other", "hf download Org/Other")
+        self.assert_refused(self.run_with("run", "-m", "ollama:tiny:7b", "-p", "a"), NOT_FOUND, "no tag '7b'", "latest")
 
     def python3(self, script):
         folder = self.folder / "bin"

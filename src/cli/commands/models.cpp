@@ -1,4 +1,5 @@
-// kvtide models: the models of the folder that -m knows by name: what they are, whether they run, what they would cost.
+// kvtide models: the models that -m knows by name, those of other programs too: what they are, whether they run, what they
+// would cost.
 #include <optional>
 
 #include "base/json/json.h"
@@ -96,7 +97,8 @@ std::string list_text(const std::vector<NamedModel>& models) {
     if (!it.config) notes += cat(model.name, ": ", it.why_not, "\n");
   }
   return cat(columns_text(rows), notes,
-             "\n-m takes a name or its beginning. What 100,000 tokens take is a full cache in f16; "
+             "\n-m takes a name or, without a colon in it, its beginning. What 100,000 tokens take is a full "
+             "cache in f16; "
              "--kv-budget 64M keeps it to 64 MiB.\n");
 }
 
@@ -104,9 +106,13 @@ std::string list_text(const std::vector<NamedModel>& models) {
 
 int models_command(const Arguments& arguments) {
   const std::string folder = models_folder(arguments);
-  const std::vector<NamedModel> models = models_in(folder);
+  std::vector<NamedModel> models = models_in(folder);
   if (models.empty())
     say(cat("there are no models in ", folder, "; `kvtide fetch smollm2` gets a small one"));
+  if (arguments.folder.empty()) {
+    const std::vector<NamedModel> stored = stored_models(model_stores());
+    models.insert(models.end(), stored.begin(), stored.end());
+  }
   if (arguments.json)
     write_result(list_json(models));
   else if (!models.empty())
