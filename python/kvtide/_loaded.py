@@ -10,9 +10,10 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 from kvtide import _native
-from kvtide._arguments import byte_count, file_path, size_text, whole
+from kvtide._arguments import byte_count, file_path, size_text, string, whole
 from kvtide._cache_folder import weights_folder
 from kvtide._closing import Closing
+from kvtide._hub import hub_model
 from kvtide._models_folder import model_path
 from kvtide.tokenizer import Tokenizer, chat_ids, messages_of
 
@@ -75,7 +76,8 @@ class LoadedModel(Closing):
         """Loads a model, without holding the GIL.
 
         ``path``: a GGUF file or a Hugging Face folder, or the name of a model that was fetched, or its beginning:
-        "gemma3" after ``kvtide fetch gemma3``. Names are looked for in $KVTIDE_MODELS, or ~/.cache/kvtide/models.
+        "gemma3" after ``kvtide fetch gemma3``. Names are looked for in $KVTIDE_MODELS, or ~/.cache/kvtide/models. Or what
+        another program has: "hf:ORG/NAME", "ollama:NAME", "lmstudio:ORG/NAME".
         ``threads``: for loading; None: as many as the machine has. ``map_file=False`` copies the file into memory,
         which makes it immune to other programs that shorten it.
 
@@ -88,6 +90,34 @@ class LoadedModel(Closing):
         return cls(
             path, threads=threads, map_file=map_file, cache=cache, cache_limit=cache_limit, packed=packed
         )  # fmt: skip
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        repo_id: str | os.PathLike[str],
+        *,
+        filename: str | None = None,
+        revision: str | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        local_files_only: bool = False,
+        token: str | bool | None = None,
+        **load: Any,
+    ) -> Self:
+        """A model of the Hugging Face Hub, "ORG/NAME"; a path that exists wins.
+
+        With huggingface_hub installed, what is missing in the hub's cache is downloaded into it (not with
+        ``local_files_only`` or $HF_HUB_OFFLINE); without it the cache is looked into. ``filename``: one of several GGUF
+        files. ``revision``: a branch, a tag or a commit (None: main). ``cache_dir``: None: the cache of all programs.
+        ``load``: further options of ``load``. Raises NotFoundError, InvalidArgumentError (several files; it lists them), IoError
+        (the network), and what ``load`` raises.
+        """
+        if os.path.exists(repo_id):
+            return cls.load(repo_id, **load)
+        name = string(os.fspath(repo_id), "repo_id")
+        file = None if filename is None else string(filename, "filename")
+        commit = None if revision is None else string(revision, "revision")
+        path = hub_model(name, file, commit, cache_dir, bool(local_files_only), token)
+        return cls.load(os.fsdecode(path), **load)
 
     @property
     def path(self) -> str:

@@ -6,12 +6,14 @@
 #include <nanobind/stl/vector.h>
 
 #include <ctime>
+#include <optional>
 #include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "arguments.h"
 #include "kvtide/chat.h"
+#include "kvtide/model_stores.h"
 #include "misuse.h"
 #include "running.h"
 
@@ -161,6 +163,16 @@ void bind_model(nb::module_& module) {
         return bytes_of(model_path(text_of(model), text_of(folder)));
       },
       nb::arg("model"), nb::arg("folder"));
+  module.def(
+      "stored_model",
+      [](const nb::bytes& name, const nb::bytes& hugging_face, const nb::bytes& ollama,
+         const nb::bytes& lmstudio) -> std::optional<nb::bytes> {
+        const auto path =
+            stored_model(text_of(name), {text_of(hugging_face), text_of(ollama), text_of(lmstudio)});
+        if (!path) return std::nullopt;
+        return bytes_of(*path);
+      },
+      nb::arg("name"), nb::arg("hugging_face"), nb::arg("ollama"), nb::arg("lmstudio"));
   module.def("chat_template_names", [] {
     std::vector<std::string> names;
     for (const std::string_view name : ChatTemplate::names()) names.emplace_back(name);
