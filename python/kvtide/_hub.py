@@ -37,14 +37,15 @@ def hub_model(
         except IoError as error:
             failure = error
     try:
-        path: bytes = _native.stored_model(os.fsencode(name), folder, b"", b"")
-        return path
+        path = _native.stored_model(os.fsencode(name), folder, b"", b"")
     except NotFoundError as error:
         if failure is not None:
             raise failure from None
         if hub is None and not local_files_only and not _is_offline():
             raise NotFoundError(f"{error}; with huggingface_hub installed, from_pretrained downloads it") from None
         raise
+    assert path is not None  # a name that begins with hf: is one of a store
+    return path
 
 
 def _is_offline() -> bool:

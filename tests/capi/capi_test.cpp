@@ -132,10 +132,10 @@ TEST_F(CInterfaceTest, ARollingMemoryGoesBackToACheckpoint) {
   std::int64_t first[2] = {}, again = -1;
   EXPECT_EQ(kvtide_session_checkpoints(s, first, 2), checkpoints);
   EXPECT_EQ(first[1], 256);
-  EXPECT_EQ(kvtide_session_apply(s, {KVTIDE_TRUNCATE, 350, 0}, nullptr), KVTIDE_INVALID_ARGUMENT);
-  ASSERT_EQ(kvtide_session_truncate(s, 350, &again), KVTIDE_OK);
-  EXPECT_EQ(again, 94);
-  ASSERT_EQ(kvtide_session_apply(s, {KVTIDE_TRUNCATE_NEAREST, 230, 0}, nullptr), KVTIDE_OK);
+  EXPECT_EQ(kvtide_session_apply(s, {KVTIDE_TRUNCATE, 300, 0}, nullptr), KVTIDE_INVALID_ARGUMENT);
+  ASSERT_EQ(kvtide_session_truncate(s, 300, &again), KVTIDE_OK);
+  EXPECT_EQ(again, 44);
+  ASSERT_EQ(kvtide_session_apply(s, {KVTIDE_TRUNCATE_NEAREST, 180, 0}, nullptr), KVTIDE_OK);
   kvtide_numbers numbers;
   ASSERT_EQ(kvtide_session_numbers(s, &numbers), KVTIDE_OK);
   EXPECT_EQ(numbers.position, 128);

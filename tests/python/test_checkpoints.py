@@ -31,8 +31,9 @@ def test_truncate_reads_fewer_tokens_again_than_lie_between_checkpoints(talk):
         for length in (787, 600, 433, 21):
             heard = []
             record = session.truncate(length, progress=lambda read, of: heard.append((read, of)))
-            assert record.name == "truncate" and record.read_again == length % 50
-            assert heard == [(length % 50, length % 50)] * bool(length % 50)
+            again = record.read_again
+            assert record.name == "truncate" and (again == length % 50 if "rolling" not in options else again < 50)
+            assert heard == [(again, again)] * bool(again)
             assert session.position == length and session.tokens.tolist() == text[:length]
             with pytest.raises(errors.InvalidArgumentError, match="read a token"):
                 session.logits  # noqa: B018
@@ -48,11 +49,11 @@ def test_a_checkpoint_is_made_when_asked_for_and_refused_without_room(talk):
     with model.session(**{**options, "checkpoint_every": 0}) as session:
         session.read(text_of(150, 3))
         assert session.checkpoint() and session.checkpoints == (150,)
-        session.read(text_of(150, 4))
-        assert session.plan("truncate", 200, nearest=True).expected.read_again == 50
-        assert not session.plan("truncate", 200)
-        record = session.state.truncate(200, nearest=True)
-        assert record.read_again == 50 and "50 tokens to be read again" in str(record)
+        session.read(text_of(600, 4))
+        assert session.plan("truncate", 300, nearest=True).expected.read_again == 150
+        assert not session.plan("truncate", 300)
+        record = session.state.truncate(300, nearest=True)
+        assert record.read_again == 150 and "150 tokens to be read again" in str(record)
         assert session.position == 150
     with model.session(**{**options, "checkpoint_every": 0, "checkpoint_budget": 1}) as session:
         session.read(text_of(150, 3))
@@ -67,15 +68,15 @@ def test_checkpoints_go_through_files_and_forks(talk, tmp_path):
         other.load(tmp_path / "talk.kv")
         with session.fork() as fork:
             assert fork.checkpoints == other.checkpoints == session.checkpoints
-            assert fork.truncate(310).read_again == other.truncate(310).read_again == 10
+            assert fork.truncate(310).read_again == other.truncate(310).read_again <= 10
         assert session.position == 400
 
 
 def test_a_truncate_that_is_stopped_holds_whole_chunks(talk):
     model, options = talk
-    with model.session(**options, prefill_chunk=8) as session:
-        text = text_of(300, 6)
+    with model.session(**{**options, "checkpoint_every": 200}, prefill_chunk=8) as session:
+        text = text_of(700, 6)
         session.read(text)
         with pytest.raises(errors.CancelledError):
-            session.truncate(240, progress=lambda read, of: read < 16)
-        assert session.position == 216 and session.tokens.tolist() == text[:216]
+            session.truncate(540, progress=lambda read, of: read < 16)
+        assert session.position == 416 and session.tokens.tolist() == text[:416]
