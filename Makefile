@@ -21,7 +21,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
 SANITIZED := base tensor formats hostile kernels text state coreml capi serve
 
-.PHONY: help install build bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-clients soak test-page test-aarch64 test-allocations campaign-validator stress \
+.PHONY: help install build bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-clients test-schemathesis soak test-page test-aarch64 test-allocations campaign-validator stress \
   bench-peers bench-shapes bench-tokenizer bench-matmul bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
 
 help:  ## show this list
@@ -122,6 +122,12 @@ test-clients: build  ## the clients of OpenAI and Anthropic, against kvtide serv
 	@tools/make_venv.sh build/venv-clients tools/requirements-clients.txt
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
 	@KVTIDE=build/kvtide KVTIDE_MODEL=$(SMOLLM2) build/venv-clients/bin/python -B tests/clients/clients_test.py
+
+test-schemathesis: build  ## requests that schemathesis makes of /openapi.json, against kvtide serve: none may be answered with a 5xx
+	@tools/install.sh references demo
+	@tools/make_venv.sh build/venv-schemathesis tools/requirements-schemathesis.txt
+	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
+	@KVTIDE=build/kvtide KVTIDE_MODEL=$(SMOLLM2) build/venv-schemathesis/bin/python -B tests/clients/schemathesis_test.py
 
 soak: build  ## kvtide serve under 16 clients that come and go, killed and started again every minute (SECONDS=600)
 	@tools/install.sh demo
