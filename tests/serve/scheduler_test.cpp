@@ -270,6 +270,7 @@ TEST_F(SchedulerTest, AnEditedTurnReadsWhatFollowsIt_InARollingMemory) {
 
 TEST_F(SchedulerTest, AnEditedTurnReadsWhatFollowsIt_WhereConvolutionsCarryMoreThanRows) {
   edits(Model(KVTIDE_GOLDENS "/folders/lfm2-f32"), {});
+  edits(Model(KVTIDE_GOLDENS "/folders/qwen3-5-f32"), {});
 }
 
 TEST_F(SchedulerTest, WhatWaitsForTheSameBeginningReadsItOnce) {

@@ -5,12 +5,15 @@
 
 #include "base/text.h"
 #include "serve/work/disk_cache.h"
+#include "state/state_object.h"
 
 namespace kvtide::serve {
 namespace lane {
 
 // What a model with windows can always take back: the end of an answer whose text is spelt with other tokens.
 constexpr std::int64_t kSlack = 64;
+// But where layers carry tensors, whose values of as many positions are kept, no more than fit into so many bytes.
+constexpr std::int64_t kSlackBytes = std::int64_t{16} << 20, kLeastSlack = 4;
 // Below so many tokens nobody waits for another to read them.
 constexpr std::int64_t kWorthWaiting = 64;
 
@@ -26,6 +29,11 @@ bool has_windows(const State& state) {
 
 std::shared_ptr<const State> empty_state(const Model& model, const SessionOptions& options) {
   return std::make_shared<State>(Session(model, options).state().fork());
+}
+
+std::int64_t slack_of(const Model& model) {
+  const std::int64_t carried = Session(model, {.threads = 1}).state().internals().kv.recurrent().held_bytes();
+  return carried == 0 ? kSlack : std::clamp(kSlackBytes / carried, kLeastSlack, kSlack);
 }
 
 // The most that a state which keeps summaries ever holds; it grows with its blocks, not with its tokens.
@@ -46,6 +54,7 @@ Lane::Lane(const Model& model, const WorkOptions& options)
     : model_(&model),
       options_(&options),
       context_(options.context > 0 ? options.context : model.context_length()),
+      slack_(lane::slack_of(model)),
       batch_(model, lane::batch_options(options)),
       shape_(lane::empty_state(model, session_options({}, context_))),
       has_windows_(lane::has_windows(*shape_)) {}
@@ -61,7 +70,7 @@ SessionOptions Lane::session_options(const MemoryChoice& memory, std::int64_t to
   out.exact = options_->exact;
   out.key_type = options_->key_type;
   out.value_type = options_->value_type;
-  out.slack = lane::kSlack;
+  out.slack = slack_;
   out.checkpoints = options_->checkpoints;
   out.threads = 1;  // the batch has its own
   out.prefill_chunk = options_->step;

@@ -35,7 +35,7 @@ struct WorkOptions {
   int threads = 0;  // 0: as many as the machine has
   bool exact = false;
   ElementType key_type = ElementType::f16, value_type = ElementType::f16;
-  DiskCache* disk = nullptr;  // where prefixes go, too; must outlive the work
+  DiskCache* disk = nullptr;                 // where prefixes go, too; must outlive the work
   Checkpoints checkpoints = {.every = 512};  // of every memory
 };
 
@@ -113,6 +113,7 @@ class Lane {
   const Model* model_;
   const WorkOptions* options_;
   std::int64_t context_;
+  std::int64_t slack_;  // of every memory
   Batch batch_;
   std::shared_ptr<const State> shape_;  // of answers that keep everything
   bool has_windows_;  // only the whole of a prompt can then be gone on from, once they have moved on
