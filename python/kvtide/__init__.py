@@ -22,6 +22,7 @@ from kvtide._alias import install_as
 if TYPE_CHECKING:
     from kvtide import coreml as coreml
     from kvtide import errors as errors
+    from kvtide import serve as serve
     from kvtide import state_transition as state_transition
     from kvtide.batch import Batch as Batch
     from kvtide.batch import Outcome as Outcome
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = ("coreml", "errors", "state_transition")
+_MODULES = ("coreml", "errors", "serve", "state_transition")
 _HOMES = {
     "Batch": "batch",
     "ChatTemplate": "chat_template",

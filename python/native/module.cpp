@@ -16,6 +16,7 @@
 #include "misuse.h"
 #include "model.h"
 #include "running.h"
+#include "serve.h"
 #include "session.h"
 #include "shard.h"
 #include "state.h"
@@ -69,6 +70,7 @@ NB_MODULE(_native, module) {
   bind_model(module);
   bind_session(module);
   bind_batch(module);
+  bind_serve(module);
   bind_state(module);
   bind_shard(module);
   bind_stateful(module);
