@@ -15,7 +15,8 @@
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kMostRows = std::int64_t{1} << 21;  // of one head: addresses and file offsets, no disk
+constexpr std::int64_t kMostSpilled = std::int64_t{1}
+                                      << 21;  // of one head: addresses and file offsets, no disk
 
 [[noreturn]] void refuse_io(const std::string& path, const char* what, int failure) {
   throw Error(failure == ENOMEM ? ErrorCode::out_of_memory : ErrorCode::io,
@@ -84,14 +85,15 @@ void SpillFile::forget(std::int64_t offset, std::int64_t bytes) noexcept {
 
 SpilledRows::SpilledRows(std::shared_ptr<SpillFile> file, std::int64_t key_bytes, std::int64_t value_bytes)
     : file_(std::move(file)), key_bytes_(key_bytes), value_bytes_(value_bytes) {
-  const std::int64_t keys = page_ceil(kMostRows * key_bytes_), values = page_ceil(kMostRows * value_bytes_);
+  const std::int64_t keys = page_ceil(kMostSpilled * key_bytes_),
+                     values = page_ceil(kMostSpilled * value_bytes_);
   offset_ = file_->reserve(keys + values);
   keys_ = file_->map(offset_, keys + values);
   values_ = keys_ + keys;
 }
 
 SpilledRows::~SpilledRows() {
-  const std::int64_t bytes = page_ceil(kMostRows * key_bytes_) + page_ceil(kMostRows * value_bytes_);
+  const std::int64_t bytes = page_ceil(kMostSpilled * key_bytes_) + page_ceil(kMostSpilled * value_bytes_);
   file_->unmap(keys_, bytes);
   file_->forget(offset_, bytes);
 }
@@ -104,10 +106,10 @@ std::shared_ptr<SpilledRows> SpilledRows::clone() const {
 }
 
 void SpilledRows::write_ahead(const std::byte* keys, const std::byte* values, std::int64_t rows) {
-  if (rows_ + rows > kMostRows)
+  if (rows_ + rows > kMostSpilled)
     throw Error(ErrorCode::out_of_memory,
-                cat("procedural memory: a head spills at most ", kMostRows, " rows"));
-  const std::int64_t values_at = offset_ + page_ceil(kMostRows * key_bytes_);
+                cat("procedural memory: a head spills at most ", kMostSpilled, " rows"));
+  const std::int64_t values_at = offset_ + page_ceil(kMostSpilled * key_bytes_);
   file_->write(offset_ + rows_ * key_bytes_, keys, rows * key_bytes_);
   file_->write(values_at + rows_ * value_bytes_, values, rows * value_bytes_);
 }
