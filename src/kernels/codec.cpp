@@ -26,6 +26,8 @@ const Codec& codec(DType dtype) noexcept {
       return kCodecQ8_0;
     case DType::iq4_nl:
       return kCodecIQ4NL;
+    case DType::mxfp4:
+      return kCodecMxfp4;
     case DType::q2_k:
       return kCodecQ2K;
     case DType::q3_k:

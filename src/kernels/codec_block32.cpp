@@ -74,6 +74,23 @@ void decode_iq4_nl(const BlockIQ4NL& block, float* out) {
   }
 }
 
+void decode_mxfp4(const BlockMxfp4& block, float* out) {
+  const float half = std::ldexp(1.0f, block.e - 128);
+  for (int i = 0; i < kHalf; ++i) {
+    out[i] = half * static_cast<float>(kMxfp4Doubled[block.qs[i] & 15]);
+    out[i + kHalf] = half * static_cast<float>(kMxfp4Doubled[block.qs[i] >> 4]);
+  }
+}
+
+// The largest scale of which six is still a float.
+constexpr std::uint8_t kLargestMxfp4Scale = 252;
+
+bool mxfp4_finite(const std::byte* blocks, std::int64_t elements) noexcept {
+  for (std::int64_t i = 0; i < elements; i += 2 * kHalf, blocks += sizeof(BlockMxfp4))
+    if (std::to_integer<std::uint8_t>(*blocks) > kLargestMxfp4Scale) return false;
+  return true;
+}
+
 // Index of the first element with the largest magnitude. Magnitudes of floats order like their bits, and NaN
 // comes above infinity.
 int largest_of_block(const float* x) {
@@ -196,5 +213,6 @@ const Codec kCodecQ8_0{DType::q8_0, decode_blocks<BlockQ8_0, 32, decode_q8_0>,
                        blocks_finite<BlockQ8_0, 32, &BlockQ8_0::d>, encode_q8_0};
 const Codec kCodecIQ4NL{DType::iq4_nl, decode_blocks<BlockIQ4NL, 32, decode_iq4_nl>,
                         blocks_finite<BlockIQ4NL, 32, &BlockIQ4NL::d>, nullptr};
+const Codec kCodecMxfp4{DType::mxfp4, decode_blocks<BlockMxfp4, 32, decode_mxfp4>, mxfp4_finite, nullptr};
 
 }  // namespace kvtide

@@ -14,7 +14,7 @@ namespace kvtide {
 
 extern const Codec kCodecF32, kCodecF16, kCodecBF16;                            // codec_float.cpp
 extern const Codec kCodecQ4_0, kCodecQ4_1, kCodecQ5_0, kCodecQ5_1, kCodecQ8_0;  // codec_block32.cpp
-extern const Codec kCodecIQ4NL;                                                 // codec_block32.cpp
+extern const Codec kCodecIQ4NL, kCodecMxfp4;                                    // codec_block32.cpp
 extern const Codec kCodecQ2K, kCodecQ3K, kCodecQ4K, kCodecQ5K, kCodecQ6K;       // codec_block256.cpp
 
 // Calls one(block, out) for each block of a row: what all quantised decoders share.

@@ -54,11 +54,12 @@ void AttentionBlock::attend_part(ActivePart& part, int layer, const LayerWeights
   input.shape.first += attended;
   input.shape.tokens -= attended;
   float* const mixed = ws_.mixed_ + part.begin * q_width;
-  std::vector<float> log_mass(observed ? static_cast<std::size_t>(count * config_.heads) : 0);
+  const bool massed = observed || !w.sinks.empty();
+  std::vector<float> log_mass(massed ? static_cast<std::size_t>((count - attended) * config_.heads) : 0);
   {
     const PassTimer timer(context_.times, &PassTimes::attention);
     attend(context_.pool, context_.kernels.attend, input, mixed + attended * q_width,
-           observed ? log_mass.data() : nullptr);
+           massed ? log_mass.data() : nullptr);
   }
   for (std::int64_t t = 0; t < count; ++t)
     if (step.observes(kept(layer), t))
@@ -66,6 +67,20 @@ void AttentionBlock::attend_part(ActivePart& part, int layer, const LayerWeights
   if (shadowed)
     shadow->compare(context_.pool, context_.kernels, step.state(), kept(layer), input, mixed,
                     log_mass.data());
+  if (!w.sinks.empty()) share_with_sinks(w, log_mass, mixed + attended * q_width, count - attended);
+}
+
+// A learned score in the denominator of every head takes its share of the attention, and gives no value for it.
+void AttentionBlock::share_with_sinks(const LayerWeights& w, std::span<const float> log_mass, float* mixed,
+                                      std::int64_t count) {
+  const PassTimer timer(context_.times, &PassTimes::rows);
+  for_rows(context_.pool, 0, count, [&](std::int64_t t) {
+    for (int h = 0; h < config_.heads; ++h) {
+      const std::int64_t at = t * config_.heads + h;
+      const float over = w.sinks[static_cast<std::size_t>(h)] - log_mass[static_cast<std::size_t>(at)];
+      context_.kernels.elementwise.scale(mixed + at * config_.head_dim, 1.0f / (1.0f + std::exp(over)), config_.head_dim);
+    }
+  });
 }
 
 AttendShape AttentionBlock::shape_of(const KvState::Step& step, int layer) const {

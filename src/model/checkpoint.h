@@ -34,6 +34,9 @@ struct StoredTensor {
   // 8-bit integers: element = scale * integer, one scale for all or one per output row. Empty: not of that
   // kind, and dtype says it all.
   std::vector<float> scales;
+  // mxfp4 whose scales lie in a tensor of their own, one byte for each block of every row; then `bytes` holds their
+  // elements alone, two neighbours a byte. Empty: not of that kind.
+  std::span<const std::byte> block_scales;
   TensorRule rule = {};
 };
 

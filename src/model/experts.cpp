@@ -75,6 +75,7 @@ class Routing {
     else
       multiply_f32(w_.router_out, x_, s_.scores);
     for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
+      if (!w_.router_bias.empty()) context_.rows.add(s_.scores + t * slots_, w_.router_bias.data(), slots_);
       choose(*config_.experts, {s_.scores + t * slots_, as_size(slots_)}, w_.balance,
              {choices_.data() + t * chosen_, as_size(chosen_)});
     });
@@ -163,10 +164,29 @@ class Routing {
   void down(int e) {
     if (rows_of(e) == 0) return;
     const std::int64_t n = expert_width(config_), from = begin(e), rows = rows_of(e);
-    for_rows(context_.pool, from, from + rows,
-             [&](std::int64_t i) { context_.rows.silu_mul(s_.gate + i * n, s_.up + i * n, n); });
+    for_rows(context_.pool, from, from + rows, [&](std::int64_t i) { activate_expert(e, i); });
     const MatmulJob job{&w_.experts[as_size(e)].down, s_.outputs + from * config_.width, config_.width};
     context_.multiply({rows, n, s_.gate + from * n}, {&job, 1});
+    if (w_.down_bias.empty()) return;
+    for_rows(context_.pool, from, from + rows, [&](std::int64_t i) {
+      context_.rows.add(s_.outputs + i * config_.width, w_.down_bias.data() + e * config_.width, config_.width);
+    });
+  }
+
+  // Row i of what expert e is given.
+  void activate_expert(int e, std::int64_t i) {
+    const std::int64_t n = expert_width(config_);
+    float *gate = s_.gate + i * n, *up = s_.up + i * n;
+    if (!w_.gate_bias.empty()) {
+      context_.rows.add(gate, w_.gate_bias.data() + e * n, n);
+      context_.rows.add(up, w_.up_bias.data() + e * n, n);
+    }
+    if (!config_.experts->clamped) return context_.rows.silu_mul(gate, up, n);
+    const auto [alpha, limit] = *config_.experts->clamped;
+    for (std::int64_t k = 0; k < n; ++k) {
+      const float g = std::min(gate[k], limit), u = std::clamp(up[k], -limit, limit);
+      gate[k] = (u + 1.0f) * (g / (1.0f + std::exp(-alpha * g)));
+    }
   }
 
   void put_back() {
@@ -211,6 +231,25 @@ void load_router_layers(std::int64_t width, std::int64_t router, int layer, Weig
   w.second_bias = source.values(Role::router_second_bias, {router});
 }
 
+void load_biases(const ModelConfig& config, WeightSource& source, ExpertsWeights& w) {
+  if (!config.experts->biased) return;
+  const std::int64_t count = config.experts->count, hidden = expert_width(config);
+  w.router_bias = source.values(Role::router_out_bias, {count});
+  w.down_bias = source.values(Role::expert_down_bias, {count, config.width});
+  if (!source.has(Role::expert_gate_up_bias)) {
+    w.gate_bias = source.values(Role::expert_gate_bias, {count, hidden});
+    w.up_bias = source.values(Role::expert_up_bias, {count, hidden});
+    return;
+  }
+  const auto both = source.values(Role::expert_gate_up_bias, {count, 2 * hidden});
+  const bool turns = config.experts->gate_up_turns;
+  for (std::int64_t e = 0; e < count; ++e)
+    for (std::int64_t i = 0; i < hidden; ++i) {
+      w.gate_bias.push_back(both[as_size(e * 2 * hidden + (turns ? 2 * i : i))]);
+      w.up_bias.push_back(both[as_size(e * 2 * hidden + (turns ? 2 * i + 1 : hidden + i))]);
+    }
+}
+
 void load_shared(const ModelConfig& config, WeightSource& source, ExpertsWeights& w) {
   const std::int64_t width = config.width, hidden = config.experts->shared;
   if (hidden == 0) return;
@@ -232,7 +271,9 @@ ExpertsWeights load_experts(const ModelConfig& config, int layer, WeightSource& 
     w.balance = source.values(Role::router_balance, {config.experts->slots()});
   const bool together = source.has(Role::expert_gate_up);
   for (int e = 0; e < config.experts->count; ++e) {
-    const ExpertRows one{e, 0, hidden}, first{e, 0, 2 * hidden}, second{e, hidden, 2 * hidden};
+    const bool turns = config.experts->gate_up_turns;
+    const ExpertRows one{e, 0, hidden}, first{e, 0, 2 * hidden, turns ? 2 : 1},
+        second{e, turns ? 1 : hidden, 2 * hidden, turns ? 2 : 1};
     Expert expert;
     expert.gate = together ? source.expert_matrix(Role::expert_gate_up, hidden, width, first)
                            : source.expert_matrix(Role::expert_gate, hidden, width, one);
@@ -241,6 +282,7 @@ ExpertsWeights load_experts(const ModelConfig& config, int layer, WeightSource& 
     expert.down = source.expert_matrix(Role::expert_down, width, hidden, {e, 0, width});
     w.experts.push_back(std::move(expert));
   }
+  load_biases(config, source, w);
   load_shared(config, source, w);
   return w;
 }

@@ -14,6 +14,7 @@
 //         erf form
 //   e   = the index with the largest p + balance; the balance counts for this choice only
 //   out = p_e * down_e(silu(gate_e m) * up_e m); of the slot behind the experts p_e * m, or zeros (SkipSlot)
+// With biases they are added to R m and to every product of an expert. gpt-oss has another gate (ClampedGate).
 // The router is computed in f32, so that the choice does not hang on the rounding of activations. Tokens are
 // grouped by expert, which changes no bit of any of them: a row of a matrix product does not depend on its
 // neighbours.
@@ -46,6 +47,8 @@ struct ExpertsWeights {
   std::vector<float> down_bias, carry, norm, first_bias, second_bias;
   std::vector<float> balance;  // [slots]; empty: none
   std::vector<Expert> experts;
+  // Of models with biases: [slots]; [experts][inside an expert], and of down [experts][width].
+  std::vector<float> router_bias, gate_bias, up_bias, down_bias;
   Expert shared;                    // of models that have one
   std::vector<float> shared_share;  // [width]; empty: all of its output counts
 };

@@ -17,6 +17,8 @@
 namespace kvtide {
 namespace {
 
+constexpr std::string_view kBlocks = "_blocks";
+
 std::optional<DType> float_type(std::string_view name) {
   if (name == "F32") return DType::f32;
   if (name == "F16") return DType::f16;
@@ -107,13 +109,31 @@ class FolderCheckpoint final : public Checkpoint {
       tensor.dtype = *type;
     } else if (found->value.dtype == "I8") {
       tensor.scales = scales_of(*found);
+    } else if (found->value.dtype == "U8" && found->name.ends_with(kBlocks)) {
+      read_four_bits(*found, tensor);
     } else {
       throw Error(ErrorCode::unsupported, cat(files_of_weights_.paths()[found->file], ": tensor ",
                                               quoted(found->name), " has type ", found->value.dtype,
-                                              "; the types that are read: F32 F16 BF16, and I8 "
-                                              "beside a tensor of scales"));
+                                              "; the types that are read: F32 F16 BF16, I8 "
+                                              "beside a tensor of scales, and U8 as MXFP4"));
     }
     return tensor;
+  }
+
+  // "X_blocks" [..][rows][blocks][16] comes with "X_scales" [..][rows][blocks], the exponents of the blocks.
+  void read_four_bits(const SafeTensorsFiles::Tensor& found, StoredTensor& tensor) const {
+    const auto refuse = [&](const std::string& why) {
+      throw Error(ErrorCode::bad_format, cat(files_of_weights_.paths()[found.file], ": tensor ", quoted(found.name), " ", why));
+    };
+    const std::string name = found.name.substr(0, found.name.size() - kBlocks.size()) + "_scales";
+    const SafeTensorsFiles::Tensor* scales = files_of_weights_.find(name);
+    if (scales == nullptr || scales->value.dtype != "U8") refuse(cat("needs a tensor ", quoted(name), " of type U8"));
+    if (tensor.shape.size() < 2 || tensor.shape.back() != 16) refuse("must have blocks of 16 bytes as its last extent");
+    tensor.shape.pop_back();
+    if (scales->value.shape != tensor.shape) refuse(cat("has other blocks than ", quoted(name), " has scales"));
+    tensor.shape.back() *= 32;
+    tensor.dtype = DType::mxfp4;
+    tensor.block_scales = scales->value.bytes;
   }
 
   // "X.weight" as 8-bit integers comes with "X.weight_scale": one number, or one for every output.

@@ -24,9 +24,14 @@ RopeTable::RopeTable(const RopeConfig& config, int rope_dims) {
     // YaRN keeps pairs that turn often within the original context, stretches those that hardly turn, and
     // blends between.
     if (config.scaling == RopeScaling::yarn) {
-      const double low = std::max(0.0, std::floor(pair_with_turns(config.fast_turns, config, rope_dims)));
-      double high =
-          std::min(rope_dims - 1.0, std::ceil(pair_with_turns(config.slow_turns, config, rope_dims)));
+      double low = pair_with_turns(config.fast_turns, config, rope_dims),
+             high = pair_with_turns(config.slow_turns, config, rope_dims);
+      if (config.whole_pairs) {
+        low = std::floor(low);
+        high = std::ceil(high);
+      }
+      low = std::max(0.0, low);
+      high = std::min(rope_dims - 1.0, high);
       if (low == high) high += 0.001;
       const double stretched = std::clamp((i - low) / (high - low), 0.0, 1.0);
       frequency = frequency / config.factor * stretched + frequency * (1.0 - stretched);

@@ -2,7 +2,9 @@
 //
 // A tensor may hold more rows than the matrix (queries, keys and values in one), its rows in another order,
 // or inputs times outputs instead of outputs times inputs. 8-bit integers become q8_0 blocks whose scale is
-// 1: exactly the same integers; their own scales are applied to the products.
+// 1: exactly the same integers; their own scales are applied to the products. mxfp4 becomes q5_0, whose integers hold all
+// of its elements: exactly the same numbers, and products in integers. (Scales below 2^-24, the smallest that a q5_0 block
+// can have, are rounded to that; one above 2^15 makes a block that is not finite.)
 // Ownership: refers to the tensor.
 // Thread rules: const from any thread.
 #pragma once
@@ -31,12 +33,14 @@ class StoredRows {
 
  private:
   void fill(std::int64_t row, std::byte* out) const;
+  void fill_mxfp4(std::int64_t row, std::byte* out) const;
 
   const StoredTensor& tensor_;
   const std::vector<std::int32_t>* order_;
   DType dtype_;
-  bool int8_, in_place_;
+  bool int8_, mxfp4_, in_place_;
   std::int64_t first_, columns_, stride_, element_, row_bytes_, gathered_bytes_;
+  std::int64_t stacked_rows_;  // of one of several matrices that lie one behind the other
 };
 
 }  // namespace kvtide

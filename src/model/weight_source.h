@@ -13,11 +13,12 @@
 
 namespace kvtide {
 
-// Rows [first, first + the matrix's rows) of one expert's `of` rows.
+// Rows first, first + step, ... of one expert's `of` rows.
 struct ExpertRows {
   int expert = 0;
   std::int64_t first = 0;
   std::int64_t of = 0;
+  std::int64_t step = 1;  // every so many rows of them
 };
 
 class WeightSource {

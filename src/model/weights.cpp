@@ -111,6 +111,7 @@ class WeightLoader final : private WeightSource {
     w.query_bias = optional_vector(Role::query_bias, q_rows, order);
     w.key_bias = optional_vector(Role::key_bias, kv_rows, order);
     w.value_bias = optional_vector(Role::value_bias, kv_rows);
+    if (config_.attention_sinks) w.sinks = vector(Role::attention_sinks, config_.heads);
     w.output = matrix(Role::attention_output, width, q_rows);
     w.output_bias = optional_vector(Role::attention_output_bias, width);
     if (!config_.convolved) return;
@@ -294,7 +295,17 @@ class WeightLoader final : private WeightSource {
     const StoredTensor tensor = find(role, rows, columns, place);
     std::int64_t first = tensor.rule.fused ? fused_start(role) : 0;
     if (place != nullptr) first = place->first + (tensor.rule.stacked ? place->expert * place->of : 0);
+    if (place != nullptr && place->step > 1) order = every_row(place->step, rows);
     return packed_matrix(tensor, first, rows, columns, order);
+  }
+
+  const std::vector<std::int32_t>* every_row(std::int64_t step, std::int64_t rows) {
+    if (stepped_ == nullptr) {
+      weights_.orders_.emplace_back();
+      for (std::int64_t i = 0; i < rows; ++i) weights_.orders_.back().push_back(static_cast<std::int32_t>(i * step));
+      stepped_ = &weights_.orders_.back();
+    }
+    return stepped_;
   }
 
   // Rows [first, first + rows) of the tensor in that order.
@@ -348,7 +359,7 @@ class WeightLoader final : private WeightSource {
   Weights& weights_;
   MatrixPacker packer_;
   std::size_t next_packed_ = 0;
-  const std::vector<std::int32_t>* rotation_ = nullptr;
+  const std::vector<std::int32_t>*rotation_ = nullptr, *stepped_ = nullptr;
   int layer_ = 0;
 };
 

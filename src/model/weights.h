@@ -31,6 +31,7 @@ struct LayerWeights {
   std::vector<float> query_norm, key_norm;                         // [head_dim], likewise
   std::vector<float> attention_norm_bias, feed_forward_norm_bias;  // [width], of layer norms
   std::vector<float> query_bias, key_bias, value_bias, output_bias;  // empty: none
+  std::vector<float> sinks;                                          // [heads], of attention that has them
   std::vector<float> up_bias, down_bias;                             // likewise
   WeightMatrix query, key, value, output;
   WeightMatrix query_gate;                // [heads * head_dim][width], where attention is gated

@@ -65,11 +65,19 @@ struct BlockIQ4NL {
   Half d;
   std::uint8_t qs[16];
 };
+struct BlockMxfp4 {
+  std::uint8_t e;  // the scale 2^(e - 127); 255: none
+  std::uint8_t qs[16];
+};
 #pragma pack(pop)
 
 static_assert(sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20 && sizeof(BlockQ5_0) == 22);
 static_assert(sizeof(BlockQ5_1) == 24 && sizeof(BlockQ8_0) == 34 && sizeof(BlockQ2K) == 84);
 static_assert(sizeof(BlockQ3K) == 110 && sizeof(BlockQ4K) == 144 && sizeof(BlockQ5K) == 176);
 static_assert(sizeof(BlockQ6K) == 210 && sizeof(BlockIQ4NL) == 18);
+static_assert(sizeof(BlockMxfp4) == 17);
+
+// What the four bits of a BlockMxfp4 stand for, twice as large.
+inline constexpr std::int8_t kMxfp4Doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 }  // namespace kvtide

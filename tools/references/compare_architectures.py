@@ -20,6 +20,7 @@ import torch
 import transformers
 
 import gguf_export
+import mxfp4
 import tiny_folders
 from tiny_folders import LFM
 from tiny_models import Case, build, rope
@@ -39,6 +40,10 @@ OLMO_TYPES = ["sliding_attention", "sliding_attention", "full_attention"]
 DELTA = dict(FOUR, head_dim=16, num_hidden_layers=4, linear_num_key_heads=2, linear_num_value_heads=4,
              linear_key_head_dim=12, linear_value_head_dim=20, rope_parameters=rope(theta=1000.0, partial_rotary_factor=0.25))  # fmt: skip
 DELTA_MOE = dict(DELTA, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=20)
+
+
+OSS = dict(FOUR, head_dim=16, num_hidden_layers=3, num_local_experts=5, num_experts_per_tok=2, sliding_window=11,
+           tie_word_embeddings=False, rope_parameters=rope("yarn", 1000.0, **YARN, truncate=False))  # fmt: skip
 
 
 def olmo_ropes(**full) -> dict:
@@ -144,6 +149,18 @@ CASES = [
          dict(DELTA_MOE, hidden_size=36, num_attention_heads=3, num_key_value_heads=1, linear_num_key_heads=3,
               linear_num_value_heads=6, linear_key_head_dim=7, linear_value_head_dim=9, moe_intermediate_size=12,
               shared_expert_intermediate_size=5, tie_word_embeddings=False)),
+    Case("gpt_oss", "gpt-oss", "GptOss", 501, "", dict(OSS)),
+    Case("gpt_oss, odd widths, three heads, all of three experts", "gpt-oss", "GptOss", 502, "",
+         dict(OSS, hidden_size=36, intermediate_size=20, num_attention_heads=3, num_key_value_heads=1, head_dim=10, num_hidden_layers=2,
+              num_local_experts=3, num_experts_per_tok=3)),
+    Case("gpt_oss, listed layers, a low limit", "gpt-oss", "GptOss", 503, "no gguf",
+         dict(OSS, layer_types=["full_attention", "full_attention", "sliding_attention"], num_local_experts=16, num_experts_per_tok=1,
+              swiglu_limit=1.5, swiglu_alpha=1.2)),
+    Case("gpt_oss, no biases around attention", "gpt-oss", "GptOss", 504, "",
+         dict(OSS, attention_bias=False, num_hidden_layers=4, sliding_window=16, num_key_value_heads=4)),
+    Case("gpt_oss, MXFP4", "gpt-oss", "GptOss", 505, "mxfp4", dict(OSS)),
+    Case("gpt_oss, MXFP4, wide", "gpt-oss", "GptOss", 506, "mxfp4",
+         dict(OSS, hidden_size=96, intermediate_size=64, num_hidden_layers=2, num_local_experts=7, num_experts_per_tok=4)),
 ]  # fmt: skip
 
 
@@ -217,7 +234,11 @@ class Comparison:
     def run(self, case: Case, scratch: pathlib.Path) -> None:
         model = build(case)
         scratch.mkdir()
+        if case.shows == "mxfp4":
+            mxfp4.round_experts(model)
         tiny_folders.save_published(model, scratch / "folder")
+        if case.shows == "mxfp4":
+            mxfp4.pack_folder(scratch / "folder")
         tiny_folders.write_tokenizer(scratch / "folder")
         ids = np.random.RandomState(5).randint(0, model.config.vocab_size, PROMPT).astype(np.int32)
         (scratch / "ids").write_bytes(ids.astype("<i4").tobytes())
@@ -225,7 +246,7 @@ class Comparison:
         bits = self.check(case.name, scratch / "folder", scratch, model, SPLITS)
         if case.shows == "no gguf":
             return
-        gguf_export.export(model, case.arch, case.name, str(scratch / "model.gguf"))
+        gguf_export.export(model, case.arch, case.name, str(scratch / "model.gguf"), case.shows == "mxfp4")
         tiled = gguf_export.tiled_states(self.reference[1], model.config, case.arch)
         if tiled is not None:  # the same heads in another order: other sums, and so other bits
             self.reference = (self.reference[0], tiled, self.reference[2])

@@ -13,6 +13,7 @@ What differs from the checkpoint's own layout, and therefore what this file must
   - qwen3moe, lfm2moe: the matrices of all experts of a layer stacked, gate and up apart.
   - qwen3next, qwen35, qwen35moe: norms but that of a delta net are stored as 1 + w, the decay as -exp(A_log). qwen3next has
     the rows of in_proj_qkvz sorted; the others have value heads tiled over key heads where folders have them grouped.
+  - gpt-oss: gate and up of an expert apart, where folders have their rows in turn and inputs before outputs.
   - lfm2, lfm2moe: layers without attention are those with 0 KV heads; the last norm is named token_embd_norm.
 """
 
@@ -21,6 +22,7 @@ import math
 import gguf
 import numpy as np
 
+import mxfp4
 import toy_vocab
 
 LAYER_NAMES = {
@@ -79,7 +81,9 @@ QWEN_LINEAR_LAYER_NAMES = QWEN_MOE_LAYER_NAMES | {
     "linear_attn.norm": "ssm_norm",
     "linear_attn.out_proj": "ssm_out",
 }
+GPT_OSS_LAYER_NAMES = LAYER_NAMES | {"post_attention_layernorm": "post_attention_norm", "mlp.router": "ffn_gate_inp"}
 NAMES = {
+    "gpt-oss": GPT_OSS_LAYER_NAMES,
     "qwen3next": QWEN_LINEAR_LAYER_NAMES,
     "qwen35": QWEN_LINEAR_LAYER_NAMES,
     "qwen35moe": QWEN_LINEAR_LAYER_NAMES,
@@ -134,7 +138,8 @@ def llama3_divisors(head_dim: int, rope: dict) -> np.ndarray:
     return np.array(divisors, dtype=np.float32)
 
 
-def export(model, arch: str, name: str, path: str) -> None:
+def export(model, arch: str, name: str, path: str, four_bits: bool = False) -> None:
+    """four_bits: experts as MXFP4, which their numbers must be."""
     config = model.config
     writer = gguf.GGUFWriter(path, arch)
     writer.add_name(name)
@@ -153,6 +158,12 @@ def export(model, arch: str, name: str, path: str) -> None:
         data = tensor.detach().numpy().astype(np.float32)
         if ".linear_attn." in key:
             _add_delta_net(writer, key, data, config, arch)
+            continue
+        if key.endswith(".sinks"):
+            writer.add_tensor(f"blk.{key.split('.')[2]}.attn_sinks.weight", data)
+            continue
+        if arch == "gpt-oss" and ".experts." in key:
+            _add_gpt_oss_experts(writer, key, data, four_bits)
             continue
         if ".experts." in key or key.endswith(".expert_bias"):
             _add_experts(writer, key, data)
@@ -177,6 +188,20 @@ def _inner_width(model, arch: str) -> int:
     if arch == "lfm2":  # which adjusts what its config says
         return model.state_dict()["model.layers.0.feed_forward.w1.weight"].shape[0]
     return getattr(model.config, "intermediate_size", None)
+
+
+def _add_gpt_oss_experts(writer: gguf.GGUFWriter, key: str, data: np.ndarray, four_bits: bool) -> None:
+    blk, inner = f"blk.{key.split('.')[2]}.", key.split(".experts.")[1]
+    suffix = ".bias" if inner.endswith("_bias") else ".weight"
+    if suffix == ".weight":
+        data = data.swapaxes(1, 2)
+    parts = {"down": data} if inner.startswith("down") else {"gate": data[:, ::2], "up": data[:, 1::2]}
+    for part, values in parts.items():
+        name, values = f"{blk}ffn_{part}_exps{suffix}", np.ascontiguousarray(values)
+        if four_bits and suffix == ".weight":
+            writer.add_tensor(name, mxfp4.gguf_bytes(*mxfp4.quantise(values)), raw_dtype=gguf.GGMLQuantizationType.MXFP4)
+        else:
+            writer.add_tensor(name, values)
 
 
 def _tiled(data: np.ndarray, axis: int, config, head: int) -> np.ndarray:
@@ -259,7 +284,7 @@ def _add_parameters(writer: gguf.GGUFWriter, config, arch: str) -> None:
     else:
         writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.norm_eps if arch.startswith("lfm2") else config.rms_norm_eps)
-    if head_dim * config.num_attention_heads != config.hidden_size or arch in ("gemma3", "qwen3", "qwen3moe", *QWEN_LINEAR):
+    if head_dim * config.num_attention_heads != config.hidden_size or arch in ("gemma3", "qwen3", "qwen3moe", "gpt-oss", *QWEN_LINEAR):
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
     if arch in ("llama", "smollm3", "mistral3"):
@@ -267,13 +292,13 @@ def _add_parameters(writer: gguf.GGUFWriter, config, arch: str) -> None:
         writer.add_vocab_size(config.vocab_size)
     if arch == "phi3" or arch in QWEN_LINEAR:
         writer.add_rope_dimension_count(int(head_dim * config.rope_parameters["partial_rotary_factor"]))
-    if arch in ("gemma3", "olmo2", "phi3", "mistral3") and getattr(config, "sliding_window", None):
+    if arch in ("gemma3", "olmo2", "phi3", "mistral3", "gpt-oss") and getattr(config, "sliding_window", None):
         writer.add_sliding_window(config.sliding_window)
     if arch == "olmo2" and getattr(config, "layer_types", None):
         writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config.layer_types])
     if arch in QWEN_LINEAR:
         _add_delta_sizes(writer, config, arch)
-    if arch in ("qwen3moe", "lfm2moe", "qwen3next", "qwen35moe"):
+    if arch in ("qwen3moe", "lfm2moe", "qwen3next", "qwen35moe", "gpt-oss"):
         _add_routing(writer, config, arch)
 
     rope = _global_rope(config, arch)
@@ -308,9 +333,10 @@ def _add_delta_sizes(writer: gguf.GGUFWriter, config, arch: str) -> None:
 
 
 def _add_routing(writer: gguf.GGUFWriter, config, arch: str) -> None:
-    writer.add_expert_count(config.num_experts)
+    oss = arch == "gpt-oss"
+    writer.add_expert_count(config.num_local_experts if oss else config.num_experts)
     writer.add_expert_used_count(config.num_experts_per_tok)
-    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    writer.add_expert_feed_forward_length(config.intermediate_size if oss else config.moe_intermediate_size)
     if arch in QWEN_LINEAR:
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
     if arch == "lfm2moe":

@@ -119,7 +119,9 @@ def _scaled(name: str, noise: np.ndarray, arch: str) -> np.ndarray:
         centre = 0.0 if arch in ADDS_ONE and "linear_attn" not in name else 1.0
         return centre + 0.3 * noise
     if name.endswith("bias"):
-        return 0.5 * noise
+        return (0.3 if ".mlp." in name else 0.5) * noise
+    if name.endswith("sinks"):
+        return 1.5 * noise
     if name.endswith("A_log"):
         return 0.7 * noise - 1.0  # a matrix forgets within ten tokens or a hundred
     if "embed_tokens" in name:
@@ -127,7 +129,9 @@ def _scaled(name: str, noise: np.ndarray, arch: str) -> np.ndarray:
     # Queries and keys are made large enough for attention to prefer some positions clearly over others.
     gain = 1.5 if "q_proj" in name or "k_proj" in name else 1.0
     # A router decides clearly; stacked experts and matrices add up their last extent, a convolution all but its first.
-    gain = 4.0 if name.endswith(("mlp.gate.weight", "feed_forward.gate.weight")) else gain
+    gain = 4.0 if name.endswith(("mlp.gate.weight", "feed_forward.gate.weight", "mlp.router.weight")) else gain
+    if arch == "gpt-oss" and ".experts." in name:  # inputs before outputs
+        return 3.0 * noise / np.sqrt(noise.shape[1])  # large enough to be clamped sometimes
     gain = 1.5 if name.endswith("conv1d.weight") else gain
     return gain * noise / np.sqrt(noise.shape[-1])
 

@@ -45,9 +45,10 @@ extern const Architecture kLfm2Moe;
 extern const Architecture kQwen3Next;
 extern const Architecture kQwen35;
 extern const Architecture kQwen35Moe;
+extern const Architecture kGptOss;
 
 inline constexpr const Architecture* kArchitectures[] = {
-    &kLlama, &kGemma3,   &kQwen2,    &kQwen3, &kGpt2,    &kZaya,      &kSmolLm3, &kPhi3,
-    &kOlmo2, &kMistral3, &kQwen3Moe, &kLfm2,  &kLfm2Moe, &kQwen3Next, &kQwen35,  &kQwen35Moe};
+    &kLlama,    &kGemma3,   &kQwen2, &kQwen3,   &kGpt2,      &kZaya,   &kSmolLm3,   &kPhi3,  &kOlmo2,
+    &kMistral3, &kQwen3Moe, &kLfm2,  &kLfm2Moe, &kQwen3Next, &kQwen35, &kQwen35Moe, &kGptOss};
 
 }  // namespace kvtide

@@ -20,6 +20,7 @@ struct RopeConfig {
   // yarn: of cosines and sines; nullopt: 1 + 0.1 ln(factor)
   std::optional<double> magnitude = std::nullopt;
   std::vector<float> divisors;  // one per pair, or empty: frequencies are divided by these (llama 3)
+  bool whole_pairs = true;      // yarn: the pairs between which it blends are rounded to whole numbers
   bool still = false;           // positions turn nothing (NoPE): every frequency is 0
 };
 
@@ -48,6 +49,11 @@ enum class SkipSlot {
   zero       // nothing, as transformers computes it
 };
 
+// gate' = min(gate, limit), up' = up within +-limit: (up' + 1) * gate' * sigmoid(alpha * gate').
+struct ClampedGate {
+  float alpha = 1.0f, limit = 1.0f;
+};
+
 // A feed-forward of several gated experts of which a router chooses some for every token (experts.h).
 struct ExpertsConfig {
   int count = 0;
@@ -61,8 +67,11 @@ struct ExpertsConfig {
   bool shares_sum_to_1 = false;
   float sum_epsilon = 0.0f;  // is added to the sum that shares are divided by
   float share_scale = 1.0f;
-  std::int64_t shared = 0;    // inside an expert that every token passes besides; 0: there is none
-  bool shared_gated = false;  // its output is scaled by a sigmoid of the token
+  bool biased = false;                 // the matrices of experts and of the router have biases
+  bool gate_up_turns = false;          // of experts whose gate and up are one matrix: their rows take turns
+  std::optional<ClampedGate> clamped;  // instead of silu(gate) * up
+  std::int64_t shared = 0;             // inside an expert that every token passes besides; 0: there is none
+  bool shared_gated = false;           // its output is scaled by a sigmoid of the token
   int slots() const { return router_width > 0 ? count + 1 : count; }
 };
 
@@ -105,6 +114,7 @@ struct ModelConfig {
   int conv_taps = 0;                    // of short convolutions (short_conv.h); 0: there are none
   bool conv_biased = false;             // they and their projections
   std::optional<DeltaNetConfig> delta;  // of layers with gated delta nets
+  bool attention_sinks = false;         // every head has a learned score beside those of the positions
   bool gated_attention = false;     // its result is scaled by a sigmoid of gates that lie beside the queries
   bool convolved = false;           // queries, keys and values as in cca.h; the next too then
   bool temperature_is_log = false;  // of keys: clamped and exponentiated before use

@@ -55,7 +55,7 @@ void read_yarn(const JsonFields& rope, const ModelConfig& config, RopeConfig& ou
   out.fast_turns = rope.real("beta_fast", 1e-3, 1e6, out.fast_turns);
   out.slow_turns = rope.real("beta_slow", 1e-3, 1e6, out.slow_turns);
   out.magnitude = yarn_magnitude(rope, out.factor);
-  require_absent_or(rope, "truncate", true);
+  out.whole_pairs = rope.flag("truncate", true);
 }
 
 }  // namespace
@@ -66,11 +66,11 @@ void require_absent_or(const JsonFields& json, const char* key, bool value) {
                 cat("'", key, "' is ", value ? "false" : "true", ", which is not supported"));
 }
 
-ExpertsConfig read_experts(const JsonFields& json, const char* count) {
+ExpertsConfig read_experts(const JsonFields& json, const char* count, const char* hidden) {
   ExpertsConfig experts;
   experts.count = static_cast<int>(json.count(count, 1, 1024));
   experts.chosen = static_cast<int>(json.count("num_experts_per_tok", 1, 1024));
-  experts.hidden = json.count("moe_intermediate_size", 1, kWide);
+  experts.hidden = json.count(hidden, 1, kWide);
   check_experts(json.file(), experts);
   return experts;
 }

@@ -24,8 +24,9 @@ RopeConfig read_rope_object(const JsonFields& rope, const ModelConfig& config, d
 // absent and `window_from` layers have passed.
 void read_windows(const JsonFields& json, ModelConfig& config, std::int64_t window_from);
 
-// Experts behind a router of one matrix; `count` is the key of their number.
-ExpertsConfig read_experts(const JsonFields& json, const char* count);
+// Experts behind a router of one matrix; `count` and `hidden` are the keys of their number and of the width inside.
+ExpertsConfig read_experts(const JsonFields& json, const char* count,
+                           const char* hidden = "moe_intermediate_size");
 
 // Which layers have experts: every decoder_sparse_step-th, without those of mlp_only_layers.
 void read_routed_layers(const JsonFields& json, ModelConfig& config);
