@@ -14,7 +14,7 @@ namespace kvtide {
 
 inline constexpr int kTileRows = 64;     // rows of one tile, aligned to absolute positions
 inline constexpr int kQueryBlock = 128;  // queries of one call
-inline constexpr int kMaxHeadDim = 512;  // larger heads are refused when a model is loaded
+inline constexpr int kMaxHeadDim = 576;  // larger heads are refused when a model is loaded
 
 struct AttendTile {
   const std::byte* keys;  // first present row

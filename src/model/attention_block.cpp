@@ -5,6 +5,7 @@
 
 #include "kernels/attend.h"
 #include "model/for_rows.h"
+#include "model/latent.h"
 #include "model/pass_timer.h"
 #include "state/shadow.h"
 
@@ -22,11 +23,21 @@ AttentionBlock::AttentionBlock(const DecoderContext& context, Workspace& workspa
 
 void AttentionBlock::run(int layer, std::span<ActivePart> parts, std::int64_t skip, std::int64_t count) {
   const LayerWeights& w = context_.weights.layer(layer);
-  project_heads(layer, w, parts, count);
+  if (w.latent) {
+    steps_.norm(ws_.x_, w.attention_norm, w.attention_norm_bias, 0, count, ws_.normed_);
+    project_latents(context_, steps_, *w.latent, ws_.normed_, count, ws_.latent_, {ws_.q_, ws_.k_, ws_.v_});
+  } else {
+    project_heads(layer, w, parts, count);
+  }
   for (ActivePart& part : parts) attend_part(part, layer, w, std::max<std::int64_t>(0, skip - part.begin));
   if (skip == count) return;
   if (config_.gated_attention) gate(skip, count);
-  steps_.project(w.output, ws_.mixed_, config_.heads * config_.head_dim, skip, count);
+  if (w.latent) {
+    expand_latents(context_, steps_, *w.latent, ws_.mixed_, skip, count, ws_.latent_);
+    steps_.project(w.output, ws_.latent_.values, config_.heads * config_.latent->value, skip, count);
+  } else {
+    steps_.project(w.output, ws_.mixed_, config_.heads * config_.head_dim, skip, count);
+  }
   steps_.add_residual(w.output_bias, w.attention_post_norm, w.attention_scale, skip, count);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "base/as_size.h"
@@ -26,6 +27,29 @@ void softmax(std::span<float> scores) {
   for (float& score : scores) score /= sum;
 }
 
+// Which experts lie in the groups whose best two are best; empty: all.
+std::vector<bool> allowed_experts(const ExpertsConfig& config, std::span<const float> scores,
+                                  const std::vector<float>& balance) {
+  if (config.groups_chosen == config.groups) return {};
+  const auto count = static_cast<std::size_t>(config.groups), size = scores.size() / count;
+  std::vector<float> best(count);
+  for (std::size_t g = 0; g < count; ++g) {
+    std::vector<float> group(size);
+    for (std::size_t i = 0; i < size; ++i)
+      group[i] = scores[g * size + i] + (balance.empty() ? 0.0f : balance[g * size + i]);
+    std::partial_sort(group.begin(), group.begin() + 2, group.end(), std::greater<>());
+    best[g] = group[0] + group[1];
+  }
+  std::vector<bool> allowed(scores.size());
+  for (std::size_t g = 0; g < count; ++g) {
+    std::size_t better = 0;  // of equals the first
+    for (std::size_t other = 0; other < count; ++other)
+      better += best[other] > best[g] || (best[other] == best[g] && other < g);
+    for (std::size_t i = 0; i < size; ++i) allowed[g * size + i] = better < static_cast<std::size_t>(config.groups_chosen);
+  }
+  return allowed;
+}
+
 // The best of the scores, which become shares, best first; of equals the first.
 void choose(const ExpertsConfig& config, std::span<float> scores, const std::vector<float>& balance,
             std::span<Choice> out) {
@@ -33,6 +57,7 @@ void choose(const ExpertsConfig& config, std::span<float> scores, const std::vec
     for (float& score : scores) score = 1.0f / (1.0f + std::exp(-score));
   else
     softmax(scores);
+  const std::vector<bool> allowed = allowed_experts(config, scores, balance);
   const auto wanted = [&](std::size_t i) { return balance.empty() ? scores[i] : scores[i] + balance[i]; };
   const auto taken = [&](std::size_t i, std::size_t chosen) {
     return std::any_of(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(chosen),
@@ -42,7 +67,7 @@ void choose(const ExpertsConfig& config, std::span<float> scores, const std::vec
   for (std::size_t n = 0; n < out.size(); ++n) {
     std::size_t best = scores.size();
     for (std::size_t i = 0; i < scores.size(); ++i)
-      if (!taken(i, n) && (best == scores.size() || wanted(i) > wanted(best))) best = i;
+      if ((allowed.empty() || allowed[i]) && !taken(i, n) && (best == scores.size() || wanted(i) > wanted(best))) best = i;
     out[n] = {static_cast<int>(best), scores[best]};
     sum += scores[best];
   }

@@ -3,6 +3,7 @@
 // The usual router is one matrix R. With m the normed input of a token:
 //   p   = softmax(R m), or the sigmoid of every element
 //   E   = the `chosen` experts with the largest p + balance; where there is no balance, the largest p
+//         (DeepSeek V3: of the experts of the groups whose two largest are largest)
 //   s_e = p_e, where shares sum to 1 divided by the sum of p over E (+ epsilon), times share_scale
 //   out = sum over E, the best first, of s_e * down_e(silu(gate_e m) * up_e m)
 // and behind them the output of one expert that every token passes, where there is one; some models scale it by

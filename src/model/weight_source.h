@@ -21,6 +21,15 @@ struct ExpertRows {
   std::int64_t step = 1;  // every so many rows of them
 };
 
+// A matrix inside a tensor: `rows` of `columns` elements from the tensor's row `first` on; of a transposed one these are its
+// columns and rows.
+struct MatrixPart {
+  std::vector<std::int64_t> shape;  // of the tensor, the last extent fastest
+  std::int64_t first = 0;
+  std::int64_t rows = 0, columns = 0;
+  bool transposed = false;
+};
+
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
@@ -31,6 +40,7 @@ class WeightSource {
   // The rows `order` of a tensor with `of` rows, in that order.
   virtual WeightMatrix picked_matrix(Role role, std::int64_t of, std::int64_t columns,
                                      std::vector<std::int32_t> order) = 0;
+  virtual WeightMatrix part_matrix(Role role, const MatrixPart& part) = 0;
   virtual WeightMatrix expert_matrix(Role role, std::int64_t rows, std::int64_t columns,
                                      const ExpertRows& place) = 0;
 };

@@ -96,6 +96,11 @@ class WeightLoader final : private WeightSource {
 
   void load_attention(LayerWeights& w) {
     const std::int64_t width = config_.width, head_dim = config_.head_dim;
+    if (config_.latent) {
+      w.latent = load_latent(config_, *this);
+      w.output = matrix(Role::attention_output, width, config_.heads * config_.latent->value);
+      return;
+    }
     const std::int64_t q_rows = config_.heads * head_dim, kv_rows = config_.kv_heads * head_dim;
     if (config_.head_norms) {
       w.query_norm = vector(Role::query_norm, config_.heads_normed_together ? q_rows : head_dim);
@@ -262,6 +267,21 @@ class WeightLoader final : private WeightSource {
     return packed_matrix(find(role, of, columns), 0,
                          static_cast<std::int64_t>(weights_.orders_.back().size()), columns,
                          &weights_.orders_.back());
+  }
+  WeightMatrix part_matrix(Role role, const MatrixPart& part) override {
+    std::int64_t all = 1;
+    for (std::size_t i = 0; i + 1 < part.shape.size(); ++i) all *= part.shape[i];
+    StoredTensor tensor = checked(found(role), part.shape, all);
+    if (!part.transposed) return packed_matrix(tensor, part.first, part.rows, part.columns, nullptr);
+    const DTypeInfo& type = dtype_info(tensor.dtype);
+    if (!tensor.scales.empty() || type.block_elements > 1)
+      refuse(ErrorCode::unsupported, cat("tensor '", tensor.name, "' of type ", tensor.scales.empty() ? type.name : "i8",
+                                         " cannot be turned; F32, F16 and BF16 can"));
+    const auto row = static_cast<std::size_t>(part.rows * type.block_bytes);
+    tensor.bytes = tensor.bytes.subspan(static_cast<std::size_t>(part.first) * row, static_cast<std::size_t>(part.columns) * row);
+    tensor.shape = {part.columns, part.rows};
+    tensor.rule.transposed = true;
+    return packed_matrix(tensor, 0, part.rows, part.columns, nullptr);
   }
   WeightMatrix expert_matrix(Role role, std::int64_t rows, std::int64_t columns,
                              const ExpertRows& place) override {

@@ -20,6 +20,7 @@
 #include "model/checkpoint.h"
 #include "model/delta_net.h"
 #include "model/experts.h"
+#include "model/latent_weights.h"
 #include "model/residual.h"
 #include "model/short_conv.h"
 
@@ -38,6 +39,7 @@ struct LayerWeights {
   WeightMatrix gate, up, down;            // gate: only where the feed-forward is gated
   std::optional<CcaWeights> cca;          // then `value` makes the current half of the values
   std::optional<ShortConvWeights> conv;   // instead of query, key, value and output
+  std::optional<LatentWeights> latent;    // instead of query, key and value
   std::optional<DeltaNetWeights> delta;   // likewise
   std::optional<ExpertsWeights> experts;  // instead of gate, up and down
   ResidualScale attention_scale, feed_forward_scale;

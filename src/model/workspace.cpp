@@ -7,7 +7,10 @@ namespace {
 
 std::int64_t widest_row(const ModelConfig& c) {
   return std::max({c.width, c.hidden, expert_width(c), static_cast<std::int64_t>(c.heads) * c.head_dim,
-                   c.experts ? c.experts->shared : 0, c.delta ? c.delta->value_width() : 0});
+                   c.experts ? c.experts->shared : 0, c.delta ? c.delta->value_width() : 0,
+                   c.latent ? std::max({c.latent->query_rank, c.latent->rank, c.latent->nope,
+                                        c.heads * c.latent->value})
+                            : 0});
 }
 
 }  // namespace
@@ -52,6 +55,11 @@ Workspace::Workspace(const ModelConfig& c, std::int64_t max_step) : max_step_(ma
     }
     if (c.conv_taps > 0) conv_ = {floats(3 * c.width), floats(c.width, c.conv_taps - 1), floats(c.width)};
     if (c.gated_attention) query_gate_ = floats(q_width);
+    if (c.latent) {
+      const LatentConfig& l = *c.latent;
+      latent_ = {floats(l.query_rank), floats(c.heads * l.nope), floats(c.heads * l.rope),
+                 floats(std::max(l.nope, l.rank)), floats(c.heads * l.value)};
+    }
     if (c.delta) {
       const DeltaNetConfig& d = *c.delta;
       delta_ = {floats(d.channels()),    floats(d.channels()),  floats(d.value_width()),

@@ -13,6 +13,7 @@
 #include "model/config/config.h"
 #include "model/delta_net.h"
 #include "model/experts.h"
+#include "model/latent_scratch.h"
 #include "model/rope_table.h"
 #include "model/short_conv.h"
 
@@ -39,6 +40,7 @@ class Workspace {
   CcaScratch cca_{};             // of models that convolve queries and keys
   float* query_gate_ = nullptr;  // [max_step][heads * head_dim], of models whose attention is gated
   ShortConvScratch conv_{};      // of models with short convolutions
+  LatentScratch latent_{};       // of models that keep latents
   DeltaNetScratch delta_{};      // of models with gated delta nets
   ExpertsScratch experts_{};     // of models with experts
   QuantRow quants_;              // of the first row

@@ -304,8 +304,8 @@ TEST(KvState, RefusesASpecThatMakesNoSense) {
   refused(spec_of({layer}, 10, 1, DType::q4_0), "f32, f16 or q8_0, not q4_0");
   refused(spec_of({layer}, 10, 1, DType::q8_0), "q8_0 needs heads of a multiple of 32 elements, not 8");
   refused(spec_of({{0, 8, std::nullopt}}, 10, 1), "at least one KV head");
-  refused(spec_of({{1, 0, std::nullopt}}, 10, 1), "head_dim must be between 1 and 512, not 0");
-  refused(spec_of({{1, 513, std::nullopt}}, 10, 1), "head_dim must be between 1 and 512, not 513");
+  refused(spec_of({{1, 0, std::nullopt}}, 10, 1), "head_dim must be between 1 and 576, not 0");
+  refused(spec_of({{1, 577, std::nullopt}}, 10, 1), "head_dim must be between 1 and 576, not 577");
   refused(spec_of({{1, 8, 0}}, 10, 1),
           "a window must be at least 1 and at most 1099511627776 positions, not 0");
 }

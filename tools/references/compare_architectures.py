@@ -46,6 +46,13 @@ OSS = dict(FOUR, head_dim=16, num_hidden_layers=3, num_local_experts=5, num_expe
            tie_word_embeddings=False, rope_parameters=rope("yarn", 1000.0, **YARN, truncate=False))  # fmt: skip
 
 
+LATENT = dict(num_attention_heads=4, num_key_value_heads=4, rms_norm_eps=1e-6, num_hidden_layers=3, kv_lora_rank=20, q_lora_rank=24,
+              qk_nope_head_dim=12, qk_rope_head_dim=6, v_head_dim=10, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=16,
+              n_shared_experts=1)  # fmt: skip
+DEEPSEEK = dict(LATENT, n_group=4, topk_group=2, first_k_dense_replace=1)
+GLM = dict(LATENT, n_group=1, topk_group=1)
+
+
 def olmo_ropes(**full) -> dict:
     return dict(sliding_attention=rope(theta=5000.0), full_attention=rope(theta=5000.0) | full)
 
@@ -161,6 +168,18 @@ CASES = [
     Case("gpt_oss, MXFP4", "gpt-oss", "GptOss", 505, "mxfp4", dict(OSS)),
     Case("gpt_oss, MXFP4, wide", "gpt-oss", "GptOss", 506, "mxfp4",
          dict(OSS, hidden_size=96, intermediate_size=64, num_hidden_layers=2, num_local_experts=7, num_experts_per_tok=4)),
+    Case("deepseek_v3", "deepseek2", "DeepseekV3", 511, "", dict(DEEPSEEK)),
+    Case("deepseek_v3, yarn, no latent of queries", "deepseek2", "DeepseekV3", 512, "",
+         dict(DEEPSEEK, q_lora_rank=None, n_group=2, topk_group=1, n_shared_experts=2, num_experts_per_tok=2, tie_word_embeddings=False,
+              rope_parameters=rope("yarn", 1000.0, **YARN, mscale=1.0, mscale_all_dim=1.0))),
+    Case("deepseek_v3, odd widths, no experts in two layers", "deepseek2", "DeepseekV3", 513, "",
+         dict(DEEPSEEK, hidden_size=36, num_attention_heads=3, num_key_value_heads=3, kv_lora_rank=17, q_lora_rank=11, qk_nope_head_dim=7,
+              qk_rope_head_dim=10, v_head_dim=5, first_k_dense_replace=2, norm_topk_prob=False, moe_intermediate_size=11)),
+    Case("deepseek_v3, halves rotate, five heads", "deepseek2", "DeepseekV3", 514, "no gguf",
+         dict(DEEPSEEK, hidden_size=40, num_attention_heads=5, num_key_value_heads=5, rope_interleave=False, kv_lora_rank=32)),
+    Case("glm4_moe_lite", "deepseek2", "Glm4MoeLite", 515, "", dict(GLM)),
+    Case("glm4_moe_lite, another epsilon, all of three experts", "deepseek2", "Glm4MoeLite", 516, "no gguf",
+         dict(GLM, rms_norm_eps=1e-3, n_routed_experts=3, mlp_layer_types=["sparse", "dense", "sparse"])),
 ]  # fmt: skip
 
 
@@ -172,7 +191,10 @@ def reference(model, ids: np.ndarray, greedy: int) -> tuple[np.ndarray, list[np.
         rows.append(out.logits[0].numpy())
         parts = []
         for layer in out.past_key_values.layers:
-            if getattr(layer, "keys", None) is not None:
+            if getattr(layer, "keys", None) is not None and getattr(model.config, "kv_lora_rank", None):
+                latent, rotated = layer.keys[0].numpy(), layer.values[0].numpy()
+                parts += [np.concatenate([rotated, latent], axis=-1), np.concatenate([0 * rotated, latent], axis=-1)]
+            elif getattr(layer, "keys", None) is not None:
                 parts += [layer.keys[0].numpy().copy(), layer.values[0].numpy().copy()]
         for layer in out.past_key_values.layers:
             if getattr(layer, "conv_states", None):

@@ -14,6 +14,7 @@ What differs from the checkpoint's own layout, and therefore what this file must
   - qwen3next, qwen35, qwen35moe: norms but that of a delta net are stored as 1 + w, the decay as -exp(A_log). qwen3next has
     the rows of in_proj_qkvz sorted; the others have value heads tiled over key heads where folders have them grouped.
   - gpt-oss: gate and up of an expert apart, where folders have their rows in turn and inputs before outputs.
+  - deepseek2: one KV head, the latent; keys and values are made of it by two tensors, that of the keys transposed.
   - lfm2, lfm2moe: layers without attention are those with 0 KV heads; the last norm is named token_embd_norm.
 """
 
@@ -81,9 +82,20 @@ QWEN_LINEAR_LAYER_NAMES = QWEN_MOE_LAYER_NAMES | {
     "linear_attn.norm": "ssm_norm",
     "linear_attn.out_proj": "ssm_out",
 }
+DEEPSEEK_LAYER_NAMES = QWEN_MOE_LAYER_NAMES | {
+    "self_attn.q_a_proj": "attn_q_a",
+    "self_attn.q_a_layernorm": "attn_q_a_norm",
+    "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+    "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp",
+    "mlp.shared_experts.down_proj": "ffn_down_shexp",
+}
 GPT_OSS_LAYER_NAMES = LAYER_NAMES | {"post_attention_layernorm": "post_attention_norm", "mlp.router": "ffn_gate_inp"}
 NAMES = {
     "gpt-oss": GPT_OSS_LAYER_NAMES,
+    "deepseek2": DEEPSEEK_LAYER_NAMES,
     "qwen3next": QWEN_LINEAR_LAYER_NAMES,
     "qwen35": QWEN_LINEAR_LAYER_NAMES,
     "qwen35moe": QWEN_LINEAR_LAYER_NAMES,
@@ -159,13 +171,16 @@ def export(model, arch: str, name: str, path: str, four_bits: bool = False) -> N
         if ".linear_attn." in key:
             _add_delta_net(writer, key, data, config, arch)
             continue
+        if key.endswith(".kv_b_proj.weight"):
+            _add_latent_up(writer, key, data, config)
+            continue
         if key.endswith(".sinks"):
             writer.add_tensor(f"blk.{key.split('.')[2]}.attn_sinks.weight", data)
             continue
         if arch == "gpt-oss" and ".experts." in key:
             _add_gpt_oss_experts(writer, key, data, four_bits)
             continue
-        if ".experts." in key or key.endswith(".expert_bias"):
+        if ".experts." in key or key.endswith((".expert_bias", ".e_score_correction_bias")):
             _add_experts(writer, key, data)
             continue
         if arch in PAIRED and ".q_proj." in key:
@@ -188,6 +203,32 @@ def _inner_width(model, arch: str) -> int:
     if arch == "lfm2":  # which adjusts what its config says
         return model.state_dict()["model.layers.0.feed_forward.w1.weight"].shape[0]
     return getattr(model.config, "intermediate_size", None)
+
+
+def _add_latent_up(writer: gguf.GGUFWriter, key: str, data: np.ndarray, config) -> None:
+    blk, heads = f"blk.{key.split('.')[2]}.", data.reshape(config.num_attention_heads, -1, data.shape[1])
+    keys, values = heads[:, : config.qk_nope_head_dim], heads[:, config.qk_nope_head_dim :]
+    writer.add_tensor(blk + "attn_k_b.weight", np.ascontiguousarray(keys.swapaxes(1, 2)))
+    writer.add_tensor(blk + "attn_v_b.weight", np.ascontiguousarray(values))
+
+
+def _add_latent_sizes(writer: gguf.GGUFWriter, config) -> None:
+    if config.q_lora_rank:
+        writer.add_q_lora_rank(config.q_lora_rank)
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    writer.add_key_length(config.kv_lora_rank + config.qk_rope_head_dim)
+    writer.add_value_length(config.kv_lora_rank)
+    writer.add_key_length_mla(config.qk_nope_head_dim + config.qk_rope_head_dim)
+    writer.add_value_length_mla(config.v_head_dim)
+    writer.add_rope_dimension_count(config.qk_rope_head_dim)
+    listed = getattr(config, "mlp_layer_types", None)
+    writer.add_leading_dense_block_count(listed.count("dense") if listed else config.first_k_dense_replace)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    writer.add_expert_weights_norm(config.norm_topk_prob)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_expert_group_count(config.n_group)
+    writer.add_expert_group_used_count(config.topk_group)
 
 
 def _add_gpt_oss_experts(writer: gguf.GGUFWriter, key: str, data: np.ndarray, four_bits: bool) -> None:
@@ -253,7 +294,7 @@ def _add_delta_net(writer: gguf.GGUFWriter, key: str, data: np.ndarray, config, 
 
 def _add_experts(writer: gguf.GGUFWriter, key: str, data: np.ndarray) -> None:
     blk = f"blk.{key.split('.')[2]}."
-    if key.endswith("expert_bias"):
+    if key.endswith(("expert_bias", "e_score_correction_bias")):
         writer.add_tensor(blk + "exp_probs_b.bias", data)
     elif key.endswith("down_proj"):
         writer.add_tensor(blk + "ffn_down_exps.weight", np.ascontiguousarray(data))
@@ -282,9 +323,11 @@ def _add_parameters(writer: gguf.GGUFWriter, config, arch: str) -> None:
         writer.add_head_count_kv([0 if kind == "conv" else config.num_key_value_heads for kind in kinds])
         writer.add_shortconv_l_cache(config.conv_L_cache)
     else:
-        writer.add_head_count_kv(config.num_key_value_heads)
+        writer.add_head_count_kv(1 if arch == "deepseek2" else config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.norm_eps if arch.startswith("lfm2") else config.rms_norm_eps)
-    if head_dim * config.num_attention_heads != config.hidden_size or arch in ("gemma3", "qwen3", "qwen3moe", "gpt-oss", *QWEN_LINEAR):
+    if arch == "deepseek2":
+        _add_latent_sizes(writer, config)
+    elif head_dim * config.num_attention_heads != config.hidden_size or arch in ("gemma3", "qwen3", "qwen3moe", "gpt-oss", *QWEN_LINEAR):
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
     if arch in ("llama", "smollm3", "mistral3"):
@@ -298,7 +341,7 @@ def _add_parameters(writer: gguf.GGUFWriter, config, arch: str) -> None:
         writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config.layer_types])
     if arch in QWEN_LINEAR:
         _add_delta_sizes(writer, config, arch)
-    if arch in ("qwen3moe", "lfm2moe", "qwen3next", "qwen35moe", "gpt-oss"):
+    if arch in ("qwen3moe", "lfm2moe", "qwen3next", "qwen35moe", "gpt-oss", "deepseek2"):
         _add_routing(writer, config, arch)
 
     rope = _global_rope(config, arch)
@@ -313,7 +356,7 @@ def _add_parameters(writer: gguf.GGUFWriter, config, arch: str) -> None:
         if rope.get("attention_factor"):
             writer.add_rope_scaling_attn_factors(rope["attention_factor"])
         if rope.get("mscale_all_dim"):
-            writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+            writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"] * (0.1 if arch == "deepseek2" else 1.0))
         if rope.get("beta_fast"):
             writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
             writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
@@ -334,7 +377,7 @@ def _add_delta_sizes(writer: gguf.GGUFWriter, config, arch: str) -> None:
 
 def _add_routing(writer: gguf.GGUFWriter, config, arch: str) -> None:
     oss = arch == "gpt-oss"
-    writer.add_expert_count(config.num_local_experts if oss else config.num_experts)
+    writer.add_expert_count(config.num_local_experts if oss or arch == "deepseek2" else config.num_experts)
     writer.add_expert_used_count(config.num_experts_per_tok)
     writer.add_expert_feed_forward_length(config.intermediate_size if oss else config.moe_intermediate_size)
     if arch in QWEN_LINEAR:

@@ -105,7 +105,7 @@ def build(case: Case):
             noise = stream.standard_normal(tuple(parameter.shape))
             parameter.copy_(torch.from_numpy(_scaled(name, noise, case.arch).astype(np.float32)))
         for name, buffer in sorted(model.named_buffers()):
-            if name.endswith(("balancing_biases", "expert_bias")):  # they change a choice sometimes
+            if name.endswith(("balancing_biases", "expert_bias", "e_score_correction_bias")):  # they change a choice sometimes
                 buffer.copy_(torch.from_numpy(0.2 * stream.standard_normal(tuple(buffer.shape)).astype(np.float32)))
     return model
 

@@ -46,9 +46,10 @@ extern const Architecture kQwen3Next;
 extern const Architecture kQwen35;
 extern const Architecture kQwen35Moe;
 extern const Architecture kGptOss;
+extern const Architecture kDeepseek;  // DeepSeek V3, GLM 4.7 Flash
 
 inline constexpr const Architecture* kArchitectures[] = {
-    &kLlama,    &kGemma3,   &kQwen2, &kQwen3,   &kGpt2,      &kZaya,   &kSmolLm3,   &kPhi3,  &kOlmo2,
-    &kMistral3, &kQwen3Moe, &kLfm2,  &kLfm2Moe, &kQwen3Next, &kQwen35, &kQwen35Moe, &kGptOss};
+    &kLlama,    &kGemma3,   &kQwen2, &kQwen3,   &kGpt2,      &kZaya,   &kSmolLm3,   &kPhi3,   &kOlmo2,
+    &kMistral3, &kQwen3Moe, &kLfm2,  &kLfm2Moe, &kQwen3Next, &kQwen35, &kQwen35Moe, &kGptOss, &kDeepseek};
 
 }  // namespace kvtide

@@ -65,6 +65,8 @@ struct ExpertsConfig {
   bool sigmoid = false;     // a share is the sigmoid of its score; else the softmax over all
   bool balanced = false;    // a bias per expert counts for the choice, and for that only
   bool shares_sum_to_1 = false;
+  int groups = 1,
+      groups_chosen = 1;     // only experts of so many groups, those whose best two are best, can be chosen
   float sum_epsilon = 0.0f;  // is added to the sum that shares are divided by
   float share_scale = 1.0f;
   bool biased = false;                 // the matrices of experts and of the router have biases
@@ -85,6 +87,15 @@ struct DeltaNetConfig {
   std::int64_t key_width() const { return std::int64_t{key_heads} * key_dim; }
   std::int64_t value_width() const { return std::int64_t{value_heads} * value_dim; }
   std::int64_t channels() const { return 2 * key_width() + value_width(); }
+};
+
+// Attention that keeps one row for all heads (latent.h). ModelConfig::head_dim is rope + rank, and kv_heads 1.
+struct LatentConfig {
+  std::int64_t query_rank = 0;                 // of the queries' own latent; 0: they have none
+  std::int64_t rank = 0;                       // of the latent that is kept
+  std::int64_t nope = 0, rope = 0, value = 0;  // of a head: not rotated, rotated, its output
+  float norm_epsilon = 1e-6f;
+  bool interleaved = true;  // rotated pairs are neighbours in the file
 };
 
 struct ModelConfig {
@@ -114,6 +125,7 @@ struct ModelConfig {
   int conv_taps = 0;                    // of short convolutions (short_conv.h); 0: there are none
   bool conv_biased = false;             // they and their projections
   std::optional<DeltaNetConfig> delta;  // of layers with gated delta nets
+  std::optional<LatentConfig> latent;   // of attention that keeps latents
   bool attention_sinks = false;         // every head has a learned score beside those of the positions
   bool gated_attention = false;     // its result is scaled by a sigmoid of gates that lie beside the queries
   bool convolved = false;           // queries, keys and values as in cca.h; the next too then

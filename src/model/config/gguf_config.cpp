@@ -130,13 +130,13 @@ void read_one_window(const GgufFile& file, ModelConfig& config) {
   for (LayerConfig& layer : config.layers) layer.window = window;
 }
 
-ExpertsConfig read_experts(const GgufFile& file) {
+ExpertsConfig read_experts(const GgufFile& file, bool shared) {
   ExpertsConfig experts;
   experts.count = static_cast<int>(read_count(file, "expert_count", 1, 1024));
   experts.chosen = static_cast<int>(read_count(file, "expert_used_count", 1, 1024));
   experts.hidden = read_count(file, "expert_feed_forward_length", 1, std::int64_t{1} << 20);
   check_experts(file.path(), experts);
-  if (read_count(file, "expert_shared_count", 0, 1024, 0) != 0)
+  if (!shared && read_count(file, "expert_shared_count", 0, 1024, 0) != 0)
     refuse(file, ErrorCode::unsupported,
            "experts that every token passes (expert_shared_count) are not supported");
   return experts;
@@ -161,7 +161,8 @@ void read_common(const GgufFile& file, ModelConfig& config) {
   if (config.head_dim > kMaxHeadDim)
     refuse(file, ErrorCode::unsupported, cat("heads of ", config.head_dim, " are wider than ", kMaxHeadDim));
   const auto value_length = read_count(file, "attention.value_length", 1, kMaxHeadDim, config.head_dim);
-  if (value_length != config.head_dim)
+  // Files of models that keep latents say the sizes of those.
+  if (value_length != config.head_dim && file.find(full_key(file, "attention.key_length_mla")) == nullptr)
     refuse(file, ErrorCode::unsupported,
            cat("keys of ", config.head_dim, " and values of ", value_length,
                " elements: kvtide needs both the same"));

@@ -16,8 +16,8 @@ void read_common(const GgufFile& file, ModelConfig& config);
 // A sliding window that holds for every layer, where the file has one.
 void read_one_window(const GgufFile& file, ModelConfig& config);
 
-// Experts behind a router of one matrix.
-ExpertsConfig read_experts(const GgufFile& file);
+// Experts behind a router of one matrix; `shared`: the architecture knows some that every token passes.
+ExpertsConfig read_experts(const GgufFile& file, bool shared = false);
 
 // A numeric key of the model's architecture: "<architecture>.<key>" as an integer in [low, high].
 std::int64_t read_count(const GgufFile& file, std::string_view key, std::int64_t low, std::int64_t high,

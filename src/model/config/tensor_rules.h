@@ -52,6 +52,15 @@ enum class Role {
   short_conv_bias,
   short_conv_out,
   short_conv_out_bias,
+  // Latent attention (latent.h):
+  latent_query_down,
+  latent_query_norm,
+  latent_query_up,
+  latent_down,
+  latent_norm,
+  latent_up,  // keys and values of every head, or these two
+  latent_key_up,
+  latent_value_up,
   // Gated delta nets (delta_net.h):
   delta_qkv,
   delta_z,
