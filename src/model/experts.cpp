@@ -100,7 +100,7 @@ class Routing {
     else
       multiply_f32(w_.router_out, x_, s_.scores);
     for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
-      if (!w_.router_bias.empty()) context_.rows.add(s_.scores + t * slots_, w_.router_bias.data(), slots_);
+      if (!w_.biases.router.empty()) context_.rows.add(s_.scores + t * slots_, w_.biases.router.data(), slots_);
       choose(*config_.experts, {s_.scores + t * slots_, as_size(slots_)}, w_.balance,
              {choices_.data() + t * chosen_, as_size(chosen_)});
     });
@@ -192,9 +192,9 @@ class Routing {
     for_rows(context_.pool, from, from + rows, [&](std::int64_t i) { activate_expert(e, i); });
     const MatmulJob job{&w_.experts[as_size(e)].down, s_.outputs + from * config_.width, config_.width};
     context_.multiply({rows, n, s_.gate + from * n}, {&job, 1});
-    if (w_.down_bias.empty()) return;
+    if (w_.biases.down.empty()) return;
     for_rows(context_.pool, from, from + rows, [&](std::int64_t i) {
-      context_.rows.add(s_.outputs + i * config_.width, w_.down_bias.data() + e * config_.width, config_.width);
+      context_.rows.add(s_.outputs + i * config_.width, w_.biases.down.data() + e * config_.width, config_.width);
     });
   }
 
@@ -202,9 +202,9 @@ class Routing {
   void activate_expert(int e, std::int64_t i) {
     const std::int64_t n = expert_width(config_);
     float *gate = s_.gate + i * n, *up = s_.up + i * n;
-    if (!w_.gate_bias.empty()) {
-      context_.rows.add(gate, w_.gate_bias.data() + e * n, n);
-      context_.rows.add(up, w_.up_bias.data() + e * n, n);
+    if (!w_.biases.gate.empty()) {
+      context_.rows.add(gate, w_.biases.gate.data() + e * n, n);
+      context_.rows.add(up, w_.biases.up.data() + e * n, n);
     }
     if (!config_.experts->clamped) return context_.rows.silu_mul(gate, up, n);
     const auto [alpha, limit] = *config_.experts->clamped;
@@ -259,19 +259,19 @@ void load_router_layers(std::int64_t width, std::int64_t router, int layer, Weig
 void load_biases(const ModelConfig& config, WeightSource& source, ExpertsWeights& w) {
   if (!config.experts->biased) return;
   const std::int64_t count = config.experts->count, hidden = expert_width(config);
-  w.router_bias = source.values(Role::router_out_bias, {count});
-  w.down_bias = source.values(Role::expert_down_bias, {count, config.width});
+  w.biases.router = source.values(Role::router_out_bias, {count});
+  w.biases.down = source.values(Role::expert_down_bias, {count, config.width});
   if (!source.has(Role::expert_gate_up_bias)) {
-    w.gate_bias = source.values(Role::expert_gate_bias, {count, hidden});
-    w.up_bias = source.values(Role::expert_up_bias, {count, hidden});
+    w.biases.gate = source.values(Role::expert_gate_bias, {count, hidden});
+    w.biases.up = source.values(Role::expert_up_bias, {count, hidden});
     return;
   }
   const auto both = source.values(Role::expert_gate_up_bias, {count, 2 * hidden});
   const bool turns = config.experts->gate_up_turns;
   for (std::int64_t e = 0; e < count; ++e)
     for (std::int64_t i = 0; i < hidden; ++i) {
-      w.gate_bias.push_back(both[as_size(e * 2 * hidden + (turns ? 2 * i : i))]);
-      w.up_bias.push_back(both[as_size(e * 2 * hidden + (turns ? 2 * i + 1 : hidden + i))]);
+      w.biases.gate.push_back(both[as_size(e * 2 * hidden + (turns ? 2 * i : i))]);
+      w.biases.up.push_back(both[as_size(e * 2 * hidden + (turns ? 2 * i + 1 : hidden + i))]);
     }
 }
 

@@ -41,6 +41,13 @@ struct Expert {
   WeightMatrix gate, up, down;
 };
 
+// Of models that have them; else empty.
+struct ExpertBiases {
+  std::vector<float> router;    // [slots]
+  std::vector<float> gate, up;  // [experts][inside an expert]
+  std::vector<float> down;      // [experts][width]
+};
+
 struct ExpertsWeights {
   WeightMatrix router_out;                                // all of a router of one matrix
   WeightMatrix router_down, router_first, router_second;  // before that in ZAYA1
@@ -48,8 +55,7 @@ struct ExpertsWeights {
   std::vector<float> down_bias, carry, norm, first_bias, second_bias;
   std::vector<float> balance;  // [slots]; empty: none
   std::vector<Expert> experts;
-  // Of models with biases: [slots]; [experts][inside an expert], and of down [experts][width].
-  std::vector<float> router_bias, gate_bias, up_bias, down_bias;
+  ExpertBiases biases;
   Expert shared;                    // of models that have one
   std::vector<float> shared_share;  // [width]; empty: all of its output counts
 };
