@@ -81,6 +81,13 @@ def plain_floats(qtype: gguf.GGMLQuantizationType, rng: np.random.Generator) -> 
     return bits[(bits & exponent) != exponent].astype("<u2").view(np.uint8)
 
 
+def mxfp4_blocks(rng: np.random.Generator) -> np.ndarray:
+    """An exponent and sixteen bytes; ordinary exponents, then the extremes of those whose six is finite."""
+    blocks = rng.integers(0, 256, (24, 17), dtype=np.uint8)
+    blocks[:, 0] = [*rng.integers(100, 140, 16), 0, 1, 2, 3, 127, 128, 251, 252]
+    return blocks.ravel()
+
+
 def rows_to_encode(rng: np.random.Generator) -> np.ndarray:
     """Blocks of 32: ordinary values, halves that test rounding away from zero, zeros, tiny, large, one outlier."""
     ordinary = rng.normal(0, 1, (16, 32))
@@ -103,6 +110,10 @@ def build() -> bytes:
         assert np.isfinite(floats).all(), qtype
         header.append(f"type {qtype.name.lower()} {floats.size} {blocks.size}")
         body += [blocks.tobytes(), floats.tobytes()]
+    blocks = mxfp4_blocks(np.random.default_rng(SEED + 1))
+    floats = gguf.quants.dequantize(blocks, Q.MXFP4).astype("<f4", copy=False)
+    header.append(f"type mxfp4 {floats.size} {blocks.size}")
+    body += [blocks.tobytes(), floats.tobytes()]
     rows = rows_to_encode(rng)
     for qtype in [Q.F32, Q.F16, Q.Q8_0]:
         blocks = gguf.quants.quantize(rows, qtype).view(np.uint8)

@@ -109,7 +109,8 @@ double mixer_elements(const ModelConfig& config, Mixer mixer) {
     const double heads = config.heads, inside = static_cast<double>(l.nope + l.rope);
     const double queries = l.query_rank > 0 ? static_cast<double>(l.query_rank) * (width + heads * inside)
                                             : width * heads * inside;
-    return queries + width * head + heads * static_cast<double>(l.rank * (l.nope + l.value) + l.value * config.width);
+    return queries + width * head +
+           heads * static_cast<double>(l.rank * (l.nope + l.value) + l.value * config.width);
   }
   return width * head * ((config.gated_attention ? 3.0 : 2.0) * config.heads + 2.0 * config.kv_heads);
 }

@@ -89,7 +89,8 @@ void AttentionBlock::share_with_sinks(const LayerWeights& w, std::span<const flo
     for (int h = 0; h < config_.heads; ++h) {
       const std::int64_t at = t * config_.heads + h;
       const float over = w.sinks[static_cast<std::size_t>(h)] - log_mass[static_cast<std::size_t>(at)];
-      context_.kernels.elementwise.scale(mixed + at * config_.head_dim, 1.0f / (1.0f + std::exp(over)), config_.head_dim);
+      context_.kernels.elementwise.scale(mixed + at * config_.head_dim, 1.0f / (1.0f + std::exp(over)),
+                                         config_.head_dim);
     }
   });
 }

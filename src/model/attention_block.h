@@ -37,7 +37,8 @@ class AttentionBlock {
   void project_heads(int layer, const LayerWeights& w, std::span<ActivePart> parts, std::int64_t count);
   void attend_part(ActivePart& part, int layer, const LayerWeights& w, std::int64_t skip);
   void write_heads(ActivePart& part, int layer, const LayerWeights& w, QueryViews& queries);
-  void share_with_sinks(const LayerWeights& w, std::span<const float> log_mass, float* mixed, std::int64_t count);
+  void share_with_sinks(const LayerWeights& w, std::span<const float> log_mass, float* mixed,
+                        std::int64_t count);
   // mixed *= sigmoid of the gates that lie beside the queries.
   void gate(std::int64_t skip, std::int64_t count);
 

@@ -45,7 +45,8 @@ std::vector<bool> allowed_experts(const ExpertsConfig& config, std::span<const f
     std::size_t better = 0;  // of equals the first
     for (std::size_t other = 0; other < count; ++other)
       better += best[other] > best[g] || (best[other] == best[g] && other < g);
-    for (std::size_t i = 0; i < size; ++i) allowed[g * size + i] = better < static_cast<std::size_t>(config.groups_chosen);
+    for (std::size_t i = 0; i < size; ++i)
+      allowed[g * size + i] = better < static_cast<std::size_t>(config.groups_chosen);
   }
   return allowed;
 }
@@ -67,7 +68,9 @@ void choose(const ExpertsConfig& config, std::span<float> scores, const std::vec
   for (std::size_t n = 0; n < out.size(); ++n) {
     std::size_t best = scores.size();
     for (std::size_t i = 0; i < scores.size(); ++i)
-      if ((allowed.empty() || allowed[i]) && !taken(i, n) && (best == scores.size() || wanted(i) > wanted(best))) best = i;
+      if ((allowed.empty() || allowed[i]) && !taken(i, n) &&
+          (best == scores.size() || wanted(i) > wanted(best)))
+        best = i;
     out[n] = {static_cast<int>(best), scores[best]};
     sum += scores[best];
   }
@@ -100,7 +103,8 @@ class Routing {
     else
       multiply_f32(w_.router_out, x_, s_.scores);
     for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
-      if (!w_.biases.router.empty()) context_.rows.add(s_.scores + t * slots_, w_.biases.router.data(), slots_);
+      if (!w_.biases.router.empty())
+        context_.rows.add(s_.scores + t * slots_, w_.biases.router.data(), slots_);
       choose(*config_.experts, {s_.scores + t * slots_, as_size(slots_)}, w_.balance,
              {choices_.data() + t * chosen_, as_size(chosen_)});
     });
@@ -194,7 +198,8 @@ class Routing {
     context_.multiply({rows, n, s_.gate + from * n}, {&job, 1});
     if (w_.biases.down.empty()) return;
     for_rows(context_.pool, from, from + rows, [&](std::int64_t i) {
-      context_.rows.add(s_.outputs + i * config_.width, w_.biases.down.data() + e * config_.width, config_.width);
+      context_.rows.add(s_.outputs + i * config_.width, w_.biases.down.data() + e * config_.width,
+                        config_.width);
     });
   }
 

@@ -123,14 +123,18 @@ class FolderCheckpoint final : public Checkpoint {
   // "X_blocks" [..][rows][blocks][16] comes with "X_scales" [..][rows][blocks], the exponents of the blocks.
   void read_four_bits(const SafeTensorsFiles::Tensor& found, StoredTensor& tensor) const {
     const auto refuse = [&](const std::string& why) {
-      throw Error(ErrorCode::bad_format, cat(files_of_weights_.paths()[found.file], ": tensor ", quoted(found.name), " ", why));
+      throw Error(ErrorCode::bad_format,
+                  cat(files_of_weights_.paths()[found.file], ": tensor ", quoted(found.name), " ", why));
     };
     const std::string name = found.name.substr(0, found.name.size() - kBlocks.size()) + "_scales";
     const SafeTensorsFiles::Tensor* scales = files_of_weights_.find(name);
-    if (scales == nullptr || scales->value.dtype != "U8") refuse(cat("needs a tensor ", quoted(name), " of type U8"));
-    if (tensor.shape.size() < 2 || tensor.shape.back() != 16) refuse("must have blocks of 16 bytes as its last extent");
+    if (scales == nullptr || scales->value.dtype != "U8")
+      refuse(cat("needs a tensor ", quoted(name), " of type U8"));
+    if (tensor.shape.size() < 2 || tensor.shape.back() != 16)
+      refuse("must have blocks of 16 bytes as its last extent");
     tensor.shape.pop_back();
-    if (scales->value.shape != tensor.shape) refuse(cat("has other blocks than ", quoted(name), " has scales"));
+    if (scales->value.shape != tensor.shape)
+      refuse(cat("has other blocks than ", quoted(name), " has scales"));
     tensor.shape.back() *= 32;
     tensor.dtype = DType::mxfp4;
     tensor.block_scales = scales->value.bytes;

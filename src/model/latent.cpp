@@ -7,8 +7,9 @@
 
 namespace kvtide {
 
-void project_latents(const DecoderContext& context, RowSteps& steps, const LatentWeights& weights, const float* normed,
-                     std::int64_t count, const LatentScratch& scratch, const LatentRows& rows) {
+void project_latents(const DecoderContext& context, RowSteps& steps, const LatentWeights& weights,
+                     const float* normed, std::int64_t count, const LatentScratch& scratch,
+                     const LatentRows& rows) {
   const ModelConfig& config = context.config;
   const LatentConfig& latent = *config.latent;
   const ElementwiseRow& row_kernels = context.kernels.elementwise;
@@ -27,11 +28,13 @@ void project_latents(const DecoderContext& context, RowSteps& steps, const Laten
   steps.multiply({count, low ? latent.query_rank : config.width, low ? scratch.query_down : normed}, queries);
   for_rows(context.pool, 0, count, [&](std::int64_t t) {
     float *key = rows.k + t * head_dim, *value = rows.v + t * head_dim;
-    row_kernels.rms_norm(key + latent.rope, weights.norm.data(), latent.rank, latent.norm_epsilon, key + latent.rope);
+    row_kernels.rms_norm(key + latent.rope, weights.norm.data(), latent.rank, latent.norm_epsilon,
+                         key + latent.rope);
     std::fill_n(value, latent.rope, 0.0f);
     std::copy_n(key + latent.rope, latent.rank, value + latent.rope);
     for (std::int64_t h = 0; h < heads; ++h)
-      std::copy_n(scratch.query_rotated + (t * heads + h) * latent.rope, latent.rope, rows.q + (t * heads + h) * head_dim);
+      std::copy_n(scratch.query_rotated + (t * heads + h) * latent.rope, latent.rope,
+                  rows.q + (t * heads + h) * head_dim);
   });
   for (std::int64_t h = 0; h < heads; ++h) {
     for_rows(context.pool, 0, count, [&](std::int64_t t) {
@@ -42,14 +45,15 @@ void project_latents(const DecoderContext& context, RowSteps& steps, const Laten
   }
 }
 
-void expand_latents(const DecoderContext& context, RowSteps& steps, const LatentWeights& weights, const float* mixed,
-                    std::int64_t skip, std::int64_t count, const LatentScratch& scratch) {
+void expand_latents(const DecoderContext& context, RowSteps& steps, const LatentWeights& weights,
+                    const float* mixed, std::int64_t skip, std::int64_t count, const LatentScratch& scratch) {
   const ModelConfig& config = context.config;
   const LatentConfig& latent = *config.latent;
   const std::int64_t heads = config.heads;
   for (std::int64_t h = 0; h < heads; ++h) {
     for_rows(context.pool, skip, count, [&](std::int64_t t) {
-      std::copy_n(mixed + (t * heads + h) * config.head_dim + latent.rope, latent.rank, scratch.head + t * latent.rank);
+      std::copy_n(mixed + (t * heads + h) * config.head_dim + latent.rope, latent.rank,
+                  scratch.head + t * latent.rank);
     });
     const MatmulJob job{&weights.expand[as_size(h)], scratch.values + (skip * heads + h) * latent.value,
                         heads * latent.value};

@@ -25,10 +25,11 @@ struct LatentRows {
 };
 
 // q, k and v of `count` normed inputs, not yet rotated.
-void project_latents(const DecoderContext& context, RowSteps& steps, const LatentWeights& weights, const float* normed,
-                     std::int64_t count, const LatentScratch& scratch, const LatentRows& rows);
+void project_latents(const DecoderContext& context, RowSteps& steps, const LatentWeights& weights,
+                     const float* normed, std::int64_t count, const LatentScratch& scratch,
+                     const LatentRows& rows);
 // values of rows [skip, count) from what attention made of the latents, [count][heads * head_dim].
-void expand_latents(const DecoderContext& context, RowSteps& steps, const LatentWeights& weights, const float* mixed,
-                    std::int64_t skip, std::int64_t count, const LatentScratch& scratch);
+void expand_latents(const DecoderContext& context, RowSteps& steps, const LatentWeights& weights,
+                    const float* mixed, std::int64_t skip, std::int64_t count, const LatentScratch& scratch);
 
 }  // namespace kvtide

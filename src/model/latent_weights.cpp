@@ -41,13 +41,14 @@ void load_absorbed(const ModelConfig& config, WeightSource& source, LatentWeight
   for (std::int64_t h = 0; h < heads; ++h) {
     if (together) {
       const std::vector<std::int64_t> shape = {heads * both, latent.rank};
-      w.absorb.push_back(source.part_matrix(
-          Role::latent_up, {shape, h * both, latent.rank, latent.nope, true}));
+      w.absorb.push_back(
+          source.part_matrix(Role::latent_up, {shape, h * both, latent.rank, latent.nope, true}));
       w.expand.push_back(source.part_matrix(
           Role::latent_up, {shape, h * both + latent.nope, latent.value, latent.rank, false}));
     } else {
       w.absorb.push_back(source.part_matrix(
-          Role::latent_key_up, {{heads, latent.rank, latent.nope}, h * latent.rank, latent.rank, latent.nope, false}));
+          Role::latent_key_up,
+          {{heads, latent.rank, latent.nope}, h * latent.rank, latent.rank, latent.nope, false}));
       w.expand.push_back(source.part_matrix(
           Role::latent_value_up,
           {{heads, latent.value, latent.rank}, h * latent.value, latent.value, latent.rank, false}));

@@ -27,7 +27,8 @@ BlockQ5_0 five_bits(const BlockMxfp4& in, bool neighbours) {
   for (int i = 0; i < 32; ++i) {
     const int byte = neighbours ? i / 2 : i % 16, shift = (neighbours ? i % 2 : i / 16) * 4;
     const int element = kMxfp4Doubled[(in.qs[byte] >> shift) & 15];
-    const int q = 16 + static_cast<int>(std::nearbyint(std::ldexp(static_cast<float>(element), exponent - kept)));
+    const int q =
+        16 + static_cast<int>(std::nearbyint(std::ldexp(static_cast<float>(element), exponent - kept)));
     out.qs[i % 16] = static_cast<std::uint8_t>(out.qs[i % 16] | (q & 15) << (i / 16 * 4));
     fifth |= static_cast<std::uint32_t>(q >> 4) << i;
   }

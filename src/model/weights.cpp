@@ -275,10 +275,12 @@ class WeightLoader final : private WeightSource {
     if (!part.transposed) return packed_matrix(tensor, part.first, part.rows, part.columns, nullptr);
     const DTypeInfo& type = dtype_info(tensor.dtype);
     if (!tensor.scales.empty() || type.block_elements > 1)
-      refuse(ErrorCode::unsupported, cat("tensor '", tensor.name, "' of type ", tensor.scales.empty() ? type.name : "i8",
-                                         " cannot be turned; F32, F16 and BF16 can"));
+      refuse(ErrorCode::unsupported,
+             cat("tensor '", tensor.name, "' of type ", tensor.scales.empty() ? type.name : "i8",
+                 " cannot be turned; F32, F16 and BF16 can"));
     const auto row = static_cast<std::size_t>(part.rows * type.block_bytes);
-    tensor.bytes = tensor.bytes.subspan(static_cast<std::size_t>(part.first) * row, static_cast<std::size_t>(part.columns) * row);
+    tensor.bytes = tensor.bytes.subspan(static_cast<std::size_t>(part.first) * row,
+                                        static_cast<std::size_t>(part.columns) * row);
     tensor.shape = {part.columns, part.rows};
     tensor.rule.transposed = true;
     return packed_matrix(tensor, 0, part.rows, part.columns, nullptr);
@@ -322,7 +324,8 @@ class WeightLoader final : private WeightSource {
   const std::vector<std::int32_t>* every_row(std::int64_t step, std::int64_t rows) {
     if (stepped_ == nullptr) {
       weights_.orders_.emplace_back();
-      for (std::int64_t i = 0; i < rows; ++i) weights_.orders_.back().push_back(static_cast<std::int32_t>(i * step));
+      for (std::int64_t i = 0; i < rows; ++i)
+        weights_.orders_.back().push_back(static_cast<std::int32_t>(i * step));
       stepped_ = &weights_.orders_.back();
     }
     return stepped_;

@@ -6,11 +6,11 @@ namespace kvtide {
 namespace {
 
 std::int64_t widest_row(const ModelConfig& c) {
-  return std::max({c.width, c.hidden, expert_width(c), static_cast<std::int64_t>(c.heads) * c.head_dim,
-                   c.experts ? c.experts->shared : 0, c.delta ? c.delta->value_width() : 0,
-                   c.latent ? std::max({c.latent->query_rank, c.latent->rank, c.latent->nope,
-                                        c.heads * c.latent->value})
-                            : 0});
+  return std::max(
+      {c.width, c.hidden, expert_width(c), static_cast<std::int64_t>(c.heads) * c.head_dim,
+       c.experts ? c.experts->shared : 0, c.delta ? c.delta->value_width() : 0,
+       c.latent ? std::max({c.latent->query_rank, c.latent->rank, c.latent->nope, c.heads * c.latent->value})
+                : 0});
 }
 
 }  // namespace

@@ -42,8 +42,7 @@ inline constexpr DTypeInfo kDTypes[] = {
     {DType::q4_1, "q4_1", 32, 20},     {DType::q5_0, "q5_0", 32, 22},   {DType::q5_1, "q5_1", 32, 24},
     {DType::q8_0, "q8_0", 32, 34},     {DType::q2_k, "q2_k", 256, 84},  {DType::q3_k, "q3_k", 256, 110},
     {DType::q4_k, "q4_k", 256, 144},   {DType::q5_k, "q5_k", 256, 176}, {DType::q6_k, "q6_k", 256, 210},
-    {DType::iq4_nl, "iq4_nl", 32, 18}, {DType::bf16, "bf16", 1, 2},
-    {DType::mxfp4, "mxfp4", 32, 17},
+    {DType::iq4_nl, "iq4_nl", 32, 18}, {DType::bf16, "bf16", 1, 2},     {DType::mxfp4, "mxfp4", 32, 17},
 };
 
 inline std::optional<DType> dtype_from_number(std::uint32_t number) {

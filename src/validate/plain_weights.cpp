@@ -151,6 +151,10 @@ class CheckpointWeights final : public PlainWeights {
 }  // namespace
 
 void require_known(const ModelConfig& config) {
+  if (config.latent || config.attention_sinks)
+    throw Error(ErrorCode::unsupported,
+                cat("the validator does not know ", config.latent ? "latent attention" : "learned sinks",
+                    ", which layers of ", config.architecture, " have"));
   if (config.conv_taps > 0 || config.delta)
     throw Error(ErrorCode::unsupported,
                 cat("the validator does not know ", config.delta ? "gated delta nets" : "short convolutions",

@@ -185,12 +185,25 @@ TEST(ScalesFinite, FindsNanAndInfinityInEveryScaleOfEveryBlock) {
   }
 }
 
+TEST(ScalesFinite, OfMxfp4AreThoseWhoseSixIsAFloat) {
+  std::vector<std::byte> row(2 * 17);
+  for (int e = 0; e < 256; ++e) {
+    row[17] = static_cast<std::byte>(e);
+    row[18] = std::byte{0x77};
+    float out[64];
+    decode_row(DType::mxfp4, row.data(), 64, out);
+    EXPECT_EQ(scales_finite(DType::mxfp4, row.data(), 64), e != 255 && std::isfinite(out[32])) << e;
+    if (e < 253) EXPECT_EQ(out[32], std::ldexp(6.0f, e - 127)) << e;
+  }
+}
+
 TEST(ScalesFinite, DoesNotMistakePackedIntegersForScales) {
   for (const auto& info : kDTypes) {
     if (info.block_elements == 1) continue;
     std::vector<std::byte> block(static_cast<std::size_t>(info.block_bytes), std::byte{0xff});
     for (const ScaleField& field : kScaleFields)
       if (field.dtype == info.dtype) put_scale(info.dtype, block.data() + field.offset, 1.0f);
+    if (info.dtype == DType::mxfp4) block[0] = std::byte{127};
     EXPECT_TRUE(scales_finite(info.dtype, block.data(), info.block_elements)) << info.name;
   }
 }

@@ -64,6 +64,7 @@ inline std::vector<std::size_t> scale_offsets(DType dtype) {
     case DType::f32:
     case DType::f16:
     case DType::bf16:
+    case DType::mxfp4:
       return {};
     default:
       return {0};
@@ -89,9 +90,13 @@ inline std::vector<std::byte> random_blocks(DType dtype, std::int64_t elements, 
   }
   for (std::byte& byte : out) byte = static_cast<std::byte>(rng.bits() >> 24);
   const auto block = static_cast<std::size_t>(dtype_info(dtype).block_bytes);
-  for (std::size_t at = 0; at < out.size(); at += block)
+  for (std::size_t at = 0; at < out.size(); at += block) {
+    if (dtype == DType::mxfp4)  // a power of two, up to a quarter of the scale
+      out[at] =
+          static_cast<std::byte>(125 + static_cast<int>(std::log2(scale)) - static_cast<int>(rng.bits() % 5));
     for (const std::size_t offset : scale_offsets(dtype))
       put16(at + offset, f32_to_f16(rng.real(-1.0f, 1.0f) * scale));
+  }
   return out;
 }
 

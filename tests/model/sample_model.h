@@ -72,6 +72,8 @@ inline float spread(DType dtype) {
       return 790.0f;
     case DType::iq4_nl:
       return 40.0f;
+    case DType::mxfp4:
+      return 0.3f;
     default:
       return 1.0f;
   }

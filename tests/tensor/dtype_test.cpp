@@ -37,6 +37,7 @@ constexpr Known kKnown[] = {
     {14, DType::q6_k, "q6_k", 256, 128 + 64 + 16 + 2},
     {20, DType::iq4_nl, "iq4_nl", 32, 2 + 16},
     {30, DType::bf16, "bf16", 1, 2},
+    {39, DType::mxfp4, "mxfp4", 32, 1 + 16},
 };
 
 TEST(DType, TableHoldsTheTypesOfTheFormatWithTheirNumbersNamesAndSizes) {
@@ -52,7 +53,7 @@ TEST(DType, TableHoldsTheTypesOfTheFormatWithTheirNumbersNamesAndSizes) {
 }
 
 TEST(DType, NumbersAndNamesThatAreNotReadGiveNothing) {
-  for (const std::uint32_t number : {4u, 5u, 9u, 15u, 16u, 19u, 21u, 29u, 31u, 39u, 0xffffffffu})
+  for (const std::uint32_t number : {4u, 5u, 9u, 15u, 16u, 19u, 21u, 29u, 31u, 38u, 40u, 0xffffffffu})
     EXPECT_EQ(dtype_from_number(number), std::nullopt) << number;
   for (const std::string_view name : {"", "Q4_0", "q4", "f64", "q4_0 ", "i8"})
     EXPECT_EQ(dtype_from_name(name), std::nullopt) << name;
@@ -86,6 +87,7 @@ TEST(Blocks, AreAsLargeAsTheTypeTableSays_AndNeedNoAlignment) {
   expect_block<BlockQ5K>(DType::q5_k);
   expect_block<BlockQ6K>(DType::q6_k);
   expect_block<BlockIQ4NL>(DType::iq4_nl);
+  expect_block<BlockMxfp4>(DType::mxfp4);
 }
 
 TEST(Blocks, PutTheirFieldsAtTheOffsetsOfTheFormat) {

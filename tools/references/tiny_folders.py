@@ -20,6 +20,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import gguf_export
+import mxfp4
 import toy_vocab
 from tiny_models import COMMON, Case, build, logits_of, rope
 
@@ -31,6 +32,7 @@ class Folder:
     case: Case
     dtype: str = "F32"  # F32, F16, BF16, or I8: matrices of the layers as integers with scales
     shards: int = 1
+    four_bits: bool = False  # published, with experts in MXFP4
     published: bool = False  # saved by the package, under the names that checkpoints are published with; F32. And as GGUF.
 
 
@@ -42,6 +44,13 @@ DELTA = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=16, rms_norm
              linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=12, linear_value_head_dim=20,
              full_attention_interval=2, rope_parameters=rope(theta=1000.0, partial_rotary_factor=0.25))  # fmt: skip
 SHARED = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=8, shared_expert_intermediate_size=12)
+
+OSS = dict(SMALL, head_dim=16, rms_norm_eps=1e-5, sliding_window=16, tie_word_embeddings=False, num_local_experts=5, num_experts_per_tok=2,
+           rope_parameters=rope("yarn", 1000.0, factor=4.0, original_max_position_embeddings=32, truncate=False))  # fmt: skip
+
+LATENT = dict(num_attention_heads=4, num_key_value_heads=4, num_hidden_layers=3, kv_lora_rank=20, q_lora_rank=24, qk_nope_head_dim=12,
+              qk_rope_head_dim=6, v_head_dim=10, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=8, n_shared_experts=1,
+              n_group=4, topk_group=2, first_k_dense_replace=1)  # fmt: skip
 
 ZAYA = dict(num_hidden_layers=2, num_attention_heads=4, head_dim=8, moe_intermediate_size=16, router_hidden_size=8)
 
@@ -102,6 +111,11 @@ FOLDERS = [
                 dict(DELTA, **SHARED)), published=True),
     Folder(Case("qwen3-next-f32", "qwen3next", "Qwen3Next", 219, "projections in one tensor, two value heads per key head; and as a GGUF file",
                 dict(DELTA, **SHARED, linear_num_value_heads=4, linear_value_head_dim=8, num_hidden_layers=2)), published=True),
+    Folder(Case("gpt-oss-f32", "gpt-oss", "GptOss", 220, "learned sinks, windows, biases, a clamped gate; and as a GGUF file", OSS),
+           published=True),
+    Folder(Case("gpt-oss-mxfp4", "gpt-oss", "GptOss", 221, "experts as MXFP4; and as a GGUF file", OSS), published=True, four_bits=True),
+    Folder(Case("deepseek-f32", "deepseek2", "DeepseekV3", 222, "latents, experts in groups, one for every token; and as a GGUF file",
+                LATENT), published=True),
 ]  # fmt: skip
 
 TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -161,9 +175,13 @@ def build_folder(folder: Folder, out: pathlib.Path, ids: list[int]) -> dict:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     model = build(folder.case)
+    if folder.four_bits:
+        mxfp4.round_experts(model)
     if folder.published:
         save_published(model, target)
-        gguf_export.export(model, folder.case.arch, folder.case.name, str(target / "model.gguf"))
+        if folder.four_bits:
+            mxfp4.pack_folder(target)
+        gguf_export.export(model, folder.case.arch, folder.case.name, str(target / "model.gguf"), folder.four_bits)
     else:
         with torch.no_grad():
             stored = round_weights(model, folder.dtype)

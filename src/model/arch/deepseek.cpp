@@ -26,7 +26,8 @@ void set_latent(const std::string& file, const LatentConfig& latent, ModelConfig
                                             " elements are wider than ", kMaxHeadDim));
   if (latent.rope < 2 || latent.rope % 2 != 0)
     throw Error(ErrorCode::bad_format,
-                cat(file, ": ", latent.rope, " dimensions of a head are rotated; it must be an even number, at least 2"));
+                cat(file, ": ", latent.rope,
+                    " dimensions of a head are rotated; it must be an even number, at least 2"));
   config.latent = latent;
   config.kv_heads = 1;
   config.head_dim = static_cast<int>(latent.rank + latent.rope);
@@ -67,21 +68,26 @@ void read_latent(const GgufFile& file, ModelConfig& config) {
 
 void adjust(const GgufFile& file, ModelConfig& config) {
   const auto layers = static_cast<std::int64_t>(config.layers.size());
-  config.layers.resize(static_cast<std::size_t>(layers - read_count(file, "nextn_predict_layers", 0, layers - 1, 0)));
+  config.layers.resize(
+      static_cast<std::size_t>(layers - read_count(file, "nextn_predict_layers", 0, layers - 1, 0)));
   read_latent(file, config);
-  if (file.find_tensor("blk.0.attn_kv_b.weight") != nullptr && file.find_tensor("blk.0.attn_k_b.weight") == nullptr)
-    throw Error(ErrorCode::unsupported, cat(file.path(), ": the tensor 'blk.0.attn_kv_b.weight' is of an older kind of "
-                                                         "file; files with attn_k_b and attn_v_b are read"));
+  if (file.find_tensor("blk.0.attn_kv_b.weight") != nullptr &&
+      file.find_tensor("blk.0.attn_k_b.weight") == nullptr)
+    throw Error(ErrorCode::unsupported, cat(file.path(),
+                                            ": the tensor 'blk.0.attn_kv_b.weight' is of an older kind of "
+                                            "file; files with attn_k_b and attn_v_b are read"));
   config.experts = read_experts(file, true);
   ExpertsConfig& experts = *config.experts;
   experts.shared = experts.hidden * read_count(file, "expert_shared_count", 0, 1024, 0);
   experts.share_scale = static_cast<float>(read_real(file, "expert_weights_scale", 1e-3, 1e3, 1.0));
   experts.shares_sum_to_1 = file.get_bool("deepseek2.expert_weights_norm").value_or(false);
   experts.groups = static_cast<int>(read_count(file, "expert_group_count", 1, 1024, 1));
-  experts.groups_chosen = static_cast<int>(read_count(file, "expert_group_used_count", 1, 1024, experts.groups));
+  experts.groups_chosen =
+      static_cast<int>(read_count(file, "expert_group_used_count", 1, 1024, experts.groups));
   check_experts(file.path(), experts);
   if (read_count(file, "expert_gating_func", 0, 100, 0) != kSigmoid)
-    throw Error(ErrorCode::unsupported, cat(file.path(), ": 'deepseek2.expert_gating_func' must be 2 (sigmoid)"));
+    throw Error(ErrorCode::unsupported,
+                cat(file.path(), ": 'deepseek2.expert_gating_func' must be 2 (sigmoid)"));
   set_routing(config, read_count(file, "leading_dense_block_count", 0,
                                  static_cast<std::int64_t>(config.layers.size()), 0));
 }
@@ -109,7 +115,8 @@ void read_dense_layers(const JsonFields& json, ModelConfig& config) {
   }
   set_routing(config, 0);
   if (types.size() != config.layers.size())
-    json.refuse(ErrorCode::bad_format, cat("'mlp_layer_types' has ", types.size(), " entries for ", layers, " layers"));
+    json.refuse(ErrorCode::bad_format,
+                cat("'mlp_layer_types' has ", types.size(), " entries for ", layers, " layers"));
   for (std::size_t i = 0; i < types.size(); ++i) config.layers[i].routed = types[i] == "sparse";
 }
 

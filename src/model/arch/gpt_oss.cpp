@@ -33,7 +33,8 @@ void adjust(const GgufFile& file, ModelConfig& config) {
 void read(const JsonFields& json, ModelConfig& config) {
   read_llama_like(json, config);
   if (!json.child("rope_parameters") && !json.child("rope_scaling"))
-    json.refuse(ErrorCode::bad_format, "neither 'rope_parameters' nor 'rope_scaling' says how positions rotate");
+    json.refuse(ErrorCode::bad_format,
+                "neither 'rope_parameters' nor 'rope_scaling' says how positions rotate");
   config.ropes = {read_folder_rope(json, config, 150000.0)};
   config.experts = read_experts(json, "num_local_experts", "intermediate_size");
   set_common(config);
@@ -58,7 +59,10 @@ constexpr TensorRule kOwnFolder[] = {
      .name = "model.layers.*.mlp.experts.gate_up_proj",
      .transposed = true,
      .stacked = true},
-    {.role = Role::expert_down, .name = "model.layers.*.mlp.experts.down_proj", .transposed = true, .stacked = true},
+    {.role = Role::expert_down,
+     .name = "model.layers.*.mlp.experts.down_proj",
+     .transposed = true,
+     .stacked = true},
     {Role::expert_gate_up_bias, "model.layers.*.mlp.experts.gate_up_proj_bias"},
     {Role::expert_down_bias, "model.layers.*.mlp.experts.down_proj_bias"},
 };

@@ -29,8 +29,8 @@ void check_experts(const std::string& file, const ExpertsConfig& experts) {
       (experts.groups > 1 && experts.count / experts.groups < 2) ||
       experts.chosen > experts.count / experts.groups * experts.groups_chosen)
     throw Error(ErrorCode::bad_format,
-                cat(file, ": ", experts.chosen, " experts of ", experts.groups_chosen, " among ", experts.groups,
-                    " groups of ", experts.count, " experts cannot be chosen"));
+                cat(file, ": ", experts.chosen, " experts of ", experts.groups_chosen, " among ",
+                    experts.groups, " groups of ", experts.count, " experts cannot be chosen"));
   if (experts.chosen > experts.count)
     throw Error(ErrorCode::bad_format, cat(file, ": a token chooses ", experts.chosen, " of ", experts.count,
                                            " experts: the first number must not exceed the second"));
