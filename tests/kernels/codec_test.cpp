@@ -193,7 +193,9 @@ TEST(ScalesFinite, OfMxfp4AreThoseWhoseSixIsAFloat) {
     float out[64];
     decode_row(DType::mxfp4, row.data(), 64, out);
     EXPECT_EQ(scales_finite(DType::mxfp4, row.data(), 64), e != 255 && std::isfinite(out[32])) << e;
-    if (e < 253) EXPECT_EQ(out[32], std::ldexp(6.0f, e - 127)) << e;
+    if (e < 253) {
+      EXPECT_EQ(out[32], std::ldexp(6.0f, e - 127)) << e;
+    }
   }
 }
 

@@ -133,7 +133,7 @@ TEST(Config, RefusesACountOutOfRange_AndTellsTheRange) {
            {"attention.head_count", 4097, "'llama.attention.head_count' is 4097"},
            {"attention.head_count_kv", 0, "'llama.attention.head_count_kv' is 0"},
            {"attention.key_length", 0, "'llama.attention.key_length' is 0"},
-           {"attention.key_length", 513, "'llama.attention.key_length' is 513; it must be between 1 and 512"},
+           {"attention.key_length", 577, "'llama.attention.key_length' is 577; it must be between 1 and 576"},
            {"attention.value_length", kHuge, "'llama.attention.value_length' is 18446744073709551615"},
            {"rope.dimension_count", 0, "'llama.rope.dimension_count' is 0"},
            {"rope.dimension_count", 1u << 31, "'llama.rope.dimension_count' is 2147483648"},
