@@ -25,15 +25,15 @@ std::vector<int> attention_layers(const ModelConfig& config) {
 }
 
 void check_experts(const std::string& file, const ExpertsConfig& experts) {
+  if (experts.chosen > experts.count)
+    throw Error(ErrorCode::bad_format, cat(file, ": a token chooses ", experts.chosen, " of ", experts.count,
+                                           " experts: the first number must not exceed the second"));
   if (experts.groups_chosen > experts.groups || experts.count % experts.groups != 0 ||
       (experts.groups > 1 && experts.count / experts.groups < 2) ||
       experts.chosen > experts.count / experts.groups * experts.groups_chosen)
     throw Error(ErrorCode::bad_format,
                 cat(file, ": ", experts.chosen, " experts of ", experts.groups_chosen, " among ",
                     experts.groups, " groups of ", experts.count, " experts cannot be chosen"));
-  if (experts.chosen > experts.count)
-    throw Error(ErrorCode::bad_format, cat(file, ": a token chooses ", experts.chosen, " of ", experts.count,
-                                           " experts: the first number must not exceed the second"));
 }
 
 void check_delta_net(const std::string& file, const DeltaNetConfig& net) {

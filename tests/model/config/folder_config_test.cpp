@@ -61,9 +61,10 @@ TEST(FolderConfig, ReadsRotationsOfBothAges) {
   EXPECT_EQ(told.ropes.at(0).fast_turns, 16.0);
   EXPECT_EQ(told.ropes.at(0).slow_turns, 2.0);
   EXPECT_DOUBLE_EQ(*told.ropes.at(0).magnitude, (1.0 + 0.2 * std::log(4.0)) / (1.0 + 0.1 * std::log(4.0)));
-  testing::expect_refused(ErrorCode::unsupported, "'truncate' is false, which is not supported", [] {
-    config_of(config("llama", R"("rope_scaling":{"rope_type":"yarn","factor":2.0,"truncate":false})"));
-  });
+  EXPECT_TRUE(told.ropes.at(0).whole_pairs);
+  const ModelConfig exact =
+      config_of(config("llama", R"("rope_scaling":{"rope_type":"yarn","factor":2.0,"truncate":false})"));
+  EXPECT_FALSE(exact.ropes.at(0).whole_pairs);
   EXPECT_EQ(config_of(config("llama", R"("partial_rotary_factor":0.5)")).rope_dims, 8);
 }
 
