@@ -13,7 +13,7 @@ namespace {
 constexpr float kUnitEpsilon = 1e-6f;
 
 // The number of a layer's first tensor among those that are carried.
-std::size_t tensor_of(const ModelConfig& config, int layer) {
+std::size_t first_tensor_of(const ModelConfig& config, int layer) {
   const auto end = config.layers.begin() + layer;
   return 2 *
          static_cast<std::size_t>(std::count_if(config.layers.begin(), end, [](const LayerConfig& before) {
@@ -214,7 +214,7 @@ std::vector<RecurrentSpec> delta_net_tensors(const ModelConfig& config) {
 
 void run_delta_net(const ModelConfig& config, const DeltaNetWeights& weights, const ElementwiseRow& rows,
                    ThreadPool& pool, KvState::Step& step, int layer, const DeltaNetScratch& scratch) {
-  const std::size_t tensor = tensor_of(config, layer);
+  const std::size_t tensor = first_tensor_of(config, layer);
   const DeltaNet run(config, weights, rows, scratch, step.state().recurrent().value(tensor));
   std::vector<float> values(as_size(config.delta->channels() * (config.delta->taps - 1)));
   for (std::int64_t t = step.first_carried(); t < step.tokens(); ++t) {

@@ -17,7 +17,7 @@
 namespace kvtide {
 namespace {
 
-constexpr std::string_view kBlocks = "_blocks";
+constexpr std::string_view kBlocksSuffix = "_blocks";
 
 std::optional<DType> float_type(std::string_view name) {
   if (name == "F32") return DType::f32;
@@ -109,7 +109,7 @@ class FolderCheckpoint final : public Checkpoint {
       tensor.dtype = *type;
     } else if (found->value.dtype == "I8") {
       tensor.scales = scales_of(*found);
-    } else if (found->value.dtype == "U8" && found->name.ends_with(kBlocks)) {
+    } else if (found->value.dtype == "U8" && found->name.ends_with(kBlocksSuffix)) {
       read_four_bits(*found, tensor);
     } else {
       throw Error(ErrorCode::unsupported, cat(files_of_weights_.paths()[found->file], ": tensor ",
@@ -126,7 +126,7 @@ class FolderCheckpoint final : public Checkpoint {
       throw Error(ErrorCode::bad_format,
                   cat(files_of_weights_.paths()[found.file], ": tensor ", quoted(found.name), " ", why));
     };
-    const std::string name = found.name.substr(0, found.name.size() - kBlocks.size()) + "_scales";
+    const std::string name = found.name.substr(0, found.name.size() - kBlocksSuffix.size()) + "_scales";
     const SafeTensorsFiles::Tensor* scales = files_of_weights_.find(name);
     if (scales == nullptr || scales->value.dtype != "U8")
       refuse(cat("needs a tensor ", quoted(name), " of type U8"));
