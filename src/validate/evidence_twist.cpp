@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <numeric>
+#include <utility>
 
 #include "base/text.h"
 
@@ -87,38 +89,118 @@ std::vector<Fit> best_of(const Inspection& in, const std::vector<Mistake>& mista
   return out;
 }
 
-using Logits = std::function<std::optional<std::vector<float>>(const Golden&, const Twist&)>;
+constexpr std::int64_t kBeginning = 4;  // tokens by which most mistakes are ruled out
 
-// Logits against those that `twisted` gives.
-std::vector<Fit> fits_of_logits(Inspection& in,
-                                const std::function<std::vector<Mistake>(const Schedule&)>& mistakes_of,
-                                const Logits& twisted) {
-  const auto vocab = static_cast<std::size_t>(in.golden.vocab);
-  const std::vector<Mistake> asked = mistakes_of(in.schedules.front());
-  std::vector<Balance> balances(asked.size());
-  std::map<std::pair<const Golden*, std::size_t>, std::optional<std::vector<float>>> known;
-  for (std::size_t s = 0; s < in.schedules.size(); ++s) {
-    const Run& run = in.chained[s];
-    const Golden& golden = *in.courses[s].golden;
-    const std::vector<Mistake> ways = mistakes_of(in.schedules[s]);
-    for (std::size_t m = 0; m < ways.size(); ++m) {
-      auto& logits = known[{&golden, m}];
-      if (!logits || ways[m].of_calls) logits = twisted(golden, ways[m].twist);
-      if (!logits || logits->size() != golden.logits.size()) {
-        balances[m].known = false;
-        continue;
-      }
-      Sums sums;
-      for (std::size_t i = 0; i < run.known.size(); ++i) {
-        const std::size_t at = static_cast<std::size_t>(run.known[i]) * vocab;
-        sums.add(std::span(run.logits).subspan(i * vocab, vocab), std::span(golden.logits).subspan(at, vocab),
-                 std::span(*logits).subspan(at, vocab), {});
-      }
-      sums.into(balances[m]);
+// Computes the first tokens of a course with each of several twists; false: the reference cannot.
+using Give = std::function<void(std::size_t, std::vector<float>)>;
+using Logits = std::function<bool(const Golden&, std::int64_t, std::span<const Twist* const>, const Give&)>;
+
+// Which mistakes explain logits. Every one costs a pass through the whole model, and what it leaves over can only
+// grow with every token and schedule that is looked at. So a mistake is given up as soon as that is too much.
+class LogitsFits {
+ public:
+  LogitsFits(Inspection& in, std::function<std::vector<Mistake>(const Schedule&)> mistakes_of, Logits twisted)
+      : in_(in),
+        mistakes_of_(std::move(mistakes_of)),
+        twisted_(std::move(twisted)),
+        vocab_(static_cast<std::size_t>(in.golden.vocab)),
+        asked_(mistakes_of_(in.schedules.front())),
+        sums_(in.schedules.size()),
+        balances_(asked_.size()) {
+    for (std::size_t s = 0; s < sums_.size(); ++s) {
+      const Golden& golden = *in_.courses[s].golden;
+      sums_[s] = sums(s, golden.logits, golden.size());
+      sums_[s].into(right_);
     }
   }
-  return best_of(in, asked, balances, kExplainedLogits);
-}
+
+  std::vector<Fit> best() {
+    if (right_.all <= 0.0) return {};
+    if (!judge_beginnings()) return {};
+    // Where most is wrong, most is ruled out.
+    std::vector<std::size_t> order(sums_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return sums_[a].all * sums_[b].size > sums_[b].all * sums_[a].size;
+    });
+    for (const std::size_t s : order) judge(s);
+    return best_of(in_, asked_, balances_, kExplainedLogits);
+  }
+
+ private:
+  // The logits that a schedule knows of the first tokens, against those given.
+  Sums sums(std::size_t s, std::span<const float> logits, std::int64_t tokens) const {
+    const Run& run = in_.chained[s];
+    Sums out;
+    for (std::size_t i = 0; i < run.known.size(); ++i) {
+      if (run.known[i] >= tokens) continue;
+      const std::size_t at = static_cast<std::size_t>(run.known[i]) * vocab_;
+      out.add(std::span(run.logits).subspan(i * vocab_, vocab_),
+              std::span(in_.courses[s].golden->logits).subspan(at, vocab_), logits.subspan(at, vocab_), {});
+    }
+    return out;
+  }
+
+  bool too_much(double left) const { return left > (1.0 - kExplainedLogits) * right_.all; }
+
+  // One short pass speaks for all schedules.
+  bool judge_beginnings() {
+    const Golden& golden = *in_.courses.front().golden;
+    const std::int64_t tokens = std::min<std::int64_t>(kBeginning, golden.size());
+    std::vector<std::size_t> mistakes;
+    std::vector<const Twist*> twists;
+    for (std::size_t m = 0; m < asked_.size(); ++m)
+      if (!asked_[m].of_calls) mistakes.push_back(m), twists.push_back(&asked_[m].twist);
+    return twisted_(golden, tokens, twists, [&](std::size_t i, std::vector<float> logits) {
+      double left = 0.0;
+      for (std::size_t s = 0; s < sums_.size(); ++s)
+        if (in_.courses[s].golden.get() == &golden && sums_[s].size > 0.0)
+          left += sums(s, logits, tokens).left / sums_[s].size;
+      balances_[mistakes[i]].known = !too_much(left);
+    });
+  }
+
+  void judge(std::size_t s) {
+    const Golden& golden = *in_.courses[s].golden;
+    const std::vector<Mistake> ways = mistakes_of_(in_.schedules[s]);
+    std::vector<std::size_t> mistakes;
+    std::vector<const Twist*> twists;
+    for (std::size_t m = 0; m < ways.size(); ++m) {
+      if (!balances_[m].known) continue;
+      if (const auto found = known_.find({&golden, m}); found != known_.end()) {
+        weigh(s, m, found->second);
+      } else {
+        mistakes.push_back(m), twists.push_back(&ways[m].twist);
+      }
+    }
+    if (twists.empty()) return;
+    const bool told = twisted_(golden, golden.size(), twists, [&](std::size_t i, std::vector<float> logits) {
+      const std::size_t m = mistakes[i];
+      if (logits.size() != golden.logits.size()) {
+        balances_[m].known = false;
+        return;
+      }
+      weigh(s, m, logits);
+      if (balances_[m].known && !ways[m].of_calls) known_[{&golden, m}] = std::move(logits);
+    });
+    for (const std::size_t m : mistakes) balances_[m].known = balances_[m].known && told;
+  }
+
+  void weigh(std::size_t s, std::size_t m, std::span<const float> logits) {
+    sums(s, logits, in_.courses[s].golden->size()).into(balances_[m]);
+    balances_[m].known = !too_much(balances_[m].left);
+  }
+
+  Inspection& in_;
+  std::function<std::vector<Mistake>(const Schedule&)> mistakes_of_;
+  Logits twisted_;
+  std::size_t vocab_;
+  std::vector<Mistake> asked_;
+  std::vector<Sums> sums_;  // of every schedule, with nothing explained
+  Balance right_;           // the same, all together
+  std::vector<Balance> balances_;
+  std::map<std::pair<const Golden*, std::size_t>, std::vector<float>> known_;  // do not depend on calls
+};
 
 // A mistake that tips a near tie explains all that the other expert gives, whatever tipped it.
 bool only_at_ties(const Inspection& in, const WrongLayer& wrong) {
@@ -197,20 +279,35 @@ std::vector<Fit> fits_of_embedding(Inspection& in) {
 }
 
 std::vector<Fit> fits_of_head(Inspection& in) {
-  return fits_of_logits(
-      in, [](const Schedule&) { return mistakes_of_head(); },
-      [&](const Golden& golden, const Twist& twist) {
-        const auto last = golden.stream(golden.layers, 0);
-        return in.reference.twisted_head(
-            {last.data(), static_cast<std::size_t>(golden.size() * golden.width)}, twist);
-      });
+  const Logits twisted = [&](const Golden& golden, std::int64_t tokens, std::span<const Twist* const> twists,
+                             const Give& give) {
+    const auto last = golden.stream(golden.layers, 0);
+    const auto size = static_cast<std::size_t>(tokens * golden.width);
+    for (std::size_t i = 0; i < twists.size(); ++i) {
+      auto logits = in.reference.twisted_head({last.data(), size}, *twists[i]);
+      if (!logits) return false;
+      give(i, std::move(*logits));
+    }
+    return true;
+  };
+  return LogitsFits(
+             in, [](const Schedule&) { return mistakes_of_head(); }, twisted)
+      .best();
 }
 
 std::vector<Fit> fits_of_model(Inspection& in) {
+  if (in.model_fits) return *in.model_fits;
   const std::int64_t dim = in.golden.rows.empty() ? 0 : in.golden.rows.front().head_dim;
-  return fits_of_logits(
-      in, [dim](const Schedule& schedule) { return mistakes_of_model(schedule, dim); },
-      [&](const Golden&, const Twist& twist) { return in.reference.twisted_logits(in.tokens, twist); });
+  const Logits twisted = [&](const Golden&, std::int64_t tokens, std::span<const Twist* const> twists,
+                             const Give& give) {
+    const std::span<const TokenId> text(in.tokens);
+    return in.reference.twisted_logits(text.first(static_cast<std::size_t>(tokens)), twists, give);
+  };
+  in.model_fits =
+      LogitsFits(
+          in, [dim](const Schedule& schedule) { return mistakes_of_model(schedule, dim); }, twisted)
+          .best();
+  return *in.model_fits;
 }
 
 Finding finding_of(const Fit& fit, Finding where, const std::string& begins, const std::string& ends) {

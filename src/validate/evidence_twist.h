@@ -12,12 +12,6 @@
 
 namespace kvtide {
 
-struct Fit {
-  Mistake mistake;
-  double share = 0.0;  // of the difference that it explains
-  double left = 0.0;   // what is not explained, relative
-};
-
 // A mistake fits when it explains nineteen twentieths; one mistake should explain all that is wrong. The best first,
 // one of each name; behind it only those that fit as well.
 std::vector<Fit> fits_of_layer(Inspection& in, const WrongLayer& wrong);

@@ -17,6 +17,7 @@
 
 #include "kvtide/validate.h"
 #include "validate/measure.h"
+#include "validate/mistakes.h"
 #include "validate/router_ties.h"
 #include "validate/runs.h"
 
@@ -63,9 +64,10 @@ struct Inspection {
   std::vector<Course> courses = {};          // of the chained runs: what they are compared with
   std::vector<Difference> differences = {};  // of layers
   std::vector<Difference> row_differences = {};
-  bool tight = false;                       // the model is held to what f32 arithmetic leaves
-  std::vector<char> set_apart = {};         // per token
-  std::set<std::pair<int, Pos>> ties = {};  // layers and tokens where a router took the other expert
+  std::optional<std::vector<Fit>> model_fits = {};  // of logits: asked for more than once, and costly
+  bool tight = false;                               // the model is held to what f32 arithmetic leaves
+  std::vector<char> set_apart = {};                 // per token
+  std::set<std::pair<int, Pos>> ties = {};          // layers and tokens where a router took the other expert
 
   int layers() const { return static_cast<int>(shape.layers.size()); }
   bool judges_layers() const { return shape.gives_hidden && !golden.hidden.empty(); }

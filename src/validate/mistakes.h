@@ -25,6 +25,12 @@ struct Mistake {
   bool needs_rows = false;
 };
 
+struct Fit {
+  Mistake mistake;
+  double share = 0.0;  // of the difference that it explains
+  double left = 0.0;   // what is not explained, relative
+};
+
 // mistakes_masks.cpp: what attention sees, and where it stands, by how the text is cut.
 std::vector<Mistake> mistakes_of_masks(const Schedule& schedule);
 // mistakes_rotation.cpp

@@ -20,7 +20,27 @@ PlainDecoder::PlainDecoder(const std::string& path, ThreadPool& pool)
     : PlainDecoder(plain_weights(path), pool) {}
 
 PlainMatrix PlainDecoder::matrix(Role role, int layer, std::int64_t rows, std::int64_t columns) const {
-  return weights_->matrix(role, layer, rows, columns, {});
+  PlainMatrix matrix = weights_->matrix(role, layer, rows, columns, {});
+  return decoded_ ? decoded_once(std::move(matrix), role, layer) : matrix;
+}
+
+PlainMatrix PlainDecoder::decoded_once(PlainMatrix matrix, Role role, int layer) const {
+  constexpr std::int64_t kMost = std::int64_t{1} << 28;  // elements: a gigabyte
+  const std::int64_t rows = matrix.rows, columns = matrix.columns;
+  if (columns > kMost / std::max<std::int64_t>(rows, 1)) return matrix;
+  auto& held = (*decoded_)[{role, layer}];
+  if (!held) {
+    std::vector<float> all(static_cast<std::size_t>(rows * columns));
+    constexpr std::int64_t kRun = 64;
+    pool_.run((rows + kRun - 1) / kRun, [&](std::int64_t run) {
+      for (std::int64_t r = run * kRun; r < std::min(rows, (run + 1) * kRun); ++r)
+        matrix.row(r, all.data() + r * columns);
+    });
+    held = std::make_shared<const std::vector<float>>(std::move(all));
+  }
+  return {rows, columns, [held = held, columns](std::int64_t index, float* out) {
+            std::copy_n(held->begin() + index * columns, columns, out);
+          }};
 }
 
 std::vector<float> PlainDecoder::vector(Role role, int layer, std::int64_t n) const {
@@ -365,6 +385,17 @@ class PlainDecoder::Twisted {
   PlainDecoder& decoder_;
 };
 
+class PlainDecoder::Decoding {
+ public:
+  explicit Decoding(PlainDecoder& decoder) : decoder_(decoder) { decoder_.decoded_.emplace(); }
+  ~Decoding() { decoder_.decoded_.reset(); }
+  Decoding(const Decoding&) = delete;
+  Decoding& operator=(const Decoding&) = delete;
+
+ private:
+  PlainDecoder& decoder_;
+};
+
 std::optional<TwistedLayer> PlainDecoder::twisted(int layer, std::span<const float> input,
                                                   const Twist& twist) {
   Rows x(input.begin(), input.end());
@@ -398,19 +429,36 @@ std::optional<std::vector<float>> PlainDecoder::twisted_head(std::span<const flo
   return logits_of({stream.begin(), stream.end()});
 }
 
-std::optional<std::vector<float>> PlainDecoder::twisted_logits(std::span<const TokenId> tokens,
-                                                               const Twist& twist) {
-  const Twisted scope(*this, twist);
+// All twists go through a layer before the next one, so that its weights are decoded once.
+bool PlainDecoder::twisted_logits(std::span<const TokenId> tokens, std::span<const Twist* const> twists,
+                                  const std::function<void(std::size_t, std::vector<float>)>& give) {
+  struct OnePass {
+    Rows x, router;
+  };
   choices_.clear();
   last_ = {};
-  router_.clear();
-  Rows x = embedded(tokens);
-  for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
-    const Rows entered = x;
-    attention(x, layer, twist, nullptr);
-    feed_forward(x, layer, entered);
+  std::vector<OnePass> passes;
+  for (const Twist* twist : twists) {
+    const Twisted scope(*this, *twist);
+    passes.push_back({embedded(tokens), {}});
   }
-  return logits_of(x);
+  const Decoding decoding(*this);
+  for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
+    decoded_->clear();
+    for (std::size_t i = 0; i < twists.size(); ++i) {
+      const Twisted scope(*this, *twists[i]);
+      std::swap(router_, passes[i].router);
+      const Rows entered = passes[i].x;
+      attention(passes[i].x, layer, *twists[i], nullptr);
+      feed_forward(passes[i].x, layer, entered);
+      std::swap(router_, passes[i].router);
+    }
+  }
+  for (std::size_t i = 0; i < twists.size(); ++i) {
+    const Twisted scope(*this, *twists[i]);
+    give(i, logits_of(passes[i].x));
+  }
+  return true;
 }
 
 namespace {
@@ -437,9 +485,9 @@ class PlainReference final : public Reference {
   std::optional<std::vector<float>> twisted_head(std::span<const float> stream, const Twist& twist) override {
     return decoder_.twisted_head(stream, twist);
   }
-  std::optional<std::vector<float>> twisted_logits(std::span<const TokenId> tokens,
-                                                   const Twist& twist) override {
-    return decoder_.twisted_logits(tokens, twist);
+  bool twisted_logits(std::span<const TokenId> tokens, std::span<const Twist* const> twists,
+                      const std::function<void(std::size_t, std::vector<float>)>& give) override {
+    return decoder_.twisted_logits(tokens, twists, give);
   }
   std::vector<double> frequencies(int layer) const override { return decoder_.frequencies(layer); }
 

@@ -11,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -38,8 +39,8 @@ class PlainDecoder final : public Reference {
   std::optional<std::vector<float>> twisted_embedding(std::span<const TokenId> tokens,
                                                       const Twist& twist) override;
   std::optional<std::vector<float>> twisted_head(std::span<const float> stream, const Twist& twist) override;
-  std::optional<std::vector<float>> twisted_logits(std::span<const TokenId> tokens,
-                                                   const Twist& twist) override;
+  bool twisted_logits(std::span<const TokenId> tokens, std::span<const Twist* const> twists,
+                      const std::function<void(std::size_t, std::vector<float>)>& give) override;
   std::vector<double> frequencies(int layer) const override;
 
  private:
@@ -51,6 +52,7 @@ class PlainDecoder final : public Reference {
   };
 
   PlainMatrix matrix(Role role, int layer, std::int64_t rows, std::int64_t columns) const;
+  PlainMatrix decoded_once(PlainMatrix matrix, Role role, int layer) const;
   std::vector<float> vector(Role role, int layer, std::int64_t n) const;
   Rows product(const Rows& x, const PlainMatrix& m);
   Rows normed(const Rows& x, Role weight, Role bias, int layer) const;
@@ -89,6 +91,7 @@ class PlainDecoder final : public Reference {
 
   // What a twist makes of it; plain_slips.cpp.
   class Twisted;
+  class Decoding;
   struct NormPlan {
     std::vector<float> weight, bias;
     bool skipped = false, takes_mean = false;
@@ -120,6 +123,9 @@ class PlainDecoder final : public Reference {
   std::unique_ptr<PlainWeights> weights_;
   const ModelConfig& config_;
   ThreadPool& pool_;
+  // Matrices that were decoded as a whole, while several passes go through a layer; nullopt: rows are decoded as
+  // they are used.
+  mutable std::optional<std::map<std::pair<Role, int>, std::shared_ptr<const std::vector<float>>>> decoded_;
   Rows router_;               // [tokens][router width], of the layer before
   std::vector<Pass> passes_;  // of models with experts, of every text so far
   std::vector<NearTie> ties_;
