@@ -103,6 +103,18 @@ class CoremlModel {
 
   // Zeros for the states of a function; with none, an empty state.
   CoremlState make_state(std::string_view function = "") const;
+  // What `from` holds of the first `position` tokens, in the states of a package of the same model whose states are longer or
+  // shorter: 256 tokens, 512, and back. Of each state one axis may differ, that of the tokens; behind them are zeros. States of
+  // the same shape are copied whole. Throws Error: invalid_argument, context_full (a state without room for them).
+  CoremlState make_state_from(const CoremlState& from, std::int64_t position,
+                              std::string_view function = "") const;
+  // A snapshot: a safetensors file that knows its package. Throws Error: io; not_found, bad_format, invalid_argument (states of
+  // another package).
+  void save_state(const CoremlState& state, const std::string& path) const;
+  CoremlState load_state(const std::string& path, std::string_view function = "") const;
+  // SHA-256 of program and weights, in hex. The first call reads all their bytes.
+  const std::string& identity() const;
+
   // One value for every input; outputs by name. A function with states needs `state`. `go_on` is asked between operations:
   // false ends the call with Error(cancelled), and the state is as it was.
   std::map<std::string, CoremlArray> predict(const std::map<std::string, CoremlArray>& inputs,
@@ -125,9 +137,12 @@ struct CoremlFinding {
   std::string message;    // one sentence
 };
 
-// What is wrong with a package as far as its program says, the worst first; nothing is run. `tokenizer`: a folder whose
+// What is wrong with a package, or a folder of several, as far as programs say, the worst first; nothing is run. `tokenizer`: a folder whose
 // config.json and tokenizer.json are compared, too; empty: none. Throws Error: not_found, bad_format, unsupported.
 std::vector<CoremlFinding> lint_coreml(const std::string& package, const std::string& tokenizer = "");
+// Whether it makes a difference how a text is cut into calls: a package, or a folder of several, reads a short text twice. What it
+// cannot be asked is a finding, too. Throws Error: not_found, bad_format.
+std::vector<CoremlFinding> lint_coreml_calls(const std::string& package, const CoremlOptions& options = {});
 
 // What a package holds, as JSON: functions with inputs, outputs, states and operations by count; weights by type; metadata.
 // Throws Error: not_found, bad_format, unsupported.

@@ -42,6 +42,22 @@ CoremlArray causal_mask(std::int64_t tokens, std::int64_t first, std::int64_t le
   return array_of<float>(CoremlType::f32, {1, 1, tokens, length}, mask);
 }
 
+std::vector<float> as_floats(const CoremlArray& array) {
+  std::vector<float> numbers;
+  if (array.type == CoremlType::f16) {
+    numbers.resize(array.bytes.size() / 2);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      std::uint16_t half = 0;
+      std::memcpy(&half, array.bytes.data() + 2 * i, 2);
+      numbers[i] = f16_to_f32(half);
+    }
+  } else if (array.type == CoremlType::f32) {
+    numbers.resize(array.bytes.size() / 4);
+    std::memcpy(numbers.data(), array.bytes.data(), array.bytes.size());
+  }
+  return numbers;
+}
+
 std::vector<float> last_row(const CoremlArray& array, const std::string& name) {
   const bool half = array.type == CoremlType::f16;
   if (array.shape.empty() || array.shape.back() < 1 || array.bytes.empty() ||

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
-#include "base/half.h"
 #include "base/text.h"
+#include "coreml/decode/call_arrays.h"
 #include "kvtide/error.h"
 
 namespace kvtide::coreml {
@@ -18,22 +17,6 @@ struct Seen {
   std::vector<std::pair<std::string, std::vector<float>>> states;
 };
 
-std::vector<float> numbers_of(const CoremlArray& array) {
-  std::vector<float> numbers;
-  if (array.type == CoremlType::f16) {
-    numbers.resize(array.bytes.size() / 2);
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      std::uint16_t half = 0;
-      std::memcpy(&half, array.bytes.data() + 2 * i, 2);
-      numbers[i] = f16_to_f32(half);
-    }
-  } else if (array.type == CoremlType::f32) {
-    numbers.resize(array.bytes.size() / 4);
-    std::memcpy(numbers.data(), array.bytes.data(), array.bytes.size());
-  }
-  return numbers;
-}
-
 Seen read_in(Decoder& decoder, std::span<const TokenId> text, const Pieces& pieces) {
   decoder.reset();
   Seen seen;
@@ -43,9 +26,8 @@ Seen read_in(Decoder& decoder, std::span<const TokenId> text, const Pieces& piec
                              decoder.read(text.subspan(at, static_cast<std::size_t>(piece))));
     at += static_cast<std::size_t>(piece);
   }
-  for (const CoremlState* state : decoder.states())
-    for (const std::string& name : state->names())
-      seen.states.emplace_back(name, numbers_of(state->read(name)));
+  for (const CoremlState& state : decoder.sequence().states)
+    for (const std::string& name : state.names()) seen.states.emplace_back(name, as_floats(state.read(name)));
   return seen;
 }
 

@@ -63,7 +63,7 @@ class ChunkedDecoder final : public Decoder {
         chunks_(std::move(chunks)),
         head_(std::move(head)) {
     check();
-    clear();
+    share_states();
   }
 
   ContractKind kind() const override { return ContractKind::positions; }
@@ -82,11 +82,6 @@ class ChunkedDecoder final : public Decoder {
     if (head_) add(*head_);
     return parts;
   }
-  std::vector<const CoremlState*> states() const override {
-    std::vector<const CoremlState*> states;
-    for (const CoremlState& state : states_) states.push_back(&state);
-    return states;
-  }
   std::int64_t state_bytes_copied() const override {
     std::int64_t bytes = 0;
     for (const Part& chunk : chunks_) bytes += chunk.model.report().state_bytes_copied;
@@ -104,7 +99,8 @@ class ChunkedDecoder final : public Decoder {
   void check();
   void check_chunk(const Part& chunk, const CoremlFunction& function) const;
   std::vector<float> call(std::span<const TokenId> ids, bool last) override;
-  void clear() override;
+  std::vector<CoremlState> empty_states() const override;
+  void share_states();
   CoremlArray run_chunk(std::size_t number, const CoremlFunction& function, CoremlArray x,
                         std::int64_t tokens, std::map<std::string, CoremlArray>& outputs);
   std::vector<float> logits_in(const Part& part, const CoremlFunction& function,
@@ -113,9 +109,9 @@ class ChunkedDecoder final : public Decoder {
   std::optional<Part> embeddings_;
   std::vector<Part> chunks_;
   std::optional<Part> head_;
-  std::int64_t batch_ = 0;  // tokens of prefill; 0: there is none
-  std::vector<CoremlState> states_;
-  std::vector<std::size_t> state_of_chunk_;
+  std::int64_t batch_ = 0;                   // tokens of prefill; 0: there is none
+  std::vector<std::size_t> owners_;          // the first chunk of each state
+  std::vector<std::size_t> state_of_chunk_;  // which of the states
 };
 
 void ChunkedDecoder::check_chunk(const Part& chunk, const CoremlFunction& function) const {
@@ -157,20 +153,22 @@ void ChunkedDecoder::check() {
                 "the head gives no output named logits; one that chooses the token itself is not driven");
 }
 
-void ChunkedDecoder::clear() {
-  states_.clear();
-  state_of_chunk_.clear();
+// Chunks whose states have the same names, shapes and types share them.
+void ChunkedDecoder::share_states() {
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
     const CoremlFunction& function = infer_of(chunks_[i].model);
     std::size_t shared = 0;
     while (shared < i && !same_states(function, infer_of(chunks_[shared].model))) ++shared;
-    if (shared < i) {
-      state_of_chunk_.push_back(state_of_chunk_[shared]);
-    } else {
-      states_.push_back(chunks_[i].model.make_state(function.name));
-      state_of_chunk_.push_back(states_.size() - 1);
-    }
+    if (shared == i) owners_.push_back(i);
+    state_of_chunk_.push_back(shared < i ? state_of_chunk_[shared] : owners_.size() - 1);
   }
+}
+
+std::vector<CoremlState> ChunkedDecoder::empty_states() const {
+  std::vector<CoremlState> states;
+  for (const std::size_t chunk : owners_)
+    states.push_back(chunks_[chunk].model.make_state(infer_of(chunks_[chunk].model).name));
+  return states;
 }
 
 CoremlArray ChunkedDecoder::run_chunk(std::size_t number, const CoremlFunction& function, CoremlArray x,
@@ -190,7 +188,7 @@ CoremlArray ChunkedDecoder::run_chunk(std::size_t number, const CoremlFunction& 
       inputs[input.name] = std::move(x);
     }
   }
-  outputs = chunks_[number].model.predict(inputs, &states_[state_of_chunk_[number]], function.name);
+  outputs = chunks_[number].model.predict(inputs, &states()[state_of_chunk_[number]], function.name);
   return outputs.begin()->second;
 }
 

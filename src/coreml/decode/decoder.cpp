@@ -1,11 +1,12 @@
 #include "coreml/decode/decoder.h"
 
-#include <filesystem>
+#include <utility>
 
 #include "base/refuse.h"
 #include "base/text.h"
 #include "coreml/decode/chunked_decoder.h"
 #include "coreml/decode/masked_decoder.h"
+#include "coreml/decode/packages_at.h"
 #include "coreml/decode/packages_manifest.h"
 #include "coreml/decode/whole_decoder.h"
 
@@ -25,18 +26,24 @@ std::vector<float> Decoder::read(std::span<const TokenId> ids, std::int64_t chun
       refuse(cat("the package takes no call of ", chunk > 0 ? std::min(chunk, left) : left,
                  " tokens or fewer; kvtide coreml inspect shows what it takes"));
     const auto piece = ids.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size));
-    tokens_.reserve(tokens_.size() + piece.size());  // before the states hold them
+    std::vector<TokenId>& tokens = sequence_.tokens;
+    tokens.reserve(tokens.size() + piece.size());  // before the states hold them
     logits = call(piece, size == left);
-    tokens_.insert(tokens_.end(), piece.begin(), piece.end());
+    tokens.insert(tokens.end(), piece.begin(), piece.end());
     at += size;
     ++calls_;
   }
   return logits;
 }
 
-void Decoder::reset() {
-  clear();
-  tokens_.clear();
+void Decoder::reset() { sequence_ = empty(); }
+
+Sequence Decoder::exchange(Sequence next) { return std::exchange(sequence_, std::move(next)); }
+
+Sequence Sequence::fork() const {
+  Sequence copy{tokens, {}};
+  for (const CoremlState& state : states) copy.states.push_back(state.fork());
+  return copy;
 }
 
 namespace {
@@ -50,30 +57,34 @@ namespace {
 }  // namespace
 
 std::vector<LayerRows> Decoder::rows() const { refuse_rows(); }
-void Decoder::put_rows(std::int64_t, const std::vector<LayerRows>&) { refuse_rows(); }
+std::vector<CoremlState> Decoder::states_with(std::int64_t, const std::vector<LayerRows>&) const {
+  refuse_rows();
+}
 
 void Decoder::restore(std::vector<TokenId> tokens, const std::vector<LayerRows>& rows) {
   const auto count = static_cast<std::int64_t>(tokens.size());
   if (count > slots_)
     throw Error(ErrorCode::context_full,
                 cat(count, " tokens do not fit into ", slots_, " rows of the states"));
-  put_rows(count, rows);
-  tokens_ = std::move(tokens);
+  sequence_.states = states_with(count, rows);
+  sequence_.tokens = std::move(tokens);
 }
 
 std::int64_t Decoder::state_bytes() const {
   std::int64_t bytes = 0;
-  for (const CoremlState* state : states()) bytes += state->bytes();
+  for (const CoremlState& state : states()) bytes += state.bytes();
   return bytes;
 }
 
 std::unique_ptr<Decoder> open_decoder(const std::string& path, const CoremlOptions& options) {
-  const std::filesystem::path given(path);
-  if (given.filename() == "meta.yaml") return open_chunked_decoder(path, options);
-  if (std::filesystem::exists(given / "meta.yaml"))
-    return open_chunked_decoder((given / "meta.yaml").string(), options);
-  if (is_packages_folder(path)) return open_masked_folder(path, options);
-  return open_whole_decoder(path, options);
+  const std::string meta = meta_yaml_at(path);
+  auto decoder = [&] {
+    if (!meta.empty()) return open_chunked_decoder(meta, options);
+    if (is_packages_folder(path)) return open_masked_folder(path, options);
+    return open_whole_decoder(path, options);
+  }();
+  decoder->reset();
+  return decoder;
 }
 
 }  // namespace kvtide::coreml

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -34,6 +35,14 @@ struct LayerRows {
   CoremlArray keys, values;
 };
 
+// What was read of one text. A decoder reads one at a time, and others can be set aside.
+struct Sequence {
+  std::vector<TokenId> tokens;
+  std::vector<CoremlState> states;
+
+  Sequence fork() const;
+};
+
 class Decoder {
  public:
   virtual ~Decoder() = default;
@@ -41,6 +50,15 @@ class Decoder {
   // Logits behind the last id, which are at least one. `chunk`: at most so many in a call; 0: as many as go.
   std::vector<float> read(std::span<const TokenId> ids, std::int64_t chunk = 0);
   void reset();  // a new sequence
+  // Reads another sequence from now on, of this decoder: an empty one, or one that was set aside. Gives the one it read.
+  Sequence exchange(Sequence next);
+  Sequence empty() const { return {{}, empty_states()}; }
+  const Sequence& sequence() const { return sequence_; }
+
+  // Whether every layer has a package of its own, so that on_layer is told what is between them.
+  virtual bool shows_layers() const { return false; }
+  // Of each call of the packages: [tokens][width] before `layer`, and behind the last. What is put there goes on.
+  std::function<void(int layer, std::vector<float>& stream)> on_layer;
 
   // What the states hold of the tokens read: layer after layer, as many rows as there are tokens. Both throw Error(unsupported)
   // for packages that do not say which state is whose.
@@ -51,15 +69,15 @@ class Decoder {
   // Whose rows these are: the identity of the model, as its snapshots have it; empty: not known.
   virtual std::map<std::string, std::string> identity() const { return {}; }
 
-  std::int64_t position() const { return static_cast<std::int64_t>(tokens_.size()); }
-  const std::vector<TokenId>& tokens() const { return tokens_; }
+  std::int64_t position() const { return static_cast<std::int64_t>(sequence_.tokens.size()); }
+  const std::vector<TokenId>& tokens() const { return sequence_.tokens; }
   std::int64_t calls() const { return calls_; }
   std::int64_t slots() const { return slots_; }  // the longest text
   virtual ContractKind kind() const = 0;
   // How many of `left` tokens the next call takes, at most `most` of them; 0: no number is right.
   virtual std::int64_t size_of_call(std::int64_t left, std::int64_t most) const = 0;
   virtual std::vector<PartTime> parts() const = 0;
-  virtual std::vector<const CoremlState*> states() const = 0;
+  const std::vector<CoremlState>& states() const { return sequence_.states; }
   virtual std::int64_t state_bytes_copied() const = 0;
   virtual std::int64_t weight_bytes() const = 0;
   std::int64_t state_bytes() const;
@@ -68,13 +86,14 @@ class Decoder {
   explicit Decoder(std::int64_t slots) : slots_(slots) {}
   // Reads ids behind position(); empty when `last` is false.
   virtual std::vector<float> call(std::span<const TokenId> ids, bool last) = 0;
-  virtual void clear() = 0;
-  // Empty states with `count` rows in them, or nothing changed.
-  virtual void put_rows(std::int64_t count, const std::vector<LayerRows>& rows);
+  virtual std::vector<CoremlState> empty_states() const = 0;
+  // Empty states with `count` rows in them.
+  virtual std::vector<CoremlState> states_with(std::int64_t count, const std::vector<LayerRows>& rows) const;
+  std::vector<CoremlState>& states() { return sequence_.states; }
 
  private:
   std::int64_t slots_ = 0, calls_ = 0;
-  std::vector<TokenId> tokens_;
+  Sequence sequence_;
 };
 
 // A package, a folder with meta.yaml (or that file), or a folder with the manifest.json of an export.

@@ -21,13 +21,11 @@ struct MaskedPart {
   std::string name;
   CoremlModel model;
   MaskedContract contract;
-  CoremlState state;
 };
 
 MaskedPart part_of(const std::string& path, CoremlModel model, MaskedContract contract) {
-  CoremlState state = model.make_state();
   return {std::filesystem::path(path).lexically_normal().filename().string(), std::move(model),
-          std::move(contract), std::move(state)};
+          std::move(contract)};
 }
 
 // The axis of tokens.
@@ -60,11 +58,6 @@ class MaskedDecoder final : public Decoder {
     }
     return times;
   }
-  std::vector<const CoremlState*> states() const override {
-    std::vector<const CoremlState*> states;
-    for (const MaskedPart& part : parts_) states.push_back(&part.state);
-    return states;
-  }
   std::int64_t state_bytes_copied() const override {
     std::int64_t bytes = 0;
     for (const MaskedPart& part : parts_) bytes += part.model.report().state_bytes_copied;
@@ -72,6 +65,12 @@ class MaskedDecoder final : public Decoder {
   }
   std::map<std::string, std::string> identity() const override { return parts_.front().contract.identity; }
   std::vector<LayerRows> rows() const override;
+  bool shows_layers() const override {
+    return std::ssize(parts_) == parts_.front().contract.layers + 2 &&
+           std::all_of(parts_.begin() + 1, parts_.end() - 1, [](const MaskedPart& part) {
+             return part.contract.behind_layer == part.contract.first_layer + 1;
+           });
+  }
   std::int64_t weight_bytes() const override {
     std::int64_t bytes = 0;
     for (const MaskedPart& part : parts_) bytes += part.model.report().weight_bytes;
@@ -81,10 +80,13 @@ class MaskedDecoder final : public Decoder {
  private:
   void check() const;
   std::vector<float> call(std::span<const TokenId> ids, bool last) override;
-  void clear() override {
-    for (MaskedPart& part : parts_) part.state = part.model.make_state();
+  std::vector<CoremlState> empty_states() const override {
+    std::vector<CoremlState> states;
+    for (const MaskedPart& part : parts_) states.push_back(part.model.make_state());
+    return states;
   }
-  void put_rows(std::int64_t count, const std::vector<LayerRows>& rows) override;
+  std::vector<CoremlState> states_with(std::int64_t count, const std::vector<LayerRows>& rows) const override;
+  void show(int layer, CoremlArray& x) const;
   std::map<std::string, CoremlArray> inputs_of(const MaskedPart& part, std::int64_t tokens) const;
 
   std::vector<MaskedPart> parts_;
@@ -152,16 +154,38 @@ std::map<std::string, CoremlArray> MaskedDecoder::inputs_of(const MaskedPart& pa
   return inputs;
 }
 
+// x: [1, width, tokens, 1], as much of the stream as the packages keep.
+void MaskedDecoder::show(int layer, CoremlArray& x) const {
+  const auto width = x.shape[1], tokens = x.shape[2];
+  const auto scale = static_cast<float>(parts_.front().contract.stream_scale);
+  const std::vector<float> held = as_floats(x);
+  std::vector<float> stream(held.size());
+  for (std::int64_t t = 0; t < tokens; ++t)
+    for (std::int64_t i = 0; i < width; ++i)
+      stream[static_cast<std::size_t>(t * width + i)] =
+          held[static_cast<std::size_t>(i * tokens + t)] / scale;
+  const std::vector<float> shown = stream;
+  on_layer(layer, stream);
+  if (stream == shown) return;  // and x keeps its bits
+  std::vector<float> given(held.size());
+  for (std::int64_t t = 0; t < tokens; ++t)
+    for (std::int64_t i = 0; i < width; ++i)
+      given[static_cast<std::size_t>(i * tokens + t)] =
+          stream[static_cast<std::size_t>(t * width + i)] * scale;
+  x = array_of_numbers(x.shape, given);
+}
+
 std::vector<float> MaskedDecoder::call(std::span<const TokenId> ids, bool last) {
   const auto tokens = static_cast<std::int64_t>(ids.size());
   CoremlArray x = ids_array({1, tokens}, ids);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     MaskedPart& part = parts_[i];
+    if (i > 0 && on_layer && shows_layers()) show(static_cast<int>(i) - 1, x);
     if (!last && part.contract.gives_logits && part.contract.caches.empty())
       return {};  // a head of its own has nothing to remember
     auto inputs = inputs_of(part, tokens);
     inputs[part.contract.tokens] = std::move(x);
-    x = std::move(part.model.predict(inputs, &part.state).at(part.contract.result));
+    x = std::move(part.model.predict(inputs, &states()[i]).at(part.contract.result));
   }
   return last ? last_row(x, parts_.back().contract.result) : std::vector<float>();
 }
@@ -184,16 +208,18 @@ std::vector<LayerRows> MaskedDecoder::rows() const {
     copy_rows(state, position(), rows);
     return rows;
   };
-  for (const MaskedPart& part : parts_)
-    for (const LayerCache& cache : part.contract.caches)
-      layers.push_back({cache.layer, held(part.state.read(cache.keys)), held(part.state.read(cache.values))});
+  for (std::size_t i = 0; i < parts_.size(); ++i)
+    for (const LayerCache& cache : parts_[i].contract.caches)
+      layers.push_back(
+          {cache.layer, held(states()[i].read(cache.keys)), held(states()[i].read(cache.values))});
   return layers;
 }
 
-void MaskedDecoder::put_rows(std::int64_t count, const std::vector<LayerRows>& rows) {
+std::vector<CoremlState> MaskedDecoder::states_with(std::int64_t count,
+                                                    const std::vector<LayerRows>& rows) const {
   std::vector<CoremlState> states;
   std::size_t layer = 0;
-  for (MaskedPart& part : parts_) {
+  for (const MaskedPart& part : parts_) {
     states.push_back(part.model.make_state());
     for (const LayerCache& cache : part.contract.caches) {
       if (layer == rows.size() || rows[layer].layer != cache.layer)
@@ -213,7 +239,7 @@ void MaskedDecoder::put_rows(std::int64_t count, const std::vector<LayerRows>& r
   }
   if (layer != rows.size())
     refuse(cat("there are rows of ", rows.size(), " layers, and the packages have ", layer));
-  for (std::size_t i = 0; i < parts_.size(); ++i) parts_[i].state = std::move(states[i]);
+  return states;
 }
 
 std::unique_ptr<Decoder> decoder_of(std::vector<MaskedPart> parts) {

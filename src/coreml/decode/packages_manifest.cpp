@@ -45,8 +45,12 @@ std::vector<std::string> read_packages(const std::string& folder) {
 
 bool is_packages_folder(const std::string& path) {
   const std::string extension = std::filesystem::path(path).lexically_normal().extension().string();
-  return extension != ".mlpackage" && extension != ".mlmodelc" &&
-         std::filesystem::exists(std::filesystem::path(path) / kPackagesManifest);
+  const std::string manifest = (std::filesystem::path(path) / kPackagesManifest).string();
+  if (extension == ".mlpackage" || extension == ".mlmodelc" || !std::filesystem::exists(manifest))
+    return false;
+  // A folder of shards has a manifest.json as well.
+  const JsonValue json = JsonValue::parse(read_whole_text(manifest), manifest);
+  return JsonFields(json, manifest).text("format") == kFormat;
 }
 
 }  // namespace kvtide::coreml

@@ -17,8 +17,7 @@ class WholeDecoder final : public Decoder {
       : Decoder(contract.slots),
         name_(std::move(name)),
         model_(std::move(model)),
-        contract_(std::move(contract)),
-        state_(model_.make_state(contract_.function)) {}
+        contract_(std::move(contract)) {}
 
   ContractKind kind() const override { return contract_.kind; }
   std::int64_t size_of_call(std::int64_t left, std::int64_t most) const override {
@@ -28,7 +27,6 @@ class WholeDecoder final : public Decoder {
     const CoremlReport report = model_.report();
     return {{name_, report.calls, report.seconds}};
   }
-  std::vector<const CoremlState*> states() const override { return {&state_}; }
   std::int64_t state_bytes_copied() const override { return model_.report().state_bytes_copied; }
   std::int64_t weight_bytes() const override { return model_.report().weight_bytes; }
 
@@ -44,17 +42,20 @@ class WholeDecoder final : public Decoder {
     } else {
       inputs[contract_.mask.name] = causal_mask(count, position(), end);
     }
-    const auto outputs = model_.predict(inputs, &state_, contract_.function);
+    const auto outputs = model_.predict(inputs, &states().front(), contract_.function);
     if (!last) return {};
     const std::string& name = contract_.logits.front();
     return last_row(outputs.at(name), name);
   }
-  void clear() override { state_ = model_.make_state(contract_.function); }
+  std::vector<CoremlState> empty_states() const override {
+    std::vector<CoremlState> states;
+    states.push_back(model_.make_state(contract_.function));
+    return states;
+  }
 
   std::string name_;
   CoremlModel model_;
   Contract contract_;
-  CoremlState state_;
 };
 
 }  // namespace whole_decoder_details

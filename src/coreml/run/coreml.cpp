@@ -146,6 +146,7 @@ CoremlState CoremlState::fork() const {
 }
 
 struct CoremlModel::Impl {
+  std::string path, identity;
   std::unique_ptr<coreml::LoadedModel> model;
   std::vector<CoremlFunction> functions;
 };
@@ -154,6 +155,7 @@ CoremlModel::CoremlModel(const std::string& path, const CoremlOptions& options) 
   or_out_of_memory([&] {
     const Kernels& kernels = options.kernels.empty() ? best_kernels() : kernels_by_name(options.kernels);
     impl_ = std::make_unique<Impl>();
+    impl_->path = path;
     impl_->model = std::make_unique<coreml::LoadedModel>(
         coreml::open_package(path), ThreadPool::count(options.threads), kernels, options.function);
     for (const auto& each : impl_->model->description().functions)
@@ -202,6 +204,13 @@ std::map<std::string, CoremlArray> CoremlModel::predict(const std::map<std::stri
                             for (const auto& each : values) outputs.emplace(each.name, array_of(each.tensor));
                           });
     return outputs;
+  });
+}
+
+const std::string& CoremlModel::identity() const {
+  return or_out_of_memory([&]() -> const std::string& {
+    if (impl_->identity.empty()) impl_->identity = coreml::identity_of(coreml::open_package(impl_->path));
+    return impl_->identity;
   });
 }
 

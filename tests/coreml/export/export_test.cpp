@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -18,7 +19,7 @@
 #include "kvtide/coreml.h"
 #include "kvtide/error.h"
 #include "kvtide/session.h"
-#include "tests/coreml/temporary_folder.h"
+#include "tests/formats/temporary_folder.h"
 #include "tests/model/expect_refused.h"
 #include "tests/model/sample_model.h"
 
@@ -286,6 +287,88 @@ TEST(Export, FoldersWhosePackagesDoNotFitAreRefused) {
   says({"embedding.mlpackage", "layers_0.mlpackage", "head.mlpackage"}, "begins with layer 2");
   says({"../x"}, "is no name of a package");
   says({}, "names 0 packages");
+}
+
+// The arrays of one call of one token, by the contract: slot `at` is written, and it and all before it are seen.
+std::map<std::string, CoremlArray> call_of(const CoremlModel& model, TokenId id, std::int64_t at) {
+  const MaskedContract c = *masked_contract_of(model, "test");
+  std::map<std::string, CoremlArray> inputs;
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape,
+                       const std::vector<float>& numbers) {
+    CoremlArray array{CoremlType::f32, std::move(shape), {}};
+    array.bytes.resize(numbers.size() * 4);
+    std::memcpy(array.bytes.data(), numbers.data(), array.bytes.size());
+    inputs[name] = std::move(array);
+  };
+  CoremlArray ids{CoremlType::i32, {1, 1}, std::vector<std::byte>(4)};
+  std::memcpy(ids.bytes.data(), &id, 4);
+  inputs[c.tokens] = ids;
+  std::vector<float> write(static_cast<std::size_t>(c.slots)), seen(write.size(), -1e4f);
+  write[static_cast<std::size_t>(at)] = 1.0f;
+  std::fill_n(seen.begin(), at + 1, 0.0f);
+  add(c.write_mask, {1, 1, c.slots, 1}, write);
+  for (const SeenMask& mask : c.masks) add(mask.input, {1, 1, 1, c.slots}, seen);
+  for (const RopeInputs& rope : c.ropes) {
+    std::vector<float> cosine, sine;
+    for (const double frequency : rope.frequencies) {
+      cosine.push_back(static_cast<float>(std::cos(static_cast<double>(at) * frequency)));
+      sine.push_back(static_cast<float>(std::sin(static_cast<double>(at) * frequency)));
+    }
+    add(rope.cos, {1, std::ssize(rope.frequencies)}, cosine);
+    add(rope.sin, {1, std::ssize(rope.frequencies)}, sine);
+  }
+  return inputs;
+}
+
+// 12 slots, 32, and back: the text goes on as in a package that had 32 all the time.
+TEST(Export, StatesMoveToAPackageOfAnotherLengthAndBack) {
+  const TemporaryFolder folder;
+  const std::string model = KVTIDE_GOLDENS "/folders/llama-f32";
+  for (const std::int64_t slots : {12, 32}) {
+    CoremlExport how = small();
+    how.slots = slots;
+    export_coreml(model, folder / cat(slots, ".mlpackage"), how);
+  }
+  CoremlModel short_one(folder / "12.mlpackage"), long_one(folder / "32.mlpackage");
+  const auto read = [](CoremlModel& with, CoremlState& state, std::size_t from, std::size_t to) {
+    CoremlArray logits;
+    for (std::size_t at = from; at < to; ++at)
+      logits = with.predict(call_of(with, kText[at], static_cast<std::int64_t>(at)), &state).at("logits");
+    return logits.bytes;
+  };
+  CoremlState large = long_one.make_state();
+  const auto wanted = read(long_one, large, 0, 10), further = read(long_one, large, 10, 20);
+
+  CoremlState state = short_one.make_state();
+  EXPECT_EQ(read(short_one, state, 0, 10), wanted);
+  CoremlState grown = long_one.make_state_from(state, 10);
+  CoremlState back = short_one.make_state_from(grown, 10);
+  for (const std::string& name : state.names())
+    EXPECT_EQ(back.read(name).bytes, state.read(name).bytes) << name;
+  EXPECT_EQ(read(long_one, grown, 10, 20), further);
+  expect_refused(ErrorCode::context_full, "has room for 12 tokens, and 20 were read",
+                 [&] { short_one.make_state_from(grown, 20); });
+  expect_refused(ErrorCode::invalid_argument, "position is -1",
+                 [&] { short_one.make_state_from(grown, -1); });
+}
+
+TEST(Export, SnapshotsKnowTheirPackage) {
+  const TemporaryFolder folder;
+  for (const char* name : {"llama-f32", "qwen2-bf16"})
+    export_coreml(cat(KVTIDE_GOLDENS "/folders/", name), folder / cat(name, ".mlpackage"), small());
+  CoremlModel model(folder / "llama-f32.mlpackage"), other(folder / "qwen2-bf16.mlpackage");
+  CoremlState state = model.make_state();
+  model.predict(call_of(model, 7, 0), &state);
+  model.save_state(state, folder / "one.safetensors");
+  CoremlState again = model.load_state(folder / "one.safetensors");
+  for (const std::string& name : state.names()) EXPECT_EQ(again.read(name).bytes, state.read(name).bytes);
+  EXPECT_EQ(model.predict(call_of(model, 3, 1), &again).at("logits").bytes,
+            model.predict(call_of(model, 3, 1), &state).at("logits").bytes);
+  expect_refused(ErrorCode::invalid_argument, "of another package",
+                 [&] { other.load_state(folder / "one.safetensors"); });
+  std::ofstream(folder / "bad") << "no snapshot at all";
+  expect_refused(ErrorCode::bad_format, "bad", [&] { model.load_state(folder / "bad"); });
+  EXPECT_EQ(model.identity().size(), 64u);
 }
 
 }  // namespace

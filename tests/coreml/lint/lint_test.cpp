@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "tests/coreml/sample_decoders.h"
-#include "tests/coreml/temporary_folder.h"
+#include "tests/formats/temporary_folder.h"
 
 namespace kvtide::coreml {
 namespace {

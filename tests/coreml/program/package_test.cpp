@@ -11,7 +11,7 @@
 #include "coreml/write/package_writer.h"
 #include "kvtide/error.h"
 #include "tests/coreml/sample_packages.h"
-#include "tests/coreml/temporary_folder.h"
+#include "tests/formats/temporary_folder.h"
 
 namespace kvtide::coreml {
 namespace {

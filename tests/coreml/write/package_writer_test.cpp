@@ -8,7 +8,7 @@
 #include "coreml/write/blob_file.h"
 #include "coreml/write/builder.h"
 #include "kvtide/error.h"
-#include "tests/coreml/temporary_folder.h"
+#include "tests/formats/temporary_folder.h"
 
 namespace kvtide::coreml {
 namespace {
