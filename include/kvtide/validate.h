@@ -34,6 +34,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kvtide/coreml.h"
 #include "kvtide/error.h"
 #include "kvtide/session.h"
 #include "kvtide/shard.h"
@@ -279,10 +280,11 @@ class Reference {
                                                          const Twist& /*twist*/) {
     return std::nullopt;
   }
-  // The logits of a text when every layer is computed with the twist.
-  virtual std::optional<std::vector<float>> twisted_logits(std::span<const TokenId> /*tokens*/,
-                                                           const Twist& /*twist*/) {
-    return std::nullopt;
+  // The logits of a text when every layer is computed with a twist, for each of several, which share the work of
+  // reading weights: give(index, [tokens][vocab]), in order. false: the reference cannot say.
+  virtual bool twisted_logits(std::span<const TokenId> /*tokens*/, std::span<const Twist* const> /*twists*/,
+                              const std::function<void(std::size_t, std::vector<float>)>& /*give*/) {
+    return false;
   }
   // How keys are rotated: radians per position of the pairs (i, i + size). Empty: not, or not known.
   virtual std::vector<double> frequencies(int /*layer*/) const { return {}; }
@@ -357,6 +359,9 @@ struct ValidateOptions {
   double gate = 0.9999;        // cosine per layer and token
   double apart_gate = 0.9999;  // of special tokens and tiny embeddings
   double row_gate = 0.9999;    // cosine of rows of the state
+  // What a residual stream loses when a layer adds to it, as a part of it: of f32 here. What a layer adds is
+  // not judged any closer.
+  double stream_rounding = 2.4e-7;
   // Errors that the gate lets pass are told apart: f32 arithmetic has to leave hardly any, coarser arithmetic
   // may, known mistakes may not.
   bool precision = false;
@@ -401,6 +406,8 @@ ValidateOptions usual_gates(const Model& model, const SessionOptions& options);
 std::vector<TokenId> validation_text(const Tokenizer& tokenizer, std::int64_t tokens);
 std::vector<TokenId> validation_text(const Model& model, std::int64_t tokens);
 std::vector<TokenId> validation_text_of_shards(const std::string& folder, std::int64_t tokens);
+// By the tokenizer of a GGUF file or a Hugging Face folder; the weights are not loaded.
+std::vector<TokenId> validation_text_of_model(const std::string& path, std::int64_t tokens);
 
 // A folder of shards (kvtide/shard.h) as a model under test: every shard called as a host calls it, layer by
 // layer. Its calls take t_max tokens at most. Throws Error as ShardFolder does.
@@ -409,6 +416,12 @@ std::unique_ptr<TestedModel> tested_shards(const std::string& folder, const Shar
 std::unique_ptr<Reference> plain_shard_reference(const std::string& folder, int threads = 0);
 // 0.9999; 0.97 and 0.90 for 8-bit shards that are compared with the model they were made of.
 ValidateOptions usual_shard_gates(const std::string& folder, bool against_original);
+
+// A language model in Core ML packages (kvtide/coreml.h): one, or a folder of several, called as its exporter meant it. Hidden
+// states and rows are there where every layer has a package of its own. Throws Error: unsupported, and as CoremlModel does.
+std::unique_ptr<TestedModel> tested_packages(const std::string& path, const CoremlOptions& options = {});
+// By the types of their weights: 0.999 for floats; 0.97 and 0.90 for fewer bits.
+ValidateOptions usual_package_gates(const std::string& path);
 
 // Whichever it is: a GGUF file, a Hugging Face folder or a folder of shards as a plain forward pass of their
 // weights, or a folder of golden arrays. Throws Error: what reading these throws.

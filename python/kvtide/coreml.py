@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 import json
 import os
-from typing import Any, Mapping, NamedTuple, Sequence, overload
+from typing import Any, Callable, Mapping, NamedTuple, Sequence, overload
 
 import numpy as np
 
@@ -25,11 +25,12 @@ from kvtide._arguments import file_path, size_text, string, whole
 from kvtide._closing import Closing
 from kvtide._coreml_arrays import packed
 from kvtide._coreml_features import Feature, FunctionDescription, Metadata, ModelDescription, Spec, features
+from kvtide._loaded import LoadedModel
 from kvtide.errors import InvalidArgumentError
 
 __all__ = [
     "CompiledMLModel", "ComputeUnit", "Feature", "Finding", "MLModel", "MLState", "Model", "Report", "Spec", "State",
-    "inspect", "lint", "models",
+    "export", "inspect", "lint", "models",
 ]  # fmt: skip
 
 
@@ -62,14 +63,70 @@ class Report(NamedTuple):
     weight_bytes: int
 
 
-def lint(path: str | os.PathLike[str], *, tokenizer: str | os.PathLike[str] | None = None) -> list[Finding]:
-    """What is wrong with a package as far as its program says, the worst first; nothing is run.
+def lint(
+    path: str | os.PathLike[str],
+    *,
+    tokenizer: str | os.PathLike[str] | None = None,
+    run: bool = False,
+    threads: int | None = None,
+) -> list[Finding]:
+    """What is wrong with a package, or a folder of several, as far as programs say, the worst first.
 
-    ``tokenizer``: a folder whose config.json and tokenizer.json are compared, too. Raises NotFoundError, BadFormatError,
-    UnsupportedError.
+    ``tokenizer``: a folder whose config.json and tokenizer.json are compared, too. ``run``: a short text is also read, cut
+    into calls in two ways. Raises NotFoundError, BadFormatError, UnsupportedError.
     """
-    found: Any = _native.coreml_lint(file_path(path), b"" if tokenizer is None else file_path(tokenizer))
+    folder = b"" if tokenizer is None else file_path(tokenizer)
+    workers = 0 if threads is None else whole(threads, "threads", 1, 256)
+    found: Any = _native.coreml_lint(file_path(path), folder, bool(run), workers)
     return [Finding(*each) for each in found]
+
+
+def export(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    chunks: int | str = 0,
+    tokens: tuple[int, int] | Sequence[int] = (1, 4),
+    slots: int | None = None,
+    weights: str = "f16",
+    replace: bool = False,
+    threads: int | None = None,
+    progress: Callable[[str], Any] | None = None,
+) -> str:
+    """Writes stateful packages of a model, and gives ``path``, which appears complete or not at all.
+
+    ``model``: a ``kvtide.Model``, a GGUF file or a Hugging Face folder. ``chunks``: 0 for one package, N or ``"per-layer"``
+    for a folder of several. ``tokens`` of a call: a tuple (least, most), or a list of the only numbers that it takes.
+    ``slots``: positions of the states; None: 2048, or as many as the model has learned. ``weights``: ``f16``,
+    ``int8-tensor``, ``int8-channel``, ``int4``. ``progress(package)`` is called before each. Raises InvalidArgumentError
+    (``path`` holds something, and not ``replace``), UnsupportedError (an architecture that is not written), NumericError.
+    """
+    source = model.path if isinstance(model, LoadedModel) else model
+    if isinstance(chunks, str):
+        if chunks != "per-layer":
+            raise InvalidArgumentError(f'chunks must be a number or "per-layer", not {chunks!r}')
+        chunks = -1
+    else:
+        chunks = whole(chunks, "chunks", 0, 4096)
+    sizes = [whole(each, "tokens", 1, 65536) for each in tokens]
+    listed = not isinstance(tokens, tuple)
+    if not sizes or not (listed or len(sizes) == 2):
+        raise InvalidArgumentError("tokens must be a tuple (least, most) or a list of sizes")
+    least, most = (1, 4) if listed else sizes
+    _native.coreml_export(
+        file_path(source),
+        file_path(path),
+        chunks,
+        least,
+        most,
+        sizes if listed else [],
+        0 if slots is None else whole(slots, "slots", 1, 1 << 20),
+        string(weights, "weights"),
+        bool(replace),
+        0 if threads is None else whole(threads, "threads", 1, 256),
+        progress,
+    )
+    return os.fspath(path)
 
 
 def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -125,6 +182,12 @@ class State:
     def __repr__(self) -> str:
         texts = [f"{each.name} {each.dtype} {list(each.shape)}" for each in self._features.values()]
         return f"<kvtide.coreml.State: {', '.join(texts) or 'empty'}, {size_text(self.nbytes)}>"
+
+
+def _state(state: Any) -> State:
+    if not isinstance(state, State):
+        raise TypeError(f"state must be what make_state() gives, not {type(state).__name__}")
+    return state
 
 
 class Model(Closing):
@@ -217,6 +280,26 @@ class Model(Closing):
         name = self._called(function_name)
         return State(self._native.make_state(name), features(self._native.states(name)))
 
+    def make_state_from(self, state: State, position: int, function_name: str | None = None) -> State:
+        """What ``state`` holds of the first ``position`` tokens, in states of this model, which may be longer or shorter.
+
+        The state may come from another package of the same model. Of each state one axis may differ, that of the tokens.
+        Raises InvalidArgumentError, ContextFullError (no room for so many).
+        """
+        name = self._called(function_name)
+        made = self._native.make_state_from(_state(state)._native, whole(position, "position", 0, 1 << 40), name)
+        return State(made, features(self._native.states(name)))
+
+    def save_state(self, state: State, path: str | os.PathLike[str]) -> None:
+        """A snapshot: a safetensors file with an array for each state, bound to this package. The file appears complete or
+        not at all."""
+        self._native.save_state(_state(state)._native, file_path(path))
+
+    def load_state(self, path: str | os.PathLike[str], function_name: str | None = None) -> State:
+        """What ``save_state`` wrote. Raises NotFoundError, BadFormatError, InvalidArgumentError (of another package)."""
+        name = self._called(function_name)
+        return State(self._native.load_state(file_path(path), name), features(self._native.states(name)))
+
     @overload
     def predict(
         self, data: Mapping[str, Any], state: State | None = None, *, function_name: str | None = None
@@ -244,8 +327,8 @@ class Model(Closing):
             if state is not None:
                 raise InvalidArgumentError("a list of inputs takes no state: call predict once for each, in order")
             return [self.predict(each, function_name=function_name) for each in data]
-        if state is not None and not isinstance(state, State):
-            raise TypeError(f"state must be what make_state() gives, not {type(state).__name__}")
+        if state is not None:
+            _state(state)
         name = self._called(function_name)
         known = self._inputs_of(name)
         given = []
@@ -261,8 +344,8 @@ class Model(Closing):
         """Ends the call that another thread is in with a CancelledError."""
         self._native.cancel()
 
-    def lint(self, *, tokenizer: str | os.PathLike[str] | None = None) -> list[Finding]:
-        return lint(self.path, tokenizer=tokenizer)
+    def lint(self, *, tokenizer: str | os.PathLike[str] | None = None, run: bool = False) -> list[Finding]:
+        return lint(self.path, tokenizer=tokenizer, run=run)
 
     def inspect(self) -> dict[str, Any]:
         return inspect(self.path)

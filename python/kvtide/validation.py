@@ -12,6 +12,7 @@ from kvtide import _native
 from kvtide._arguments import file_path, token_ids, whole
 from kvtide._loaded import LoadedModel
 from kvtide._tested import Golden, Tested
+from kvtide.coreml import Model as CoremlModel
 from kvtide.errors import InvalidArgumentError
 from kvtide.shard import ShardFolder
 
@@ -130,7 +131,8 @@ def validate(
 ) -> Report:
     """Compares a model with a reference; see docs/validator.md.
 
-    ``model``: a ``kvtide.Model``, a ``kvtide.ShardFolder``, or any object with ``make_state()`` and ``predict(tokens,
+    ``model``: a ``kvtide.Model``, a ``kvtide.ShardFolder``, a ``kvtide.coreml.Model`` or the path of Core ML packages (they
+    need a ``reference``), or any object with ``make_state()`` and ``predict(tokens,
     state)``, or a function of the whole text. ``reference``: None for a plain float32 forward pass of the weights under
     test, a ``kvtide.Model``, a ``kvtide.ShardFolder``, a path (a GGUF file, a Hugging Face folder, shards, golden arrays),
     or a function of the whole text. ``tokens``: the text, three at least; at most ``count`` are read, once in calls of each
@@ -148,7 +150,8 @@ def validate(
         raise InvalidArgumentError(f"gate must be between 0 and 1, not {gate}")
     if isinstance(reference, ShardFolder):
         reference = reference.path
-    if isinstance(reference, LoadedModel) and isinstance(model, (LoadedModel, ShardFolder)):
+    packages = model if isinstance(model, (str, os.PathLike)) else model.path if isinstance(model, CoremlModel) else None
+    if isinstance(reference, LoadedModel) and (packages is not None or isinstance(model, (LoadedModel, ShardFolder))):
         reference = reference.path
     is_path = isinstance(reference, (str, bytes, os.PathLike))
     folder = file_path(reference) if is_path else b""
@@ -156,6 +159,10 @@ def validate(
     workers = 0 if threads is None else whole(threads, "threads", 1, 256)
     if isinstance(model, (LoadedModel, ShardFolder)) and reference is not None and not is_path:
         raise InvalidArgumentError("a model of kvtide is compared with its own plain forward pass, a path, or another model")
+    if packages is not None:
+        if not is_path:
+            raise InvalidArgumentError("packages are compared with the model that they were made from: give its path, or a kvtide.Model")
+        return Report(_native.validate_packages(file_path(packages), folder, ids, count, workers, kernels, *common))
     if isinstance(model, ShardFolder):
         return Report(_native.validate_shards(file_path(model.path), folder, ids, count, workers, kernels, *common))
     if isinstance(model, LoadedModel):

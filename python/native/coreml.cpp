@@ -118,19 +118,59 @@ class Listener {
   Clock::time_point heard_ = Clock::now();
 };
 
-nb::object lint(const nb::bytes& path, const nb::bytes& tokenizer) {
+nb::object lint(const nb::bytes& path, const nb::bytes& tokenizer, bool run, int threads) {
   const std::string package = text_of(path), folder = text_of(tokenizer);
+  CoremlOptions options;
+  options.threads = threads;
   std::vector<CoremlFinding> findings;
   {
     const Running running;
     const WithoutGil others_run;
-    findings = lint_coreml(package, folder);
+    if (run) findings = lint_coreml_calls(package, options);
+    for (CoremlFinding& each : lint_coreml(package, folder)) findings.push_back(std::move(each));
   }
   nb::list list;
   for (const CoremlFinding& each : findings)
     list.append(
         nb::make_tuple(each.severity, each.rule, each.function, each.operation, each.line, each.message));
   return list;
+}
+
+CoremlWeights weights_named(const std::string& name) {
+  constexpr std::pair<const char*, CoremlWeights> kNames[] = {{"f16", CoremlWeights::f16},
+                                                              {"int8-tensor", CoremlWeights::int8_tensor},
+                                                              {"int8-channel", CoremlWeights::int8_channel},
+                                                              {"int4", CoremlWeights::int4}};
+  for (const auto& [each, weights] : kNames)
+    if (name == each) return weights;
+  throw Error(ErrorCode::invalid_argument,
+              "weights must be f16, int8-tensor, int8-channel or int4, not " + name);
+}
+
+void write_packages(const nb::bytes& model, const nb::bytes& path, int chunks, std::int64_t least,
+                    std::int64_t most, const Sequence<std::int64_t>& sizes, std::int64_t slots,
+                    const nb::str& weights, bool replace, int threads, const nb::object& progress) {
+  const std::string from = text_of(model), to = text_of(path);
+  CoremlExport how;
+  how.chunks = chunks;
+  how.least_tokens = least;
+  how.most_tokens = most;
+  how.token_sizes = vector_of<std::int64_t>(sizes, "tokens");
+  how.slots = slots;
+  how.weights = weights_named(text_of(weights));
+  how.replace = replace;
+  how.threads = threads;
+  how.on_package = [&](const std::string& package) {
+    if (stopping()) throw Error(ErrorCode::cancelled, "the interpreter is ending; nothing was exported");
+    const WithGil back_in_python;
+    in_python([&] {
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      if (!progress.is_none()) progress(nb::str(package.data(), package.size()));
+    });
+  };
+  const Running running;
+  const WithoutGil others_run;
+  export_coreml(from, to, how);
 }
 
 nb::bytes inspect(const nb::bytes& path) {
@@ -212,6 +252,40 @@ PyCoremlState* PyCoremlModel::make_state(const nb::str& function) const {
   return new PyCoremlState(open().make_state(text_of(function)));
 }
 
+PyCoremlState* PyCoremlModel::make_state_from(PyCoremlState& from, std::int64_t position,
+                                              const nb::str& function) const {
+  const CoremlModel& model = open();
+  const std::string called = text_of(function);
+  const Turn turn(from.turns_);
+  std::optional<CoremlState> made;
+  {
+    const WithoutGil others_run;
+    made.emplace(model.make_state_from(from.state_, position, called));
+  }
+  return new PyCoremlState(std::move(*made));
+}
+
+void PyCoremlModel::save_state(PyCoremlState& state, const nb::bytes& path) {
+  open();
+  const std::string file = text_of(path);
+  const Turn turn(turns_);
+  const Turn of_state(state.turns_);
+  const WithoutGil others_run;
+  model_->save_state(state.state_, file);
+}
+
+PyCoremlState* PyCoremlModel::load_state(const nb::bytes& path, const nb::str& function) {
+  open();
+  const std::string file = text_of(path), called = text_of(function);
+  const Turn turn(turns_);
+  std::optional<CoremlState> made;
+  {
+    const WithoutGil others_run;
+    made.emplace(model_->load_state(file, called));
+  }
+  return new PyCoremlState(std::move(*made));
+}
+
 nb::object PyCoremlModel::predict(const CoremlInputs& inputs, PyCoremlState* state, const nb::str& function) {
   std::map<std::string, CoremlArray> given;
   for (const nb::handle item : inputs) {
@@ -241,7 +315,12 @@ nb::object PyCoremlModel::predict(const CoremlInputs& inputs, PyCoremlState* sta
 }
 
 void bind_coreml(nb::module_& module) {
-  module.def("coreml_lint", &lint, nb::arg("path"), nb::arg("tokenizer"), "What is wrong with a package.");
+  module.def("coreml_lint", &lint, nb::arg("path"), nb::arg("tokenizer"), nb::arg("run"), nb::arg("threads"),
+             "What is wrong with a package.");
+  module.def("coreml_export", &write_packages, nb::arg("model"), nb::arg("path"), nb::arg("chunks"),
+             nb::arg("least"), nb::arg("most"), nb::arg("sizes"), nb::arg("slots"), nb::arg("weights"),
+             nb::arg("replace"), nb::arg("threads"), nb::arg("progress").none(),
+             "Writes stateful packages of a model.");
   module.def("coreml_inspect", &inspect, nb::arg("path"), "What a package holds, as JSON.");
   nb::class_<PyCoremlState>(module, "CoremlState", "The states of one sequence.")
       .def_prop_ro("names", [](const PyCoremlState& self) { return self.look().names(); })
@@ -297,6 +376,11 @@ void bind_coreml(nb::module_& module) {
                                            report.weight_bytes);
                    })
       .def("make_state", &PyCoremlModel::make_state, nb::arg("function"), nb::rv_policy::take_ownership)
+      .def("make_state_from", &PyCoremlModel::make_state_from, nb::arg("state"), nb::arg("position"),
+           nb::arg("function"), nb::rv_policy::take_ownership)
+      .def("save_state", &PyCoremlModel::save_state, nb::arg("state"), nb::arg("path"))
+      .def("load_state", &PyCoremlModel::load_state, nb::arg("path"), nb::arg("function"),
+           nb::rv_policy::take_ownership)
       .def("predict", &PyCoremlModel::predict, nb::arg("inputs"), nb::arg("state").none(),
            nb::arg("function"));
 }

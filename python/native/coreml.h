@@ -55,6 +55,10 @@ class PyCoremlModel {
   void close();
   bool closed() const { return model_ == nullptr; }
   PyCoremlState* make_state(const nanobind::str& function) const;
+  PyCoremlState* make_state_from(PyCoremlState& from, std::int64_t position,
+                                 const nanobind::str& function) const;
+  void save_state(PyCoremlState& state, const nanobind::bytes& path);
+  PyCoremlState* load_state(const nanobind::bytes& path, const nanobind::str& function);
   // inputs: (name, dtype, shape, bytes) of each. A dict of arrays by name.
   nanobind::object predict(const CoremlInputs& inputs, PyCoremlState* state, const nanobind::str& function);
   void cancel() { ++cancels_; }

@@ -5,8 +5,10 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "arguments.h"
 #include "kinds.h"
@@ -176,33 +178,70 @@ Dict validate_model(const PyModel& tested, const nb::bytes& folder, const Sequen
   return report_of(report);
 }
 
-// A folder of shards; nothing but progress needs Python.
+// What is asked of a folder, and how it is judged.
+struct FolderJudged {
+  std::function<std::unique_ptr<TestedModel>()> tested;
+  std::function<std::unique_ptr<Reference>()> reference;
+  std::function<std::vector<TokenId>()> text;  // where the reference brings none
+  std::function<ValidateOptions()> gates;
+  std::function<void(ValidationReport&)> more = {};  // that the report is to say
+};
+
+// Nothing but progress needs Python.
+Dict validate_folder(const FolderJudged& folder, std::vector<TokenId> tokens, std::int64_t count,
+                     const Asked& asked, const nb::object& progress) {
+  ValidationReport report;
+  {
+    const Running running;
+    const WithoutGil others_run;
+    const auto tested = folder.tested();
+    const auto reference = folder.reference();
+    if (tokens.empty()) tokens = reference->text() ? *reference->text() : folder.text();
+    if (static_cast<std::int64_t>(tokens.size()) > count) tokens.resize(static_cast<std::size_t>(count));
+    ValidateOptions options = folder.gates();
+    set(options, asked);
+    options.progress = progress_of(progress);
+    report = validate(*tested, *reference, tokens, options);
+    if (folder.more) folder.more(report);
+  }
+  return report_of(report);
+}
+
 Dict validate_shards(const nb::bytes& shards, const nb::bytes& other, const Sequence<TokenId>& text,
                      std::int64_t count, int threads, const nb::str& kernels,
                      const Sequence<std::int64_t>& chunks, std::optional<double> gate,
                      std::int64_t free_tokens, const Sequence<TokenId>& special, std::int64_t length,
                      const nb::object& progress) {
   const std::string folder = text_of(shards), path = text_of(other), table = text_of(kernels);
-  std::vector<TokenId> tokens = vector_of<TokenId>(text, "tokens");
-  const Asked asked = asked_of(chunks, gate, free_tokens, special, length);
-  ValidationReport report;
-  {
-    const Running running;
-    const WithoutGil others_run;
-    const auto tested = tested_shards(folder, {.threads = threads, .kernels = table});
-    auto reference = path.empty() ? plain_shard_reference(folder, threads) : open_reference(path, threads);
-    if (!path.empty() && !holds_weights(path))
-      reference = with_weights(std::move(reference), plain_shard_reference(folder, threads));
-    if (tokens.empty())
-      tokens = reference->text() ? *reference->text() : validation_text_of_shards(folder, count);
-    if (static_cast<std::int64_t>(tokens.size()) > count) tokens.resize(static_cast<std::size_t>(count));
-    ValidateOptions options = usual_shard_gates(folder, !path.empty());
-    set(options, asked);
-    options.progress = progress_of(progress);
-    report = validate(*tested, *reference, tokens, options);
-    compare_shards(report, folder, path);
-  }
-  return report_of(report);
+  const auto own = [&] { return plain_shard_reference(folder, threads); };
+  return validate_folder({[&] { return tested_shards(folder, {.threads = threads, .kernels = table}); },
+                          [&] {
+                            if (path.empty()) return own();
+                            auto reference = open_reference(path, threads);
+                            return holds_weights(path) ? std::move(reference)
+                                                       : with_weights(std::move(reference), own());
+                          },
+                          [&] { return validation_text_of_shards(folder, count); },
+                          [&] { return usual_shard_gates(folder, !path.empty()); },
+                          [&](ValidationReport& report) { compare_shards(report, folder, path); }},
+                         vector_of<TokenId>(text, "tokens"), count,
+                         asked_of(chunks, gate, free_tokens, special, length), progress);
+}
+
+Dict validate_packages(const nb::bytes& packages, const nb::bytes& other, const Sequence<TokenId>& text,
+                       std::int64_t count, int threads, const nb::str& kernels,
+                       const Sequence<std::int64_t>& chunks, std::optional<double> gate,
+                       std::int64_t free_tokens, const Sequence<TokenId>& special, std::int64_t length,
+                       const nb::object& progress) {
+  const std::string folder = text_of(packages), path = text_of(other);
+  CoremlOptions how;
+  how.threads = threads;
+  how.kernels = text_of(kernels);
+  return validate_folder(
+      {[&] { return tested_packages(folder, how); }, [&] { return open_reference(path, threads); },
+       [&] { return validation_text_of_model(path, count); }, [&] { return usual_package_gates(folder); }},
+      vector_of<TokenId>(text, "tokens"), count, asked_of(chunks, gate, free_tokens, special, length),
+      progress);
 }
 
 // A Python object, against a Python object or a folder.
@@ -237,10 +276,11 @@ void bind_validation(nb::module_& module) {
              nb::arg("count"), nb::arg("exact").none(), nb::arg("key_type"), nb::arg("value_type"),
              nb::arg("threads"), nb::arg("kernels"), nb::arg("chunks"), nb::arg("gate").none(),
              nb::arg("free_tokens"), nb::arg("special"), nb::arg("length"), nb::arg("progress").none());
-  module.def("validate_shards", &validate_shards, nb::arg("shards"), nb::arg("other"), nb::arg("tokens"),
-             nb::arg("count"), nb::arg("threads"), nb::arg("kernels"), nb::arg("chunks"),
-             nb::arg("gate").none(), nb::arg("free_tokens"), nb::arg("special"), nb::arg("length"),
-             nb::arg("progress").none());
+  for (const auto& [name, call] :
+       {std::pair("validate_shards", &validate_shards), std::pair("validate_packages", &validate_packages)})
+    module.def(name, call, nb::arg("folder"), nb::arg("other"), nb::arg("tokens"), nb::arg("count"),
+               nb::arg("threads"), nb::arg("kernels"), nb::arg("chunks"), nb::arg("gate").none(),
+               nb::arg("free_tokens"), nb::arg("special"), nb::arg("length"), nb::arg("progress").none());
   module.def(
       "brings_text", [](const nb::bytes& path) { return !holds_weights(text_of(path)); }, nb::arg("path"));
   module.def("validate_object", &validate_object, nb::arg("adapter"), nb::arg("reference").none(),

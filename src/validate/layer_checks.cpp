@@ -33,7 +33,8 @@ const NearTie* tie_at(const Inspection& in, int layer, Pos token, std::span<cons
                       std::span<const float> found) {
   const double gate = gate_at(in, layer, token);
   for (const NearTie& tie : in.golden.ties)
-    if (is_at(tie, in, layer, token) && alike(likeness_of_change(was_in, found, was_in, tie.stream), gate))
+    if (is_at(tie, in, layer, token) &&
+        alike(likeness_of_change(was_in, found, was_in, tie.stream, in.options.stream_rounding), gate))
       return &tie;
   return nullptr;
 }
@@ -48,11 +49,11 @@ LayerTable table_of(Inspection& in, std::size_t schedule, const Run& run, bool i
       const auto was_in = isolated ? wanted_in : run.stream(layer, t, golden.width);
       const auto found = run.stream(layer + 1, t, golden.width);
       std::span<const float> wanted = golden.stream(layer + 1, t);
-      Likeness change = likeness_of_change(was_in, found, wanted_in, wanted);
+      Likeness change = likeness_of_change(was_in, found, wanted_in, wanted, in.options.stream_rounding);
       if (isolated && !alike(change, gate_at(in, layer, t)))
         if (const NearTie* tie = tie_at(in, layer, t, was_in, found)) {
           wanted = tie->stream;
-          change = likeness_of_change(was_in, found, wanted_in, wanted);
+          change = likeness_of_change(was_in, found, wanted_in, wanted, in.options.stream_rounding);
           in.ties.insert({layer, t});
         }
       Likeness sum = likeness(found, wanted);

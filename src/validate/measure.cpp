@@ -29,7 +29,8 @@ Likeness likeness(std::span<const float> a, std::span<const float> b) {
 }
 
 Likeness likeness_of_change(std::span<const float> in, std::span<const float> out,
-                            std::span<const float> wanted_in, std::span<const float> wanted_out) {
+                            std::span<const float> wanted_in, std::span<const float> wanted_out,
+                            double rounding) {
   std::vector<float> change(out.size()), wanted(out.size());
   double stream = 0.0;
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -38,9 +39,8 @@ Likeness likeness_of_change(std::span<const float> in, std::span<const float> ou
     stream += static_cast<double>(wanted_out[i]) * static_cast<double>(wanted_out[i]);
   }
   Likeness found = likeness(change, wanted);
-  constexpr double kRounding = 2.4e-7;  // of an f32 that was added to, twice over
   if (found.length > 0.0 && std::isfinite(found.max_abs)) {
-    const double noise = kRounding * std::sqrt(stream) / found.length;
+    const double noise = rounding * std::sqrt(stream) / found.length;
     found.cosine = std::min(1.0, found.cosine + noise * noise);
     if (std::abs(found.ratio - 1.0) <= noise) found.ratio = 1.0;
   }

@@ -21,9 +21,11 @@ struct Likeness {
 Likeness likeness(std::span<const float> a, std::span<const float> b);
 
 // Of what a layer adds: out - in, against wanted_out - wanted_in. When the change is so small against the
-// stream that f32 cannot hold its direction, the noise is taken off the distance from 1 of cosine and ratio.
+// stream that its type cannot hold its direction, the noise is taken off the distance from 1 of cosine and
+// ratio. rounding: ValidateOptions::stream_rounding.
 Likeness likeness_of_change(std::span<const float> in, std::span<const float> out,
-                            std::span<const float> wanted_in, std::span<const float> wanted_out);
+                            std::span<const float> wanted_in, std::span<const float> wanted_out,
+                            double rounding);
 
 // The relative error of vectors of equal length whose cosine is `gate`.
 double relative_of(double gate);

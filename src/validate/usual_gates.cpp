@@ -4,6 +4,8 @@
 
 #include "base/out_of_memory.h"
 #include "base/text.h"
+#include "coreml/decode/folder_tokenizer.h"
+#include "coreml/decode/packages_at.h"
 #include "eval/filler.h"
 #include "model/loaded_model.h"
 #include "shards/tokenizer_export.h"
@@ -86,6 +88,18 @@ ValidateOptions usual_shard_gates(const std::string& folder, bool against_origin
   throw_out_of_memory();
 }
 
+ValidateOptions usual_package_gates(const std::string& path) try {
+  ValidateOptions out;
+  const bool compressed = coreml::has_compressed_weights(path);
+  out.gate = out.row_gate = compressed ? kCoarse : kBf16;
+  out.apart_gate = compressed ? kCoarseApart : kBf16;
+  out.stream_rounding = 2e-3;  // four roundings to f16
+  out.arithmetic = cat(compressed ? "compressed weights" : "weights f16", ", values rounded to f16");
+  return out;
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
+}
+
 std::vector<TokenId> validation_text(const Tokenizer& tokenizer, std::int64_t tokens) try {
   std::vector<TokenId> out;
   if (tokenizer.adds_bos() && tokenizer.bos()) out.push_back(*tokenizer.bos());
@@ -111,6 +125,12 @@ std::vector<TokenId> validation_text(const Model& model, std::int64_t tokens) tr
 
 std::vector<TokenId> validation_text_of_shards(const std::string& folder, std::int64_t tokens) try {
   return validation_text(open_shard_tokenizer(folder, read_manifest(folder)), tokens);
+} catch (const std::bad_alloc&) {
+  throw_out_of_memory();
+}
+
+std::vector<TokenId> validation_text_of_model(const std::string& path, std::int64_t tokens) try {
+  return validation_text(coreml::tokenizer_of(path), tokens);
 } catch (const std::bad_alloc&) {
   throw_out_of_memory();
 }

@@ -116,9 +116,9 @@ TEST(Measure, ACosineIsTakenOffWhatF32CannotHold) {
   // as large has.
   const std::vector<float> in = {1e4f, 1e4f}, one = {1e4f + 0.000977f, 1e4f},
                            other = {1e4f, 1e4f + 0.000977f};
-  EXPECT_DOUBLE_EQ(likeness_of_change(in, one, in, other).cosine, 1.0);
+  EXPECT_DOUBLE_EQ(likeness_of_change(in, one, in, other, 2.4e-7).cosine, 1.0);
   const std::vector<float> far = {1e4f + 0.977f, 1e4f}, away = {1e4f, 1e4f + 0.977f};
-  EXPECT_LT(likeness_of_change(in, far, in, away).cosine, 0.001);
+  EXPECT_LT(likeness_of_change(in, far, in, away, 2.4e-7).cosine, 0.001);
 }
 
 TEST(Measure, AVectorOfAnotherLengthIsNotAlike) {

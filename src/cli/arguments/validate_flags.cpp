@@ -13,7 +13,8 @@ using G = Given;
 
 constexpr Flag kValidate[] = {
     {"", "--reference", "PATH",
-     "golden arrays, or a model: a plain pass of its weights [of the model's own weights]",
+     "golden arrays, or a model: a plain pass of its weights [of the model's own weights; Core ML packages "
+     "need it]",
      [](A& a, const G& g) { a.validate.reference = g.value; }},
     {"", "--ids", "LIST", "ids of the text, three at least [made-up prose]",
      [](A& a, const G& g) {

@@ -2,6 +2,7 @@
 // cut a text; and if not, what is wrong.
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "base/json/json.h"
 #include "base/text.h"
@@ -13,6 +14,8 @@
 #include "cli/output/output_file.h"
 #include "cli/output/progress.h"
 #include "cli/output/terminal.h"
+#include "coreml/decode/folder_tokenizer.h"
+#include "coreml/decode/packages_at.h"
 #include "kvtide/validate.h"
 #include "model/loaded_model.h"
 #include "shards/shard_folder.h"
@@ -24,7 +27,8 @@ namespace {
 constexpr std::int64_t kLongestCall = 100;  // of a longer text
 constexpr std::int64_t kSpareSlots = 8;     // for tokens that are read and taken back
 
-std::vector<TokenId> text_of(const Arguments& arguments, const Tokenizer& tokenizer, Reference& reference) {
+// tokenizer: null where the text is known as ids.
+std::vector<TokenId> text_of(const Arguments& arguments, const Tokenizer* tokenizer, Reference& reference) {
   const auto wanted = static_cast<std::size_t>(arguments.validate.tokens);
   std::vector<TokenId> tokens;
   const bool ids = !arguments.validate.ids.empty();
@@ -38,9 +42,9 @@ std::vector<TokenId> text_of(const Arguments& arguments, const Tokenizer& tokeni
   } else if (ids) {
     return arguments.validate.ids;
   } else if (arguments.prompt || arguments.file) {
-    tokens = encode_text(tokenizer, given_text(arguments), arguments);
+    tokens = encode_text(*tokenizer, given_text(arguments), arguments);
   } else {
-    tokens = validation_text(tokenizer, arguments.validate.tokens);
+    tokens = validation_text(*tokenizer, arguments.validate.tokens);
   }
   if (tokens.size() > wanted) tokens.resize(wanted);
   return tokens;
@@ -121,7 +125,7 @@ Json report_json(const ValidationReport& report) {
 }
 
 // shards: the folder under test; empty: a model.
-int judge(const Arguments& arguments, TestedModel& tested, Reference& reference, const Tokenizer& tokenizer,
+int judge(const Arguments& arguments, TestedModel& tested, Reference& reference, const Tokenizer* tokenizer,
           ValidateOptions options, const std::string& shards = {}) {
   const ValidateRequest& request = arguments.validate;
   const std::vector<TokenId> tokens = text_of(arguments, tokenizer, reference);
@@ -163,9 +167,9 @@ int judge_shards(const Arguments& arguments) {
                                  : open_reference(other, session.threads);
   if (!other.empty() && !holds_weights(other))
     reference = with_weights(std::move(reference), plain_shard_reference(arguments.model, session.threads));
-  return judge(arguments, *tested, *reference,
-               open_shard_tokenizer(arguments.model, folder.internals().manifest),
-               usual_shard_gates(arguments.model, !other.empty()), arguments.model);
+  const Tokenizer tokenizer = open_shard_tokenizer(arguments.model, folder.internals().manifest);
+  return judge(arguments, *tested, *reference, &tokenizer, usual_shard_gates(arguments.model, !other.empty()),
+               arguments.model);
 }
 
 int judge_model(const Arguments& arguments) {
@@ -182,7 +186,31 @@ int judge_model(const Arguments& arguments) {
                                              : open_reference(request.reference, session.threads);
   if (!request.reference.empty() && !holds_weights(request.reference) && model.internals().config.experts)
     reference = with_weights(std::move(reference), plain_reference(model, session.threads));
-  return judge(arguments, *tested, *reference, model.tokenizer(), usual_gates(model, session));
+  return judge(arguments, *tested, *reference, &model.tokenizer(), usual_gates(model, session));
+}
+
+int judge_packages(const Arguments& arguments) {
+  const ValidateRequest& request = arguments.validate;
+  const SessionOptions& session = arguments.session;
+  if (session.exact || request.everyday || arguments.memory.key_type_given ||
+      arguments.memory.value_type_given)
+    throw Error(ErrorCode::invalid_argument,
+                "--exact, --no-exact, -ctk, -ctv: a Core ML package says itself how it computes");
+  if (request.reference.empty())
+    throw Error(
+        ErrorCode::invalid_argument,
+        "--reference MODEL is missing: a Core ML package is compared with the model that it was made from; "
+        "kvtide coreml lint --run looks at a package alone");
+  CoremlOptions options;
+  options.threads = session.threads;
+  options.kernels = session.kernels;
+  const auto tested = tested_packages(arguments.model, options);
+  const auto reference = open_reference(request.reference, session.threads);
+  ValidateOptions gates = usual_package_gates(arguments.model);
+  if (!request.ids.empty() || !holds_weights(request.reference))
+    return judge(arguments, *tested, *reference, nullptr, std::move(gates));
+  const Tokenizer tokenizer = coreml::tokenizer_of(request.reference);
+  return judge(arguments, *tested, *reference, &tokenizer, std::move(gates));
 }
 
 }  // namespace
@@ -192,6 +220,7 @@ int validate_command(const Arguments& arguments) {
   if (!request.html.empty()) OutputFile::check(request.html);
   if (arguments.session.exact && request.everyday)
     throw Error(ErrorCode::invalid_argument, "--exact and --no-exact: one of the two");
+  if (coreml::holds_packages(arguments.model)) return judge_packages(arguments);
   return is_shard_folder(arguments.model) ? judge_shards(arguments) : judge_model(arguments);
 }
 
