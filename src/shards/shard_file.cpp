@@ -152,6 +152,13 @@ class ShardSource final : public WeightSource {
   WeightMatrix matrix(Role role, std::int64_t, std::int64_t) override {
     return file_.matrices_.at(hybrid_name(role));
   }
+  // Of architectures that have no shards.
+  WeightMatrix picked_matrix(Role role, std::int64_t, std::int64_t, std::vector<std::int32_t>) override {
+    return file_.matrices_.at(hybrid_name(role));
+  }
+  WeightMatrix part_matrix(Role role, const MatrixPart&) override {
+    return file_.matrices_.at(hybrid_name(role));
+  }
   WeightMatrix expert_matrix(Role role, std::int64_t, std::int64_t, const ExpertRows& place) override {
     const char* part = role == Role::expert_down ? "down" : place.first == 0 ? "gate" : "up";
     return file_.matrices_.at(expert_name(place.expert, part));
