@@ -84,7 +84,8 @@ campaign-validator: test-python  ## 91 faults planted in ports of 6 architecture
 	build/venv-python/bin/python -B tests/python/random_zaya.py --seeds 200
 
 # One instrumented build serves both the tests and the fuzz targets. A small stack proves nothing about an instrumented
-# program, which needs more of it. Instrumented kernels take minutes: beside other work, more than ten.
+# program, which needs more of it. The comparisons with arithmetic in double are left out: they took most of the minutes, and
+# tests of the same kernels on the same shapes remain.
 test-sanitized:
 	@tools/install.sh build test fuzz
 	@tools/configure.sh fuzz
@@ -92,7 +93,7 @@ test-sanitized:
 	 wanted=$$(for floor in $(SANITIZED); do grep -x "$${floor}_tests" <<<"$$have" || true; done) ; \
 	 cmake --build build/fuzz --target $$wanted ; \
 	 names=$$(sed 's/_tests$$//' <<<"$$wanted" | paste -sd '|') ; \
-	 GTEST_FILTER='-*SmallStack*' ctest --test-dir build/fuzz --output-on-failure --no-tests=error -j 2 --timeout 1200 -R "^($$names)$$" \
+	 GTEST_FILTER='-*SmallStack*:AttendInts.ComeWithin*:AttendSpread.EqualsTheSoftmax*' ctest --test-dir build/fuzz --output-on-failure --no-tests=error -j 2 --timeout 1200 -R "^($$names)$$" \
 	   | tee build/ctest-sanitized.log
 
 test-fuzz:

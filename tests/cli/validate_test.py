@@ -154,6 +154,21 @@ class Files(ProgramTest):
         self.assert_refused(kvtide("validate", LLAMA, "--html", self.folder / "no" / "report.html"), IO, "report.html")
 
 
+class Packages(ProgramTest):
+    def test_core_ml_packages_are_compared_with_their_model_layer_by_layer_where_they_show_layers(self):
+        model = FOLDERS / "llama-f32"
+        for name, more in (("one.mlpackage", ()), ("layers", ("--per-layer",))):
+            path = self.folder / name
+            self.assert_fine(kvtide("coreml", "export", "-m", model, "-o", path, "--slots", 64, *more))
+            outcome = self.assert_fine(kvtide("validate", path, "--reference", model, "--tokens", 12))
+            self.assertRegex(outcome.text, r"(passed|skipped) +isolated layers")
+            self.assertEqual("skipped isolated layers" in outcome.text, not more)
+        other = kvtide("validate", self.folder / "layers", "--reference", FOLDERS / "mistral-f16-shards", "--tokens", 12)
+        self.assertEqual(other.status, INVALID, other.text)
+        self.assert_refused(kvtide("validate", self.folder / "layers"), USAGE, "--reference", "lint --run")
+        self.assert_refused(kvtide("validate", self.folder / "layers", "--exact", "--reference", model), USAGE, "says itself")
+
+
 class Refusals(ProgramTest):
     def test_a_model_is_needed(self):
         self.assert_refused(kvtide("validate"), USAGE, "MODEL is missing")

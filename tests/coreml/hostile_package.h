@@ -17,8 +17,8 @@
 #include "coreml/write/package_writer.h"
 #include "kvtide/error.h"
 #include "tests/coreml/sample_packages.h"
-#include "tests/formats/temporary_folder.h"
 #include "tests/coreml/wire_editor.h"
+#include "tests/formats/temporary_folder.h"
 
 namespace kvtide::testing {
 

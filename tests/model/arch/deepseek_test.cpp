@@ -41,15 +41,17 @@ TEST(DeepseekConfig, TheFirstLayersAreDense) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(c.layers[i].routed, i == 3) << i;
   EXPECT_TRUE(c.experts->sigmoid && c.experts->balanced && c.experts->shares_sum_to_1);
   EXPECT_EQ(c.experts->shared, 32);
-  const ModelConfig glm = config_of("glm4_moe_lite", R"(,"mlp_layer_types":["dense","sparse","dense","sparse"])");
+  const ModelConfig glm =
+      config_of("glm4_moe_lite", R"(,"mlp_layer_types":["dense","sparse","dense","sparse"])");
   EXPECT_FALSE(glm.layers[2].routed);
   EXPECT_TRUE(glm.layers[3].routed);
   EXPECT_TRUE(config_of("glm4_moe_lite").layers[1].routed);
 }
 
 TEST(DeepseekConfig, ScoresGrowWithYarn) {
-  const ModelConfig c = config_of("deepseek_v3", R"(,"rope_scaling":{"type":"yarn","factor":40,"mscale":1.0,)"
-                                                 R"("mscale_all_dim":1.0,"original_max_position_embeddings":64})");
+  const ModelConfig c =
+      config_of("deepseek_v3", R"(,"rope_scaling":{"type":"yarn","factor":40,"mscale":1.0,)"
+                               R"("mscale_all_dim":1.0,"original_max_position_embeddings":64})");
   const float magnitude = 0.1f * std::log(40.0f) + 1.0f;
   EXPECT_NEAR(c.attention_scale, magnitude * magnitude / std::sqrt(192.0f), 1e-6f);
   EXPECT_DOUBLE_EQ(*c.ropes[0].magnitude, 1.0);

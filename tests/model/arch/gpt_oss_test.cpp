@@ -9,7 +9,8 @@
 namespace kvtide {
 namespace {
 
-const std::string kRope = R"(,"rope_scaling":{"rope_type":"yarn","factor":32,"original_max_position_embeddings":4096,"truncate":false})";
+const std::string kRope =
+    R"(,"rope_scaling":{"rope_type":"yarn","factor":32,"original_max_position_embeddings":4096,"truncate":false})";
 
 ModelConfig config_of(const std::string& more) {
   const std::string text =
