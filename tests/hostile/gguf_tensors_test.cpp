@@ -120,8 +120,8 @@ std::vector<HostileCase> type_cases() {
   unknown("I8", 24, "24 (i8)");
   unknown("F64", 28, "28 (f64)");
   unknown("Q4_0_8_8", 33, "33 (q4_0_8_8, withdrawn)");
+  unknown("Tq1_0", 34, "34 (tq1_0)");
   unknown("Tq2_0", 35, "35 (tq2_0)");
-  unknown("Mxfp4", 39, "39 (mxfp4)");
   unknown("ANumberNobodyUses", 99, "99");
   unknown("2pow31", 1u << 31, "2147483648");
   unknown("2pow32Minus1", ~0u, "4294967295");
