@@ -206,7 +206,7 @@ MemoryUse Session::memory() const {
   use.weights = impl_->model->weights_bytes();
   use.kv = impl_->state.held_bytes();
   use.kv_shared = impl_->state.shared_bytes();
-  use.kv_checkpoints = impl_->state.checkpoint_bytes();
+  use.kv_checkpoints = or_out_of_memory([&] { return impl_->state.checkpoint_bytes(); });
   use.scratch = impl_->workspace.bytes() + impl_->model->vocabulary_bytes() +
                 static_cast<std::int64_t>((impl_->rows.size() + impl_->logits.size()) * sizeof(float));
   return use;
