@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import importlib
 import os
 import re
 from typing import Any, Sequence
@@ -57,15 +58,13 @@ def _hub() -> Any:
     if _is_offline():
         return None
     try:
-        import huggingface_hub
+        return importlib.import_module("huggingface_hub")
     except ImportError:
         return None
-    return huggingface_hub
 
 
 def _download(hub: Any, repo_id: str, filename: str | None, revision: str | None, folder: str, token: str | bool | None) -> None:
-    from huggingface_hub import errors  # type: ignore[import-not-found, unused-ignore]
-
+    errors = importlib.import_module("huggingface_hub.errors")
     try:
         files = hub.HfApi(token=token).list_repo_files(repo_id, revision=revision)
         wanted = wanted_files(repo_id, files, filename)
