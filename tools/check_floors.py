@@ -67,9 +67,11 @@ PUBLIC_FLOORS = {
     "session.h": "engine",
     "validate.h": "validate",
     "coreml.h": "coreml",
+    "server.h": "serve",
+    "model_stores.h": "model",
     "kvtide.h": "capi",
 }
-MOST_PUBLIC_HEADERS = 17  # for C++; the one for C is an interface of its own
+MOST_PUBLIC_HEADERS = 19  # for C++; the one for C is an interface of its own
 C_HEADER = "kvtide.h"
 LONG, TOO_LONG = 300, 500  # lines
 

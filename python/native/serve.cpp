@@ -11,7 +11,6 @@
 #include "kvtide/error.h"
 #include "misuse.h"
 #include "running.h"
-#include "serve/routes/memory_fields.h"
 
 namespace nb = nanobind;
 
@@ -83,16 +82,12 @@ Events Answer::take() {
   return out;
 }
 
-PyServer::PyServer(std::vector<std::string> names, std::vector<std::shared_ptr<const Model>> models,
-                   serve::ServiceOptions options)
-    : models_(std::move(models)), process_(::getpid()) {
-  std::vector<serve::ServedModel> served;
-  for (std::size_t i = 0; i < models_.size(); ++i)
-    served.push_back({std::move(names.at(i)), models_[i].get()});
+PyServer::PyServer(std::vector<serve::RequestServer::NamedModel> models,
+                   const serve::RequestServerOptions& options)
+    : process_(::getpid()) {
   const Running running;
   const WithoutGil others_run;
-  server_ = std::make_shared<serve::Server>(std::move(served), std::move(options));
-  server_->start();
+  server_ = std::make_shared<serve::RequestServer>(std::move(models), options);
 }
 
 PyServer::~PyServer() {
@@ -102,12 +97,11 @@ PyServer::~PyServer() {
     return;
   }
   // Its threads stayed in the parent, and what they were changing can be neither used nor destroyed.
-  static_cast<void>(new std::shared_ptr<serve::Server>(std::move(server_)));
-  static_cast<void>(new std::vector<std::shared_ptr<const Model>>(std::move(models_)));
+  static_cast<void>(new std::shared_ptr<serve::RequestServer>(std::move(server_)));
 }
 
 void PyServer::handle(const serve::Request& request, const PyReply& reply) {
-  const std::shared_ptr<serve::Server> server = server_;
+  const std::shared_ptr<serve::RequestServer> server = server_;
   if (!server) throw Misuse("closed", "this app was closed");
   if (process_ != ::getpid())
     throw Misuse("closed", "this app was made before the process forked; make one in the child");
@@ -118,11 +112,10 @@ void PyServer::handle(const serve::Request& request, const PyReply& reply) {
 }
 
 void PyServer::close(double drain_seconds) {
-  std::shared_ptr<serve::Server> server = std::move(server_);
+  std::shared_ptr<serve::RequestServer> server = std::move(server_);
   if (!server || process_ != ::getpid()) return;
   const WithoutGil others_run;
-  if (drain_seconds > 0) server->drain(drain_seconds);
-  server->stop(1);
+  server->stop(drain_seconds);
   server.reset();
 }
 
@@ -130,21 +123,22 @@ namespace {
 
 using Headers = nb::typed<nb::list, nb::typed<nb::tuple, nb::bytes, nb::bytes>>;
 
-serve::ServiceOptions options_of(std::int64_t kv_budget, std::int64_t context, std::int64_t max_tokens,
-                                 int parallel, int queue, int threads, bool exact, const nb::str& session_kv,
-                                 const nb::str& api_key, const Sequence<nb::str>& hosts, bool any_host,
-                                 const nb::str& chat_template, const nb::bytes& states_folder,
-                                 const nb::bytes& cache_folder, std::int64_t cache_bytes,
-                                 double idle_seconds) {
-  serve::ServiceOptions out;
-  out.work.kv_budget = kv_budget;
-  out.work.context = context;
-  out.work.max_tokens = max_tokens;
-  out.work.parallel = parallel;
-  out.work.queue = queue;
-  out.work.threads = threads;
-  out.work.exact = exact;
-  out.memory = serve::memory_from_text(text_of(session_kv));
+serve::RequestServerOptions options_of(std::int64_t kv_budget, std::int64_t context, std::int64_t max_tokens,
+                                       int parallel, int queue, int threads, bool exact,
+                                       const nb::str& session_kv, const nb::str& api_key,
+                                       const Sequence<nb::str>& hosts, bool any_host,
+                                       const nb::str& chat_template, const nb::bytes& states_folder,
+                                       const nb::bytes& cache_folder, std::int64_t cache_bytes,
+                                       double idle_seconds) {
+  serve::RequestServerOptions out;
+  out.kv_budget = kv_budget;
+  out.context = context;
+  out.max_tokens = max_tokens;
+  out.parallel = parallel;
+  out.queue = queue;
+  out.threads = threads;
+  out.exact = exact;
+  out.session_kv = text_of(session_kv);
   out.api_key = text_of(api_key);
   out.hosts = texts_of(hosts, "hosts");
   out.any_host = any_host;
@@ -186,9 +180,12 @@ void bind_serve(nb::module_& module) {
              const Sequence<nb::str>& hosts, bool any_host, const nb::str& chat_template,
              const nb::bytes& states_folder, const nb::bytes& cache_folder, std::int64_t cache_bytes,
              double idle_seconds) {
-            std::vector<std::shared_ptr<const Model>> open;
-            for (const nb::handle model : models) open.push_back(nb::cast<PyModel&>(model).open());
-            new (self) PyServer(texts_of(names, "names"), std::move(open),
+            std::vector<serve::RequestServer::NamedModel> served;
+            const std::vector<std::string> called = texts_of(names, "names");
+            std::size_t next = 0;
+            for (const nb::handle model : models)
+              served.emplace_back(called.at(next++), nb::cast<PyModel&>(model).open());
+            new (self) PyServer(std::move(served),
                                 options_of(kv_budget, context, max_tokens, parallel, queue, threads, exact,
                                            session_kv, api_key, hosts, any_host, chat_template, states_folder,
                                            cache_folder, cache_bytes, idle_seconds));

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "kvtide/server.h"
 #include "model.h"
-#include "serve/server.h"
 
 namespace kvtide::python {
 
@@ -68,8 +68,7 @@ class PyReply {
 
 class PyServer {
  public:
-  PyServer(std::vector<std::string> names, std::vector<std::shared_ptr<const Model>> models,
-           serve::ServiceOptions options);
+  PyServer(std::vector<serve::RequestServer::NamedModel> models, const serve::RequestServerOptions& options);
   ~PyServer();
 
   // Without the GIL; the reply's descriptor tells when there is something to take.
@@ -78,8 +77,7 @@ class PyServer {
   bool is_closed() const { return server_ == nullptr; }
 
  private:
-  std::vector<std::shared_ptr<const Model>> models_;
-  std::shared_ptr<serve::Server> server_;
+  std::shared_ptr<serve::RequestServer> server_;
   pid_t process_;  // a forked child has none of its threads
 };
 
