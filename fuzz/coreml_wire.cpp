@@ -12,7 +12,7 @@
 #include "fuzz/fuzzing.h"
 #include "kvtide/error.h"
 #include "tests/coreml/sample_packages.h"
-#include "tests/coreml/temporary_folder.h"
+#include "tests/formats/temporary_folder.h"
 
 using kvtide::fuzzing::require;
 
