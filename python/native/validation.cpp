@@ -139,7 +139,43 @@ void set(ValidateOptions& options, const Asked& asked) {
   options.special.insert(options.special.end(), asked.special.begin(), asked.special.end());
 }
 
-// A model of the engine; nothing but progress needs Python.
+// That of a path, or the model's own weights where there is none. Arrays are judged beside these weights, too.
+std::unique_ptr<Reference> reference_at(const std::string& path, int threads,
+                                        const std::function<std::unique_ptr<Reference>()>& own) {
+  if (path.empty()) return own();
+  auto reference = open_reference(path, threads);
+  return holds_weights(path) ? std::move(reference) : with_weights(std::move(reference), own());
+}
+
+// What is judged, by what.
+struct Judged {
+  std::function<std::unique_ptr<TestedModel>()> tested;
+  std::function<std::unique_ptr<Reference>()> reference;
+  std::function<std::vector<TokenId>()> text;  // where the reference brings none
+  std::function<ValidateOptions()> gates;
+  std::function<void(ValidationReport&)> more = {};  // that the report is to say
+};
+
+// Nothing but progress needs Python.
+Dict validate_as(const Judged& judged, std::vector<TokenId> tokens, std::int64_t count, const Asked& asked,
+                 const nb::object& progress) {
+  ValidationReport report;
+  {
+    const Running running;
+    const WithoutGil others_run;
+    const auto tested = judged.tested();
+    const auto reference = judged.reference();
+    if (tokens.empty()) tokens = reference->text() ? *reference->text() : judged.text();
+    if (static_cast<std::int64_t>(tokens.size()) > count) tokens.resize(static_cast<std::size_t>(count));
+    ValidateOptions options = judged.gates();
+    set(options, asked);
+    options.progress = progress_of(progress);
+    report = validate(*tested, *reference, tokens, options);
+    if (judged.more) judged.more(report);
+  }
+  return report_of(report);
+}
+
 Dict validate_model(const PyModel& tested, const nb::bytes& folder, const Sequence<TokenId>& text,
                     std::int64_t count, std::optional<bool> exact, const nb::str& key_type,
                     const nb::str& value_type, int threads, const nb::str& kernels,
@@ -154,57 +190,16 @@ Dict validate_model(const PyModel& tested, const nb::bytes& folder, const Sequen
   session.threads = threads;
   session.kernels = text_of(kernels);
   const std::string path = text_of(folder);
-  std::vector<TokenId> tokens = vector_of<TokenId>(text, "tokens");
   const Asked asked = asked_of(chunks, gate, free_tokens, special, length);
-  ValidationReport report;
-  {
-    const Running running;
-    const WithoutGil others_run;
-    const std::int64_t longest =
-        asked.chunks.empty() ? 1 : *std::max_element(asked.chunks.begin(), asked.chunks.end());
-    const auto engine = tested_model(
-        *model, session,
-        std::max<std::int64_t>({longest, count / 2, std::min<std::int64_t>(asked.length, 100), 1}));
-    auto reference = path.empty() ? plain_reference(*model, threads) : open_reference(path, threads);
-    if (!path.empty() && !holds_weights(path))
-      reference = with_weights(std::move(reference), plain_reference(*model, threads));
-    if (tokens.empty()) tokens = reference->text() ? *reference->text() : validation_text(*model, count);
-    if (static_cast<std::int64_t>(tokens.size()) > count) tokens.resize(static_cast<std::size_t>(count));
-    ValidateOptions options = usual_gates(*model, session);
-    set(options, asked);
-    options.progress = progress_of(progress);
-    report = validate(*engine, *reference, tokens, options);
-  }
-  return report_of(report);
-}
-
-// What is asked of a folder, and how it is judged.
-struct FolderJudged {
-  std::function<std::unique_ptr<TestedModel>()> tested;
-  std::function<std::unique_ptr<Reference>()> reference;
-  std::function<std::vector<TokenId>()> text;  // where the reference brings none
-  std::function<ValidateOptions()> gates;
-  std::function<void(ValidationReport&)> more = {};  // that the report is to say
-};
-
-// Nothing but progress needs Python.
-Dict validate_folder(const FolderJudged& folder, std::vector<TokenId> tokens, std::int64_t count,
-                     const Asked& asked, const nb::object& progress) {
-  ValidationReport report;
-  {
-    const Running running;
-    const WithoutGil others_run;
-    const auto tested = folder.tested();
-    const auto reference = folder.reference();
-    if (tokens.empty()) tokens = reference->text() ? *reference->text() : folder.text();
-    if (static_cast<std::int64_t>(tokens.size()) > count) tokens.resize(static_cast<std::size_t>(count));
-    ValidateOptions options = folder.gates();
-    set(options, asked);
-    options.progress = progress_of(progress);
-    report = validate(*tested, *reference, tokens, options);
-    if (folder.more) folder.more(report);
-  }
-  return report_of(report);
+  const std::int64_t longest =
+      asked.chunks.empty() ? 1 : *std::max_element(asked.chunks.begin(), asked.chunks.end());
+  const std::int64_t largest =
+      std::max<std::int64_t>({longest, count / 2, std::min<std::int64_t>(asked.length, 100), 1});
+  return validate_as(
+      {[&] { return tested_model(*model, session, largest); },
+       [&] { return reference_at(path, threads, [&] { return plain_reference(*model, threads); }); },
+       [&] { return validation_text(*model, count); }, [&] { return usual_gates(*model, session); }},
+      vector_of<TokenId>(text, "tokens"), count, asked, progress);
 }
 
 Dict validate_shards(const nb::bytes& shards, const nb::bytes& other, const Sequence<TokenId>& text,
@@ -213,19 +208,14 @@ Dict validate_shards(const nb::bytes& shards, const nb::bytes& other, const Sequ
                      std::int64_t free_tokens, const Sequence<TokenId>& special, std::int64_t length,
                      const nb::object& progress) {
   const std::string folder = text_of(shards), path = text_of(other), table = text_of(kernels);
-  const auto own = [&] { return plain_shard_reference(folder, threads); };
-  return validate_folder({[&] { return tested_shards(folder, {.threads = threads, .kernels = table}); },
-                          [&] {
-                            if (path.empty()) return own();
-                            auto reference = open_reference(path, threads);
-                            return holds_weights(path) ? std::move(reference)
-                                                       : with_weights(std::move(reference), own());
-                          },
-                          [&] { return validation_text_of_shards(folder, count); },
-                          [&] { return usual_shard_gates(folder, !path.empty()); },
-                          [&](ValidationReport& report) { compare_shards(report, folder, path); }},
-                         vector_of<TokenId>(text, "tokens"), count,
-                         asked_of(chunks, gate, free_tokens, special, length), progress);
+  return validate_as(
+      {[&] { return tested_shards(folder, {.threads = threads, .kernels = table}); },
+       [&] { return reference_at(path, threads, [&] { return plain_shard_reference(folder, threads); }); },
+       [&] { return validation_text_of_shards(folder, count); },
+       [&] { return usual_shard_gates(folder, !path.empty()); },
+       [&](ValidationReport& report) { compare_shards(report, folder, path); }},
+      vector_of<TokenId>(text, "tokens"), count, asked_of(chunks, gate, free_tokens, special, length),
+      progress);
 }
 
 Dict validate_packages(const nb::bytes& packages, const nb::bytes& other, const Sequence<TokenId>& text,
@@ -237,7 +227,7 @@ Dict validate_packages(const nb::bytes& packages, const nb::bytes& other, const 
   CoremlOptions how;
   how.threads = threads;
   how.kernels = text_of(kernels);
-  return validate_folder(
+  return validate_as(
       {[&] { return tested_packages(folder, how); }, [&] { return open_reference(path, threads); },
        [&] { return validation_text_of_model(path, count); }, [&] { return usual_package_gates(folder); }},
       vector_of<TokenId>(text, "tokens"), count, asked_of(chunks, gate, free_tokens, special, length),

@@ -27,18 +27,16 @@ struct PackageState final : TestedState {
 class PackagesTested final : public TestedModel {
  public:
   PackagesTested(const std::string& path, const CoremlOptions& options)
-      : decoder_(coreml::open_decoder(path, options)), name_(path) {
-    masks_ = decoder_->kind() == coreml::ContractKind::masks;
+      : decoder_(coreml::open_decoder(path, options)) {
     const TokenId first = 0;
-    Reading one;
     PackageState state;
     state.sequence = decoder_->empty();
-    one = read(state, std::span(&first, 1), {});
-    shape_.name = cat(name_, " (", coreml::contract_name(decoder_->kind()), ")");
+    const Reading one = read(state, std::span(&first, 1), {});
+    shape_.name = cat(path, " (", coreml::contract_name(decoder_->kind()), ")");
     shape_.vocab = std::ssize(one.logits);
     shape_.largest_chunk = std::max<std::int64_t>(1, decoder_->size_of_call(kLongestCall, kLongestCall));
     shape_.forks = true;
-    shape_.truncates = shape_.poisons = masks_;
+    shape_.truncates = shape_.poisons = decoder_->kind() == coreml::ContractKind::masks;
     if (!decoder_->shows_layers()) return;
     shape_.gives_hidden = shape_.isolates = shape_.gives_rows = true;
     const std::vector<coreml::LayerRows> rows = rows_of(state);
@@ -140,8 +138,6 @@ class PackagesTested final : public TestedModel {
   }
 
   std::unique_ptr<coreml::Decoder> decoder_;
-  std::string name_;
-  bool masks_ = false;
   TestedShape shape_;
 };
 

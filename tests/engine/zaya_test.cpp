@@ -10,6 +10,7 @@
 #include "formats/safetensors.h"
 #include "kernels/kernels.h"
 #include "kvtide/stateful.h"
+#include "tests/engine/carried.h"
 #include "tests/engine/logits.h"
 #include "tests/formats/temporary_folder.h"
 #include "tests/kernels/same_bits.h"
@@ -20,24 +21,12 @@ namespace {
 
 using testing::all_logits;
 using testing::expect_refused;
+using testing::expect_same_carried;
 using testing::random_tokens;
 using testing::same_bits;
+using testing::short_session;
 
 constexpr const char* kFolders[] = {KVTIDE_GOLDENS "/folders/zaya-f16", KVTIDE_GOLDENS "/folders/zaya-i8"};
-
-SessionOptions small_options() {
-  SessionOptions options;
-  options.context = 200;
-  options.threads = 2;
-  return options;
-}
-
-void expect_same_carried(const Session& a, const Session& b) {
-  const auto got = a.state().carried(), wanted = b.state().carried();
-  ASSERT_EQ(got.size(), wanted.size());
-  for (std::size_t i = 0; i < got.size(); ++i)
-    EXPECT_TRUE(same_bits(got[i].values, wanted[i].values)) << got[i].name;
-}
 
 TEST(Zaya, LogitsAreTheSameBitsForEveryChunkAndThreadCount_OnEveryKernelTable_InBothModes) {
   for (const char* folder : kFolders) {
@@ -45,7 +34,7 @@ TEST(Zaya, LogitsAreTheSameBitsForEveryChunkAndThreadCount_OnEveryKernelTable_In
     const auto tokens = random_tokens(150, model.vocabulary(), 1);
     for (const Kernels* kernels : available_kernels())
       for (const bool exact : {false, true}) {
-        SessionOptions options = small_options();
+        SessionOptions options = short_session();
         options.kernels = kernels->isa;
         options.exact = exact;
         options.prefill_chunk = 150;
@@ -69,7 +58,7 @@ TEST(Zaya, UpToFourTokensCanBeTakenBack_AsIfTheyHadNeverBeenRead) {
                other = random_tokens(20, model.vocabulary(), 3);
     for (const std::int64_t chunk : {1, 5, 64})
       for (std::size_t back = 1; back <= 4; ++back) {
-        SessionOptions options = small_options();
+        SessionOptions options = short_session();
         options.prefill_chunk = chunk;
         Session session(model, options), fresh(model, options);
         session.read(tokens);
@@ -87,7 +76,7 @@ TEST(Zaya, DraftsOfFourCanBeTakenBackAgainAndAgain) {
   const Model model(kFolders[0]);
   const auto tokens = random_tokens(60, model.vocabulary(), 4),
              drafts = random_tokens(200, model.vocabulary(), 5);
-  Session session(model, small_options()), fresh(model, small_options());
+  Session session(model, short_session()), fresh(model, short_session());
   std::vector<float> got;
   for (std::size_t at = 0; at < tokens.size(); ++at) {
     session.read({&tokens[at], 1});
@@ -101,7 +90,7 @@ TEST(Zaya, DraftsOfFourCanBeTakenBackAgainAndAgain) {
 TEST(Zaya, TakingBackMoreIsRefusedWithTheReason_UnlessMoreSlackIsAskedFor) {
   const Model model(kFolders[0]);
   const auto tokens = random_tokens(60, model.vocabulary(), 6);
-  Session session(model, small_options());
+  Session session(model, short_session());
   EXPECT_EQ(session.options().slack, 4);
   session.read(tokens);
   expect_refused(
@@ -111,7 +100,7 @@ TEST(Zaya, TakingBackMoreIsRefusedWithTheReason_UnlessMoreSlackIsAskedFor) {
       [&] { session.apply(Truncate{55}); });
   EXPECT_EQ(session.position(), 60);
   session.apply(Truncate{56});
-  SessionOptions options = small_options();
+  SessionOptions options = short_session();
   options.slack = 30;
   Session patient(model, options), fresh(model, options);
   patient.read(tokens);
@@ -126,7 +115,7 @@ TEST(Zaya, ASnapshotGoesOnWithTheSameBits_AndCanStillBeTakenBack) {
   const auto tokens = random_tokens(70, model.vocabulary(), 7),
              other = random_tokens(20, model.vocabulary(), 8);
   for (const Pos back : {0, 3}) {
-    Session session(model, small_options()), restored(model, small_options()), fresh(model, small_options());
+    Session session(model, short_session()), restored(model, short_session()), fresh(model, short_session());
     session.read(tokens);
     session.save(folder.path("zaya.kv"));
     restored.load(folder.path("zaya.kv"));
@@ -140,12 +129,12 @@ TEST(Zaya, ASnapshotGoesOnWithTheSameBits_AndCanStillBeTakenBack) {
 TEST(Zaya, ForksGoTheirOwnWays) {
   const Model model(kFolders[1]);
   const auto tokens = random_tokens(50, model.vocabulary(), 9);
-  Session session(model, small_options());
+  Session session(model, short_session());
   session.read(tokens);
   Session fork = session.fork();
   for (const std::uint64_t seed : {10u, 11u}) {
     const auto more = random_tokens(15, model.vocabulary(), seed);
-    Session fresh(model, small_options());
+    Session fresh(model, short_session());
     fresh.read(tokens);
     EXPECT_TRUE(same_bits(all_logits(seed == 10 ? session : fork, more), all_logits(fresh, more)));
     expect_same_carried(seed == 10 ? session : fork, fresh);
@@ -154,7 +143,7 @@ TEST(Zaya, ForksGoTheirOwnWays) {
 
 TEST(Zaya, WhatLayersCarryHasNamesAndShapes_AndIsZeroAtFirst) {
   const Model model(kFolders[0]);
-  Session session(model, small_options());
+  Session session(model, short_session());
   const auto empty = session.state().carried();
   ASSERT_EQ(empty.size(), 4u);
   EXPECT_EQ(empty[2].name, "layers.1.conv_state");
@@ -175,7 +164,7 @@ TEST(Zaya, WhatLayersCarryHasNamesAndShapes_AndIsZeroAtFirst) {
 
 TEST(Zaya, RowsAloneCannotBeContinued_AndPositionsCannotBeDropped) {
   const Model model(kFolders[0]);
-  Session session(model, small_options());
+  Session session(model, short_session());
   const auto tokens = random_tokens(10, model.vocabulary(), 14);
   session.read(tokens);
   const State rows(session.state().shape(), 10, tokens);
@@ -186,7 +175,7 @@ TEST(Zaya, RowsAloneCannotBeContinued_AndPositionsCannotBeDropped) {
                    session.apply(Drop{{2, 5}});
                  });
   expect_refused(ErrorCode::invalid_argument, "carry more than rows from token to token",
-                 [&] { StatefulModel(Model(kFolders[1]), small_options()); });
+                 [&] { StatefulModel(Model(kFolders[1]), short_session()); });
   EXPECT_EQ(session.position(), 10);
 }
 
@@ -327,20 +316,20 @@ TEST(Zaya, TensorsAndConfigsThatCountHalvesAreTheSameModel) {
   config.replace(config.find(sliding), sliding.size(), "\"hybrid\"\n  ]");
   today.set_config(config);
   const auto tokens = random_tokens(80, 64, 15);
-  const auto wanted = all_logits(Model(today.path()), small_options(), tokens);
+  const auto wanted = all_logits(Model(today.path()), short_session(), tokens);
   halves.rename_tensors_of_halves();
   halves.set_config(std::string(kOldConfig) + R"(,"kvtide_skip_slot":"zero"})");
-  EXPECT_TRUE(same_bits(all_logits(Model(halves.path()), small_options(), tokens), wanted));
+  EXPECT_TRUE(same_bits(all_logits(Model(halves.path()), short_session(), tokens), wanted));
   // Each layout of the tensors goes with each config.
   halves.set_config(config);
-  EXPECT_TRUE(same_bits(all_logits(Model(halves.path()), small_options(), tokens), wanted));
+  EXPECT_TRUE(same_bits(all_logits(Model(halves.path()), short_session(), tokens), wanted));
 }
 
 TEST(Zaya, TheSkipSlotIsAChoice_WithTheDefaultOfEachAge) {
   const Copy today(kFolders[0]), identity(kFolders[0]), halves(kFolders[0]), zero(kFolders[0]);
   const auto tokens = random_tokens(80, 64, 16);
   const auto logits = [&](const Copy& copy) {
-    return all_logits(Model(copy.path()), small_options(), tokens);
+    return all_logits(Model(copy.path()), short_session(), tokens);
   };
   std::string config = today.config();
   const std::string sliding = "\"hybrid_sliding\"\n  ]";
@@ -362,7 +351,7 @@ TEST(Zaya, ATemperatureMayBeKeptAsItsLogarithm) {
   const auto logits = [](const Copy& copy, std::uint16_t half, const char* more) {
     copy.set_temperatures(half);
     copy.set_config(std::string(kOldConfig) + more + "}");
-    return all_logits(Model(copy.path()), small_options(), random_tokens(30, 64, 17));
+    return all_logits(Model(copy.path()), short_session(), random_tokens(30, 64, 17));
   };
   const char* const kClamp = R"(,"clamp_temp":true)";
   // Half floats: 2, 5, and ln 2 to eleven bits.

@@ -87,6 +87,14 @@ inline SampleModel small_sample() {
   return out;
 }
 
+inline SampleModel sample_with_windows() {
+  SampleModel out = small_sample();
+  out.architecture = "gemma3";
+  out.layers = 6;
+  out.window = 24;
+  return out;
+}
+
 inline TemporaryFile chat_model_file(const SampleModel& sample = small_sample()) {
   ModelSketch sketch = sample_model(sample);
   sketch.set("tokenizer.chat_template", std::string(ChatTemplate::named("chatml").source()));

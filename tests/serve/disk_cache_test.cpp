@@ -46,14 +46,6 @@ class FailingFiles final : public FileSystem {
 
 class DiskCacheTest : public ::testing::Test {
  protected:
-  static testing::SampleModel windows() {
-    testing::SampleModel out = testing::small_sample();
-    out.architecture = "gemma3";
-    out.layers = 6;
-    out.window = 24;
-    return out;
-  }
-
   serve::ServiceOptions with_disk(std::int64_t bytes = std::int64_t{1} << 30) {
     serve::ServiceOptions out = testing::small_service();
     out.cache_folder = folder_.path("cache");
@@ -108,7 +100,7 @@ class DiskCacheTest : public ::testing::Test {
 };
 
 TEST_F(DiskCacheTest, WhatOneServerReadTheNextGoesOnFrom) {
-  const testing::TemporaryFile windowed = testing::chat_model_file(windows());
+  const testing::TemporaryFile windowed = testing::chat_model_file(testing::sample_with_windows());
   const Model other(windowed.path());
   for (const std::string kv : {"", R"(,"kv":{"kind":"rolling","window":64,"sinks":4})",
                                R"(,"kv":{"kind":"procedural","budget":"8M","window":32})"})

@@ -59,13 +59,6 @@ AnswerSpec spec_of(std::vector<TokenId> prompt, std::int64_t tokens, std::uint64
 
 class SchedulerTest : public ::testing::Test {
  protected:
-  static testing::SampleModel windows() {
-    testing::SampleModel out = testing::small_sample();
-    out.architecture = "gemma3";
-    out.layers = 6;
-    out.window = 24;
-    return out;
-  }
   // By itself, in a server that has never seen anything.
   static Told alone(const Model& model, const AnswerSpec& spec, const WorkOptions& options = small_work()) {
     Scheduler scheduler({&model}, options);
@@ -151,7 +144,7 @@ void SchedulerTest::mixes(const Model& model, int count, std::int64_t kv_budget,
 TEST_F(SchedulerTest, TheBitsOfAnAnswerDoNotDependOnItsNeighbours) { mixes(model_, 25); }
 
 TEST_F(SchedulerTest, NorInAModelWhoseWindowsMoveOn) {
-  const testing::TemporaryFile file = testing::chat_model_file(windows());
+  const testing::TemporaryFile file = testing::chat_model_file(testing::sample_with_windows());
   const Model model(file.path());
   mixes(model, 10);
 }
@@ -259,7 +252,7 @@ void SchedulerTest::edits(const Model& model, const serve::MemoryChoice& memory)
 }
 
 TEST_F(SchedulerTest, AnEditedTurnReadsWhatFollowsIt_WhereWindowsMoveOn) {
-  testing::SampleModel sample = windows();
+  testing::SampleModel sample = testing::sample_with_windows();
   const testing::TemporaryFile file = testing::chat_model_file(sample);
   edits(Model(file.path()), {});
 }
