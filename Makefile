@@ -22,7 +22,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 SANITIZED := base tensor formats hostile kernels text state coreml capi serve
 
 .PHONY: help install build bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-clients test-schemathesis soak test-page test-aarch64 test-allocations campaign-validator stress \
-  bench-peers bench-shapes bench-tokenizer bench-matmul bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
+  bench-peers bench-shapes bench-tokenizer bench-matmul bench-attend bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
 
 help:  ## show this list
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' Makefile | expand -t 26
@@ -219,6 +219,10 @@ bench-tokenizer: build $(BOOK)  ## bytes of prose per second that become tokens,
 bench-matmul: build  ## what share of the processor's 8-bit dot products each type of weights reaches (seconds)
 	@cmake --build build/cmake --target bench_matmul
 	@build/cmake/bench_matmul
+
+bench-attend: build  ## what share of the processor's bf16 products attention reaches while it reads (seconds)
+	@cmake --build build/cmake --target bench_attend
+	@build/cmake/bench_attend
 
 bench-attention: build $(BOOK)  ## what attention sizes cost and save, on both real models (half an hour)
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null

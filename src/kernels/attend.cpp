@@ -76,26 +76,32 @@ struct Block {
     return ((token + i / group) * shape.heads + kv_head * group + i % group) * shape.head_dim;
   }
 
+  // Which places of a tile each query sees; whether any sees any.
+  bool visible(const TileRef& ref, int* lo, int* hi) const {
+    bool seen = false;
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const Pos position = shape.first + token + t;
+      int from = ref.tile.begin, to = ref.tile.end;
+      if (ref.base) {
+        const Pos oldest = shape.window && !ref.sink ? std::max<Pos>(0, position - *shape.window + 1) : 0;
+        from = static_cast<int>(std::clamp<Pos>(oldest - *ref.base, ref.tile.begin, ref.tile.end));
+        to = static_cast<int>(std::clamp<Pos>(position + 1 - *ref.base, ref.tile.begin, ref.tile.end));
+      }
+      if (ref.last_reader && position > *ref.last_reader) to = from;
+      seen = seen || from < to;
+      std::fill_n(lo + t * group, group, from);
+      std::fill_n(hi + t * group, group, to);
+    }
+    return seen;
+  }
+
   void fold_group(const TilePlan& plan, const TileGroup& tiles, const AttendPartials& into) const {
     Asked spread;
     const TileRef* spread_for = nullptr;
     int lo[kQueryBlock], hi[kQueryBlock];
     for (std::size_t t = tiles.first; t < tiles.last; ++t) {
       const TileRef& ref = plan.tiles[t];
-      bool seen = false;
-      for (int i = 0; i < queries(); ++i) {
-        lo[i] = ref.tile.begin;
-        hi[i] = ref.tile.end;
-        if (ref.base) {
-          const Pos position = shape.first + token + i / group;
-          const Pos oldest = shape.window && !ref.sink ? std::max<Pos>(0, position - *shape.window + 1) : 0;
-          lo[i] = static_cast<int>(std::clamp<Pos>(oldest - *ref.base, ref.tile.begin, ref.tile.end));
-          hi[i] = static_cast<int>(std::clamp<Pos>(position + 1 - *ref.base, ref.tile.begin, ref.tile.end));
-        }
-        if (ref.last_reader && shape.first + token + i / group > *ref.last_reader) hi[i] = lo[i];
-        seen = seen || lo[i] < hi[i];
-      }
-      if (!seen) continue;
+      if (!visible(ref, lo, hi)) continue;
       AttendTile tile = ref.tile;
       const Asked* asked = &q[ref.view];
       if (tiles.spread) {

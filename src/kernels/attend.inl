@@ -90,6 +90,13 @@ inline void turn(float* key, const float* rotation, int pairs) {
   }
 }
 
+// Whether every query sees all 64 places, as is usual far behind the chunk.
+inline bool all_seen(const AttendQueries& queries) {
+  int missing = 0;
+  for (int i = 0; i < queries.count; ++i) missing |= queries.lo[i] | (queries.hi[i] ^ kTileRows);
+  return missing == 0;
+}
+
 // Minus infinity at those of places [from, to) that a query does not see.
 inline void hide_unseen(const AttendQueries& queries, int from, int to, float (*scores)[kTileRows]) {
   for (int i = 0; i < queries.count; ++i) {
@@ -137,21 +144,44 @@ inline void soften(float* scores, float* max_out, float* sum_out) {
   *sum_out = reduce_add(sum);
 }
 
-// e^(a - b), where equal maxima, the usual case of one of the two, cost nothing.
-inline float factor(float a, float b) {
-  const float difference = a - b;
-  if (difference == 0.0f) return 1.0f;
-  alignas(64) float values[kLanes];
-  store(values, exp(set1(difference)));
-  return values[0];
+// Factors that bring two partials to their common max, sixteen pairs of them; gives that max.
+inline Lanes join(Lanes into_max, Lanes from_max, Lanes* into_factor, Lanes* from_factor) {
+  const Lanes highest = select_less(into_max, from_max, from_max, into_max);
+  *into_factor = exp(sub(into_max, highest));
+  *from_factor = exp(sub(from_max, highest));
+  return highest;
 }
 
-// Factors that bring two partials to their common max.
-inline float join(float into_max, float from_max, float* into_factor, float* from_factor) {
-  const float highest = from_max > into_max ? from_max : into_max;
-  *into_factor = factor(into_max, highest);
-  *from_factor = factor(from_max, highest);
-  return highest;
+// Joins the tile's max and sum of every query to its running ones; gives the factors of both outputs. A query that sees
+// nothing here keeps its partial, bit for bit; with `all` there is none.
+inline void join_tile(const AttendQueries& queries, bool all, const float* tile_max, const float* tile_sum,
+                      const AttendPartials& into, float* keep, float* take) {
+  for (int first = 0; first < queries.count; first += kLanes) {
+    const int count = queries.count - first < kLanes ? queries.count - first : kLanes;
+    Lanes kept, taken;
+    if (all && count == kLanes) {
+      const Lanes tile = load(tile_sum + first), so_far = load(into.sum + first);
+      store(into.max + first, join(load(into.max + first), load(tile_max + first), &kept, &taken));
+      store(into.sum + first, fma(tile, taken, mul(so_far, kept)));
+      store(keep + first, kept);
+      store(take + first, taken);
+      continue;
+    }
+    alignas(64) float max[kLanes] = {}, sum[kLanes] = {};
+    for (int i = 0; i < count; ++i) max[i] = into.max[first + i];
+    for (int i = 0; i < count; ++i) sum[i] = into.sum[first + i];
+    store(max, join(load(max), load(tile_max + first), &kept, &taken));
+    store(sum, fma(load(tile_sum + first), taken, mul(load(sum), kept)));
+    store(keep + first, kept);
+    store(take + first, taken);
+    for (int i = first; i < first + count; ++i) {
+      const bool seen = queries.lo[i] < queries.hi[i];
+      into.max[i] = seen ? max[i - first] : into.max[i];
+      into.sum[i] = seen ? sum[i - first] : into.sum[i];
+      keep[i] = seen ? keep[i] : 1.0f;
+      take[i] = seen ? take[i] : 0.0f;
+    }
+  }
 }
 
 // out = out * keep[i] + (sum of p_j v_j) * take[i] for Q queries and V vectors of one slice of the head
@@ -203,32 +233,32 @@ inline void mix(const AttendTile& tile, const float (*p)[kTileRows], const float
 
 void fold_tile(const AttendTile& tile, const AttendQueries& queries, const AttendPartials& into) noexcept {
   alignas(64) float scores[kQueryBlock][kTileRows];
-  float keep[kQueryBlock], take[kQueryBlock];
+  alignas(64) float keep[kQueryBlock], take[kQueryBlock], max[kQueryBlock] = {}, sum[kQueryBlock] = {};
   score_tile(tile, queries, scores);
   for (int i = 0; i < queries.count; ++i) {
-    if (queries.lo[i] >= queries.hi[i]) {  // sees nothing here: its partial stays, bit for bit
-      for (int place = 0; place < kTileRows; ++place) scores[i][place] = 0.0f;
-      keep[i] = 1.0f;
-      take[i] = 0.0f;
+    if (queries.lo[i] < queries.hi[i]) {
+      soften(scores[i], &max[i], &sum[i]);
       continue;
     }
-    float tile_max = 0.0f, tile_sum = 0.0f;
-    soften(scores[i], &tile_max, &tile_sum);
-    into.max[i] = join(into.max[i], tile_max, &keep[i], &take[i]);
-    into.sum[i] = __builtin_fmaf(tile_sum, take[i], into.sum[i] * keep[i]);
+    for (float& weight : scores[i]) weight = 0.0f;
   }
+  join_tile(queries, false, max, sum, into, keep, take);
   with_row(tile.value_type, [&]<class Row>() { mix<Row>(tile, scores, keep, take, into.out, queries); });
 }
 
 void merge(int count, int padded_dim, const AttendPartials& from, const AttendPartials& into) noexcept {
   for (int i = 0; i < count; ++i) {
     if (from.max[i] == kMinusInfinity) continue;
-    float keep = 0.0f, take = 0.0f;
-    into.max[i] = join(into.max[i], from.max[i], &keep, &take);
-    into.sum[i] = __builtin_fmaf(from.sum[i], take, into.sum[i] * keep);
+    Lanes keep, take;
+    alignas(64) float highest[kLanes], factors[2][kLanes];
+    store(highest, join(set1(into.max[i]), set1(from.max[i]), &keep, &take));
+    store(factors[0], keep);
+    store(factors[1], take);
+    into.max[i] = highest[0];
+    into.sum[i] = __builtin_fmaf(from.sum[i], factors[1][0], into.sum[i] * factors[0][0]);
     for (int d = 0; d < padded_dim; d += kLanes) {
       float* target = into.out + i * padded_dim + d;
-      store(target, fma(load(from.out + i * padded_dim + d), set1(take), mul(load(target), set1(keep))));
+      store(target, fma(load(from.out + i * padded_dim + d), take, mul(load(target), keep)));
     }
   }
 }

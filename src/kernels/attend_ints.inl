@@ -6,7 +6,7 @@
 //   queries: 32 dimensions share a step, their largest / 32,767, and are rounded to multiples of it;
 //   score: per 32 dimensions, ascending, the exact sum of products, rounded once to f32, times the product of
 //   both steps, added by one fma; then times scale, plus log mass;
-//   tile: as in attend.inl;
+//   tile: as in attend.inl, with weights by exp_of_weight;
 //   values: per 32 dimensions the weights, probability times the row's step, are rounded to multiples of the
 //   tile's largest / 32,767; the exact sum of products, rounded once to f32, times that step.
 // Sums are exact because they fit: 64 rows of at most 32,767 x 128 stay below 2^31. The sum of the weights is
@@ -20,13 +20,17 @@ namespace {
 
 constexpr int kBlock = 32;  // elements of a q8_0 block
 constexpr int kMaxBlocks = kMaxHeadDim / kBlock;
+constexpr int kQueriesAtOnce = 48;  // a multiple of kLanes and of every kPairQueries
 constexpr float kLargestWord = 32767.0f;
 
-// The step of numbers of which the largest is `largest`.
-inline float step_of(float largest, float* inverse) {
-  const bool zero = largest < 0x1p-60f, finite = largest <= 0x1.fffffep127f;
-  *inverse = zero || !finite ? 0.0f : kLargestWord / largest;
-  return zero ? 0.0f : finite ? largest * (1.0f / kLargestWord) : __builtin_nanf("");
+// The steps of numbers of which the largest are `largest`, and what they are multiplied by.
+inline Lanes steps_of(const Lanes& largest, Lanes* inverse) {
+  const Lanes zero = set1(0.0f), least = set1(0x1p-60f), infinite = set1(__builtin_inff());
+  *inverse = select_less(largest, infinite,
+                         select_less(largest, least, zero, div(set1(kLargestWord), largest)), zero);
+  const Lanes step =
+      select_less(largest, infinite, mul(largest, set1(1.0f / kLargestWord)), set1(__builtin_nanf("")));
+  return select_less(largest, least, zero, step);
 }
 
 // rows: [count][dim]; words: [count][dim / 2] pairs of int16 in the order of pack_byte_keys; steps:
@@ -34,11 +38,13 @@ inline float step_of(float largest, float* inverse) {
 void quantize_queries(int count, int dim, const float* rows, std::uint32_t* words, float* steps) noexcept {
   for (int block = 0; block < count * dim / kBlock; ++block) {
     const Lanes low = load(rows + block * kBlock), high = load(rows + block * kBlock + kLanes);
-    float inverse = 0.0f;
-    steps[block] = step_of(reduce_max_bits(max_bits(abs(low), abs(high))), &inverse);
+    alignas(64) float step[kLanes];
+    Lanes inverse;
+    store(step, steps_of(set1(reduce_max_bits(max_bits(abs(low), abs(high)))), &inverse));
+    steps[block] = step[0];
     std::uint32_t whole[kBlock / 2];
-    store_words(whole, mul(low, set1(inverse)));
-    store_words(whole + kLanes / 2, mul(high, set1(inverse)));
+    store_words(whole, mul(low, inverse));
+    store_words(whole + kLanes / 2, mul(high, inverse));
     std::uint32_t* out = words + block * kBlock / 2;
     for (int i = 0; i < kBlock / 2; i += 2) {  // dimensions 0 and 1, 2 and 3
       out[i] = (whole[i] & 0xffffu) | whole[i + 1] << 16;
@@ -101,23 +107,15 @@ inline void pack_byte_values(const AttendTile tile, int dim, std::uint32_t* out,
   }
 }
 
-// Scores of the tile's rows.
-inline void score_ints(const AttendTile& tile, const AttendQueries& queries, std::uint32_t* packed,
-                       float (*scores)[kTileRows]) {
-  alignas(64) Steps steps;
-  alignas(64) float mass[kTileRows];
+// Scores of the tile's rows, whose keys lie in `packed`.
+inline void score_ints(const AttendTile& tile, const AttendQueries& queries, const std::uint32_t* packed,
+                       const Steps& steps, const float* mass, float (*scores)[kTileRows]) {
   const int dim = queries.head_dim, blocks = dim / kBlock;
-  pack_byte_keys(tile, dim, packed, steps);
-  read_mass(tile, mass);
-  const int group = tile.begin / kLanes, groups = (tile.end + kLanes - 1) / kLanes;
-  for (int i = 0; i < queries.count; ++i)
-    for (int place = group * kLanes; place < groups * kLanes; place += kLanes)
-      store(scores[i] + place, set1(0.0f));
-  for (int block = 0; block < blocks; ++block) {
-    alignas(64) float step[kTileRows];
-    for (int place = group * kLanes; place < groups * kLanes; place += kLanes)
-      store(step + place, load(steps[block] + place));
-    each_vector(group, groups, [&]<int V>(int vector) {
+  const Lanes scale = set1(queries.scale);
+  for (int block = 0; block < blocks; ++block)
+    each_vector(tile.begin / kLanes, (tile.end + kLanes - 1) / kLanes, [&]<int V>(int vector) {
+      Lanes step[V];
+      for (int v = 0; v < V; ++v) step[v] = load(steps[block] + (vector + v) * kLanes);
       each_query(queries.count, [&]<int Q>(int first) {
         Ints sum[Q][V];
         multiply<Q, V>(queries.words + (first * dim + block * kBlock) / 2, dim / 2,
@@ -126,45 +124,73 @@ inline void score_ints(const AttendTile& tile, const AttendQueries& queries, std
           for (int v = 0; v < V; ++v) {
             const int place = (vector + v) * kLanes;
             float* target = scores[first + i] + place;
-            const Lanes both = mul(set1(queries.steps[(first + i) * blocks + block]), load(step + place));
-            store(target, fma(to_lanes(sum[i][v]), both, load(target)));
+            const Lanes both = mul(set1(queries.steps[(first + i) * blocks + block]), step[v]);
+            const Lanes so_far = block == 0 ? set1(0.0f) : load(target);
+            const Lanes score = fma(to_lanes(sum[i][v]), both, so_far);
+            store(target, block + 1 == blocks ? fma(score, scale, load(mass + place)) : score);
           }
       });
     });
-  }
-  const Lanes scale = set1(queries.scale);
-  for (int i = 0; i < queries.count; ++i)
-    for (int place = group * kLanes; place < groups * kLanes; place += kLanes)
-      store(scores[i] + place, fma(load(scores[i] + place), scale, load(mass + place)));
 }
 
-// Probabilities times steps in whole numbers, and their own step. A row that is not seen weighs nothing,
-// whatever its step is.
-inline float weigh(const float* p, const std::uint16_t* steps, std::uint32_t* out) {
-  constexpr int kVectors = kTileRows / kLanes;
-  const Lanes zero = set1(0.0f);
-  Lanes weight[kVectors], largest = zero;
-  for (int v = 0; v < kVectors; ++v) {
-    const Lanes one = load(p + v * kLanes);
-    weight[v] = select_less(zero, one, mul(one, load(steps + v * kLanes)), zero);
-    largest = max_bits(largest, abs(weight[v]));
+// The same in place, not rounded.
+inline void soften_ints(float (*scores)[kTileRows], int count, float* max_out, float* sum_out) {
+  Lanes top[kLanes], sum[kLanes];
+  for (int i = 0; i < kLanes; ++i) top[i] = sum[i] = set1(0.0f);
+  for (int i = 0; i < count; ++i) {
+    top[i] = load(scores[i]);
+    for (int place = kLanes; place < kTileRows; place += kLanes) top[i] = max(load(scores[i] + place), top[i]);
   }
-  float inverse = 0.0f;
-  const float step = step_of(reduce_max_bits(largest), &inverse);
-  for (int v = 0; v < kVectors; ++v) store_words(out + v * kLanes / 2, mul(weight[v], set1(inverse)));
-  return step;
+  alignas(64) float shift[kLanes];
+  const Lanes highest = reduce_max16(top);
+  store(max_out, highest);
+  store(shift, minus_log2(highest));
+  for (int i = 0; i < count; ++i)
+    for (int place = 0; place < kTileRows; place += kLanes) {
+      const Lanes p = exp_of_weight(load(scores[i] + place), set1(shift[i]));
+      store(scores[i] + place, p);
+      sum[i] = add(sum[i], p);
+    }
+  store(sum_out, reduce_add16(sum));
+}
+
+// Probabilities of sixteen rows times their steps. A row that is not seen weighs nothing, whatever its step is.
+inline Lanes weigh(const float* p, Lanes step) {
+  const Lanes zero = set1(0.0f), one = load(p);
+  return select_less(zero, one, mul(one, step), zero);
+}
+
+// Weights of `count` queries, at most sixteen, in whole numbers, and factor[i]: the step of those of query i times
+// take[i].
+inline void weigh_queries(const float (*p)[kTileRows], int count, const float* take, const std::uint16_t* steps,
+                          std::uint32_t (*out)[kTileRows / 2], float* factor) {
+  constexpr int kVectors = kTileRows / kLanes;
+  Lanes step[kVectors], largest[kLanes];
+  for (int v = 0; v < kVectors; ++v) step[v] = load(steps + v * kLanes);
+  for (Lanes& none : largest) none = set1(0.0f);
+  for (int i = 0; i < count; ++i)
+    for (int v = 0; v < kVectors; ++v)
+      largest[i] = max_bits(largest[i], abs(weigh(p[i] + v * kLanes, step[v])));
+  alignas(64) float inverse[kLanes];
+  Lanes inverses;
+  const Lanes taken = steps_of(reduce_max_bits16(largest), &inverses);
+  store(inverse, inverses);
+  store(factor, mul(taken, load(take)));
+  for (int i = 0; i < count; ++i)
+    for (int v = 0; v < kVectors; ++v)
+      store_words(out[i] + v * kLanes / 2, mul(weigh(p[i] + v * kLanes, step[v]), set1(inverse[i])));
 }
 
 // out = out * keep + take * (values weighed by p).
 inline void mix_ints(const AttendTile& tile, const AttendQueries& queries, const float (*p)[kTileRows],
-                     const float* keep, const float* take, std::uint32_t* packed, float* out) {
-  alignas(64) Steps steps;
-  alignas(64) std::uint32_t weights[kQueryBlock][kTileRows / 2];
-  float factor[kQueryBlock];
+                     const float* keep, const float* take, const std::uint32_t* packed, const Steps& steps, float* out) {
+  alignas(64) std::uint32_t weights[kQueriesAtOnce][kTileRows / 2];
+  alignas(64) float factor[kQueriesAtOnce];
   const int dim = queries.head_dim, first_pair = tile.begin / 2, pairs = (tile.end + 1) / 2 - first_pair;
-  pack_byte_values(tile, dim, packed, steps);
   for (int block = 0; block < dim / kBlock; ++block) {
-    for (int i = 0; i < queries.count; ++i) factor[i] = weigh(p[i], steps[block], weights[i]) * take[i];
+    for (int i = 0; i < queries.count; i += kLanes)
+      weigh_queries(p + i, queries.count - i < kLanes ? queries.count - i : kLanes, take + i, steps[block],
+                    weights + i, factor + i);
     each_vector<kPairVectors == 1 ? 1 : kBlock / kLanes>(0, kBlock / kLanes, [&]<int V>(int vector) {
       const int d = block * kBlock + vector * kLanes;
       each_query(queries.count, [&]<int Q>(int first) {
@@ -182,39 +208,82 @@ inline void mix_ints(const AttendTile& tile, const AttendQueries& queries, const
   }
 }
 
+// A tile's rows as products take them, made once for all queries.
+struct PackedTile {
+  alignas(64) std::uint32_t keys[kTileRows * kMaxPairs];
+  alignas(64) std::uint32_t values[kTileRows * kMaxPairs];
+  alignas(64) Steps key_steps, value_steps;  // of q8_0 rows
+  alignas(64) float mass[kTileRows];
+
+  static bool whole_keys(const AttendTile& tile) {
+    return tile.key_type == DType::q8_0 && tile.rotation == nullptr;
+  }
+  static bool whole_values(const AttendTile& tile) { return tile.value_type == DType::q8_0; }
+
+  void fill(const AttendTile& tile, const AttendQueries& queries) {
+    read_mass(tile, mass);
+    if (whole_keys(tile))
+      pack_byte_keys(tile, queries.head_dim, keys, key_steps);
+    else
+      with_row<RoundedF32Row>(tile.key_type, [&]<class Row>() { pack_key_rows<Row>(tile, queries, keys); });
+    if (whole_values(tile))
+      pack_byte_values(tile, queries.head_dim, values, value_steps);
+    else
+      with_row<RoundedF32Row>(tile.value_type, [&]<class Row>() { pack_value_rows<Row>(tile, queries, values); });
+  }
+};
+
+// Folds the tile into at most kQueriesAtOnce queries, whose scores and weights stay in the first cache.
+inline void fold_packed(const AttendTile& tile, const PackedTile& packed, const AttendQueries& queries,
+                        const AttendPartials& into) {
+  alignas(64) float scores[kQueriesAtOnce][kTileRows];
+  alignas(64) std::uint32_t p[kQueriesAtOnce][kTileRows / 2];
+  alignas(64) float keep[kQueriesAtOnce], take[kQueriesAtOnce], max[kQueriesAtOnce], sum[kQueriesAtOnce];
+  const int from = tile.begin & ~(2 * kLanes - 1), to = (tile.end + 2 * kLanes - 1) & ~(2 * kLanes - 1);
+  const bool whole_values = PackedTile::whole_values(tile), all = all_seen(queries);
+  if (PackedTile::whole_keys(tile))
+    score_ints(tile, queries, packed.keys, packed.key_steps, packed.mass, scores);
+  else
+    score_pairs(tile, queries, packed.keys, packed.mass, scores);
+  if (!all) hide_unseen(queries, 0, kTileRows, scores);
+  for (int i = 0; i < queries.count; i += kLanes) {
+    const int count = queries.count - i < kLanes ? queries.count - i : kLanes;
+    if (whole_values)
+      soften_ints(scores + i, count, max + i, sum + i);
+    else if (to - from == kTileRows)
+      soften_pairs<kTileRows / kLanes>(scores + i, count, from, p + i, max + i, sum + i);
+    else
+      soften_pairs<2>(scores + i, count, from, p + i, max + i, sum + i);
+  }
+  for (int i = 0; i < queries.count && !all; ++i) {
+    if (queries.lo[i] < queries.hi[i]) continue;
+    for (std::uint32_t& pair : p[i]) pair = 0;  // sees nothing here
+    for (float& weight : scores[i]) weight = 0.0f;
+  }
+  join_tile(queries, all, max, sum, into, keep, take);
+  if (whole_values)
+    mix_ints(tile, queries, scores, keep, take, packed.values, packed.value_steps, into.out);
+  else
+    mix_pairs(tile, queries, p, keep, take, packed.values, into.out);
+}
+
 void fold_tile_rounded(const AttendTile& tile, const AttendQueries& queries,
                        const AttendPartials& into) noexcept {
-  alignas(64) std::uint32_t packed[kTileRows * kMaxPairs];  // keys, then values
-  alignas(64) float scores[kQueryBlock][kTileRows];
-  alignas(64) std::uint32_t p[kQueryBlock][kTileRows / 2];
-  float keep[kQueryBlock], take[kQueryBlock];
-  const int from = tile.begin & ~(2 * kLanes - 1), to = (tile.end + 2 * kLanes - 1) & ~(2 * kLanes - 1);
-  const bool whole_values = tile.value_type == DType::q8_0;
-  if (tile.key_type == DType::q8_0 && tile.rotation == nullptr)
-    score_ints(tile, queries, packed, scores);
-  else
-    score_pairs(tile, queries, packed, scores);
-  hide_unseen(queries, 0, kTileRows, scores);
-  for (int i = 0; i < queries.count; ++i) {
-    if (queries.lo[i] >= queries.hi[i]) {  // sees nothing here: its partial stays, bit for bit
-      for (std::uint32_t& pair : p[i]) pair = 0;
-      for (float& weight : scores[i]) weight = 0.0f;
-      keep[i] = 1.0f;
-      take[i] = 0.0f;
-      continue;
+  PackedTile packed;
+  packed.fill(tile, queries);
+  for (int first = 0; first < queries.count; first += kQueriesAtOnce) {
+    AttendQueries some = queries;
+    some.count = queries.count - first < kQueriesAtOnce ? queries.count - first : kQueriesAtOnce;
+    some.q += first * queries.padded_dim;
+    some.pairs += first * queries.padded_dim / 2;
+    some.lo += first;
+    some.hi += first;
+    if (queries.words != nullptr) {
+      some.words += first * queries.head_dim / 2;
+      some.steps += first * queries.head_dim / kBlock;
     }
-    float tile_max = 0.0f, tile_sum = 0.0f;
-    if (whole_values)
-      soften(scores[i], &tile_max, &tile_sum);
-    else
-      soften_pairs(scores[i], from, to, p[i], &tile_max, &tile_sum);
-    into.max[i] = join(into.max[i], tile_max, &keep[i], &take[i]);
-    into.sum[i] = __builtin_fmaf(tile_sum, take[i], into.sum[i] * keep[i]);
+    fold_packed(tile, packed, some, {into.max + first, into.sum + first, into.out + first * queries.padded_dim});
   }
-  if (whole_values)
-    mix_ints(tile, queries, scores, keep, take, packed, into.out);
-  else
-    mix_pairs(tile, queries, p, keep, take, packed, into.out);
 }
 
 }  // namespace

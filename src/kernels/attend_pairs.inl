@@ -4,7 +4,8 @@
 // Order of the arithmetic, the same for every instruction set and every caller:
 //   score: one chain per row over pairs of dimensions, ascending, of a pair the second first (dot_pairs);
 //   then times scale, plus log mass;
-//   tile: as in attend.inl, with weights that are rounded before they are summed: they still sum to one;
+//   tile: as in attend.inl, with weights by exp_of_weight that are rounded before they are summed, so that they still
+//   sum to one: of neighbours first the two, then these sums in sixteen chains;
 //   values: one chain per dimension over pairs of rows, ascending; a row that is missing counts as zeros.
 // Numbers below 2^-60 count as zero, so that no product of two falls below what processors multiply alike.
 namespace kvtide {
@@ -154,13 +155,10 @@ inline void read_mass(const AttendTile& tile, float (&mass)[kTileRows]) {
     for (int place = tile.begin; place < tile.end; ++place) mass[place] = tile.mass;
 }
 
-// Scores of the tile's rows.
-inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, std::uint32_t* packed,
-                        float (*scores)[kTileRows]) {
-  with_row<RoundedF32Row>(tile.key_type, [&]<class Row>() { pack_key_rows<Row>(tile, queries, packed); });
-  const int dim = queries.padded_dim, pairs = dim / 2;
-  alignas(64) float mass[kTileRows];
-  read_mass(tile, mass);
+// Scores of the tile's rows, whose keys lie in `packed`.
+inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, const std::uint32_t* packed,
+                        const float* mass, float (*scores)[kTileRows]) {
+  const int pairs = queries.padded_dim / 2;
   const Lanes scale = set1(queries.scale);
   each_vector(tile.begin / kLanes, (tile.end + kLanes - 1) / kLanes, [&]<int V>(int group) {
     each_query(queries.count, [&]<int Q>(int first) {
@@ -188,30 +186,38 @@ void pack_queries(int count, int padded_dim, const float* rows, std::uint32_t* p
     }
 }
 
-// Turns the scores of places [from, to), multiples of 32, into rounded probabilities, packed by pairs of
-// rows.
-inline void soften_pairs(float* scores, int from, int to, std::uint32_t* p, float* max_out, float* sum_out) {
-  Lanes top = load(scores + from);
-  for (int place = from + kLanes; place < to; place += kLanes) top = max(load(scores + place), top);
-  const float highest = reduce_max(top);
-  Lanes sum = set1(0.0f);
-  for (int place = from; place < to; place += 2 * kLanes) {
-    Lanes weights[2];
-    for (int i = 0; i < 2; ++i) {
-      weights[i] = round_bf16(drop_tiny(exp(sub(load(scores + place + i * kLanes), set1(highest)))));
-      sum = add(sum, weights[i]);
-    }
-    store(p + place / 2, join_pairs(weights[0], weights[1]));
+// Turns the scores of `count` queries, at most sixteen, at Vectors * 16 places from `from` on into rounded
+// probabilities, packed by pairs of rows. Lanes of all queries come together at once.
+template <int Vectors>
+inline void soften_pairs(const float (*scores)[kTileRows], int count, int from, std::uint32_t (*p)[kTileRows / 2],
+                         float* max_out, float* sum_out) {
+  Lanes top[kLanes], sum[kLanes];
+  for (int i = 0; i < kLanes; ++i) top[i] = sum[i] = set1(0.0f);
+  for (int i = 0; i < count; ++i) {
+    const float* score = scores[i] + from;
+    top[i] = load(score);
+    for (int v = 1; v < Vectors; ++v) top[i] = max(load(score + v * kLanes), top[i]);
   }
-  *max_out = highest;
-  *sum_out = reduce_add(sum);
+  alignas(64) float shift[kLanes];
+  const Lanes highest = reduce_max16(top);
+  store(max_out, highest);
+  store(shift, minus_log2(highest));
+  for (int i = 0; i < count; ++i) {
+    const Lanes down = set1(shift[i]);
+    for (int v = 0; v < Vectors; v += 2) {
+      const float* score = scores[i] + from + v * kLanes;
+      const Pairs pairs = join_pairs(exp_of_weight(load(score), down), exp_of_weight(load(score + kLanes), down));
+      sum[i] = add(sum[i], add(first_of_pairs(pairs), second_of_pairs(pairs)));
+      store(p[i] + (from + v * kLanes) / 2, pairs);
+    }
+  }
+  store(sum_out, reduce_add16(sum));
 }
 
 // out = out * keep + take * (values weighed by p, [queries][kTileRows / 2]).
 inline void mix_pairs(const AttendTile& tile, const AttendQueries& queries,
                       const std::uint32_t (*p)[kTileRows / 2], const float* keep, const float* take,
-                      std::uint32_t* packed, float* out) {
-  with_row<RoundedF32Row>(tile.value_type, [&]<class Row>() { pack_value_rows<Row>(tile, queries, packed); });
+                      const std::uint32_t* packed, float* out) {
   const int dim = queries.padded_dim, first_pair = tile.begin / 2, pairs = (tile.end + 1) / 2 - first_pair;
   each_vector(0, dim / kLanes, [&]<int V>(int vector) {
     each_query(queries.count, [&]<int Q>(int first) {

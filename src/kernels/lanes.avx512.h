@@ -47,8 +47,7 @@ inline Lanes max(Lanes a, Lanes b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline Lanes min(Lanes a, Lanes b) { return {_mm512_min_ps(a.v, b.v)}; }
 inline Lanes abs(Lanes a) { return {_mm512_abs_ps(a.v)}; }
 inline Lanes round(Lanes a) {
-  const __m512 magic = _mm512_set1_ps(0x1.8p23f);
-  return {_mm512_sub_ps(_mm512_add_ps(a.v, magic), magic)};
+  return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
 inline Lanes select_less(Lanes a, Lanes b, Lanes yes, Lanes no) {
   return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)};
@@ -56,6 +55,9 @@ inline Lanes select_less(Lanes a, Lanes b, Lanes yes, Lanes no) {
 inline Lanes pow2(Lanes a) {
   const __m512i exponent = _mm512_add_epi32(_mm512_cvttps_epi32(a.v), _mm512_set1_epi32(127));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23))};
+}
+inline Lanes times_pow2_unless_less(Lanes a, Lanes b, Lanes x, Lanes n) {
+  return {_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_NLT_UQ), x.v, n.v)};
 }
 inline void store_i8(std::int8_t* p, Lanes a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(a.v)));
@@ -76,36 +78,43 @@ inline float reduce_add(Lanes a) {
 }
 inline float reduce_max(Lanes a) { return _mm512_reduce_max_ps(a.v); }
 
-// Sums of the lanes of sixteen vectors, one per lane of the result, each in the order of reduce_add: four
-// rounds of "put halves side by side and add".
-inline __m512 reduce_add16(const __m512 a[16]) {
+// Sixteen vectors come together in four rounds of "put halves side by side and join", in the order of reduce_add.
+template <class Join>
+inline __m512 reduce16(const Lanes a[16], Join join) {
   __m512 b[8], c[4], d[2];
+#pragma GCC unroll 8
   for (int i = 0; i < 8; ++i)
-    b[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0x44),
-                         _mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0xee));
+    b[i] = join(_mm512_shuffle_f32x4(a[2 * i].v, a[2 * i + 1].v, 0x44),
+                _mm512_shuffle_f32x4(a[2 * i].v, a[2 * i + 1].v, 0xee));
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i)
-    c[i] = _mm512_add_ps(_mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x88),
-                         _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xdd));
+    c[i] = join(_mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x88),
+                _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xdd));
+#pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) {
     const __m512d x = _mm512_castps_pd(c[2 * i]), y = _mm512_castps_pd(c[2 * i + 1]);
-    d[i] =
-        _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+    d[i] = join(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
   }
-  const __m512 e = _mm512_add_ps(_mm512_shuffle_ps(d[0], d[1], 0x88), _mm512_shuffle_ps(d[0], d[1], 0xdd));
+  const __m512 e = join(_mm512_shuffle_ps(d[0], d[1], 0x88), _mm512_shuffle_ps(d[0], d[1], 0xdd));
   // Lane 4 g + j now holds vector g + 4 j: 128-bit group g of every c[j].
   const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   return _mm512_permutexvar_ps(order, e);
 }
+inline Lanes reduce_add16(const Lanes a[16]) {
+  return {reduce16(a, [](__m512 x, __m512 y) { return _mm512_add_ps(x, y); })};
+}
+inline Lanes reduce_max16(const Lanes a[16]) {
+  return {reduce16(a, [](__m512 x, __m512 y) { return _mm512_max_ps(x, y); })};
+}
 
 inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
-  __m512 sum[16];
-  for (int key = 0; key < 16; ++key) sum[key] = _mm512_setzero_ps();
+  Lanes sum[16];
+  for (int key = 0; key < 16; ++key) sum[key] = set1(0.0f);
   for (int d = 0; d < dim; d += 16) {
-    const __m512 q = _mm512_loadu_ps(query + d);
-    for (int key = 0; key < 16; ++key)
-      sum[key] = _mm512_fmadd_ps(q, _mm512_loadu_ps(keys + key * stride + d), sum[key]);
+    const Lanes q = load(query + d);
+    for (int key = 0; key < 16; ++key) sum[key] = fma(q, load(keys + key * stride + d), sum[key]);
   }
-  return {reduce_add16(sum)};
+  return reduce_add16(sum);
 }
 
 constexpr int kPairQueries = 6;
@@ -121,9 +130,6 @@ inline void store(std::uint32_t* p, Pairs a) { _mm512_storeu_si512(p, a.v); }
 #ifdef __AVX512BF16__
 inline Pairs join_pairs(Lanes a, Lanes b) {
   return {reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b.v, a.v))};
-}
-inline __m512i to_bf16(Lanes a) {
-  return _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(a.v)));
 }
 // The instruction multiplies and adds the second numbers first, exactly as lanes.scalar.h says; it takes
 // denormal numbers for zeros, which callers keep away.
@@ -164,7 +170,10 @@ inline Pairs zip_pairs(Lanes a, Lanes b) {
   return {_mm512_or_si512(to_bf16(a), _mm512_slli_epi32(to_bf16(b), 16))};
 }
 #endif
-inline Lanes round_bf16(Lanes a) { return {_mm512_castsi512_ps(_mm512_slli_epi32(to_bf16(a), 16))}; }
+inline Lanes first_of_pairs(Pairs a) { return {_mm512_castsi512_ps(_mm512_slli_epi32(a.v, 16))}; }
+inline Lanes second_of_pairs(Pairs a) {
+  return {_mm512_castsi512_ps(_mm512_and_si512(a.v, _mm512_set1_epi32(static_cast<int>(0xffff0000u))))};
+}
 inline void transpose(Pairs a[kLanes]) {
   __m512i b[16], c[16];
   for (int i = 0; i < 16; i += 2) {
@@ -225,6 +234,9 @@ inline Lanes max_bits(Lanes a, Lanes b) {
 inline float reduce_max_bits(Lanes a) {
   return _mm_cvtss_f32(_mm_castsi128_ps(
       _mm_cvtsi32_si128(static_cast<int>(_mm512_reduce_max_epu32(_mm512_castps_si512(a.v))))));
+}
+inline Lanes reduce_max_bits16(const Lanes a[kLanes]) {
+  return {reduce16(a, [](__m512 x, __m512 y) { return max_bits({x}, {y}).v; })};
 }
 
 }  // namespace

@@ -105,6 +105,9 @@ inline Lanes pow2(Lanes a) {
       },
       a);
 }
+inline Lanes times_pow2_unless_less(Lanes a, Lanes b, Lanes x, Lanes n) {
+  return select_less(a, b, set1(0.0f), mul(x, pow2(n)));
+}
 inline void store_i8(std::int8_t* p, Lanes a) {
   const auto words = [](float32x4_t x, float32x4_t y) {
     return vmovn_high_s32(vmovn_s32(vcvtq_s32_f32(x)), vcvtq_s32_f32(y));
@@ -158,6 +161,10 @@ constexpr int kProbeChains = 6;
 struct Pairs {
   uint32x4_t a, b, c, d;
 };
+inline float32x4_t high_number(uint32x4_t pair) {
+  return vreinterpretq_f32_u32(vandq_u32(pair, vdupq_n_u32(0xffff0000u)));
+}
+inline float32x4_t low_number(uint32x4_t pair) { return vreinterpretq_f32_u32(vshlq_n_u32(pair, 16)); }
 
 inline Pairs load(const std::uint32_t* p) {
   return {vld1q_u32(p), vld1q_u32(p + 4), vld1q_u32(p + 8), vld1q_u32(p + 12)};
@@ -191,10 +198,6 @@ inline uint16x8_t to_bf16(float32x4_t a, float32x4_t b) {
   return vaddhn_high_u32(vaddhn_u32(vreinterpretq_u32_f32(a), rounding(a)), vreinterpretq_u32_f32(b),
                          rounding(b));
 }
-inline float32x4_t high_number(uint32x4_t pair) {
-  return vreinterpretq_f32_u32(vandq_u32(pair, vdupq_n_u32(0xffff0000u)));
-}
-inline float32x4_t low_number(uint32x4_t pair) { return vreinterpretq_f32_u32(vshlq_n_u32(pair, 16)); }
 struct SpreadQuery {
   float32x4_t high, low;
 };
@@ -224,12 +227,11 @@ inline Pairs zip_pairs(Lanes a, Lanes b) {
   return {vreinterpretq_u32_u16(vzip1q_u16(a0, b0)), vreinterpretq_u32_u16(vzip2q_u16(a0, b0)),
           vreinterpretq_u32_u16(vzip1q_u16(a1, b1)), vreinterpretq_u32_u16(vzip2q_u16(a1, b1))};
 }
-inline Lanes round_bf16(Lanes a) {
-  const uint16x8_t low = to_bf16(a.a, a.b), high = to_bf16(a.c, a.d);
-  return {vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(low), 16)),
-          vreinterpretq_f32_u32(vshll_high_n_u16(low, 16)),
-          vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(high), 16)),
-          vreinterpretq_f32_u32(vshll_high_n_u16(high, 16))};
+inline Lanes first_of_pairs(Pairs x) {
+  return {low_number(x.a), low_number(x.b), low_number(x.c), low_number(x.d)};
+}
+inline Lanes second_of_pairs(Pairs x) {
+  return {high_number(x.a), high_number(x.b), high_number(x.c), high_number(x.d)};
 }
 
 inline uint32x4_t zip_doubles(uint32x4_t a, uint32x4_t b, bool high) {
@@ -315,6 +317,21 @@ inline Lanes max_bits(Lanes a, Lanes b) {
 inline float reduce_max_bits(Lanes a) {
   const std::uint32_t most = vmaxvq_u32(vmaxq_u32(max_bits(a.a, a.b), max_bits(a.c, a.d)));
   return __builtin_bit_cast(float, most);
+}
+inline Lanes reduce_add16(const Lanes a[kLanes]) {
+  alignas(64) float r[kLanes];
+  for (int i = 0; i < kLanes; ++i) r[i] = reduce_add(a[i]);
+  return load(r);
+}
+inline Lanes reduce_max16(const Lanes a[kLanes]) {
+  alignas(64) float r[kLanes];
+  for (int i = 0; i < kLanes; ++i) r[i] = reduce_max(a[i]);
+  return load(r);
+}
+inline Lanes reduce_max_bits16(const Lanes a[kLanes]) {
+  alignas(64) float r[kLanes];
+  for (int i = 0; i < kLanes; ++i) r[i] = reduce_max_bits(a[i]);
+  return load(r);
 }
 
 }  // namespace
