@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -184,6 +185,66 @@ TEST_F(ServerTest, ASlotIsSavedRestoredAndErased) {
   EXPECT_EQ(ask(server, "/slots/3?action=erase", "")->status(), 200);
   EXPECT_EQ(json_of(*testing::fetch(server, "/states")).find("data")->list()->size(), 0u);
   EXPECT_EQ(ask(server_, "/slots/3?action=save", R"({"filename":"talk"})")->status(), 400) << "no folder";
+}
+
+TEST_F(ServerTest, ASessionIsSavedAndRestoredByItsHeader) {
+  const testing::TemporaryFolder folder;
+  serve::ServiceOptions options = testing::small_service();
+  options.states_folder = folder.path("");
+  serve::Server server({{"tiny", &model_}}, options);
+  const auto asked_as = [&](const char* session, const char* target, std::string body) {
+    serve::Request request = request_of("POST", target, std::move(body));
+    if (session != nullptr) request.headers.emplace_back("x-session-id", session);
+    return ask(server, request);
+  };
+  const std::string shorter = R"({"prompt":"the end of a land in the sea","max_tokens":4,"temperature":0})";
+  const std::string longer = R"({"prompt":"the end of a land in the sea","max_tokens":9,"temperature":0})";
+  // The text of b is the beginning of that of a: one state stands for both, and each is saved as far as it went.
+  ASSERT_EQ(asked_as("a", "/v1/completions", longer)->status(), 200);
+  ASSERT_EQ(asked_as("b", "/v1/completions", shorter)->status(), 200);
+  const auto a = asked_as("a", "/slots/session?action=save", R"({"filename":"a"})");
+  const auto b = asked_as("b", "/slots/session?action=save", R"({"filename":"b"})");
+  ASSERT_EQ(a->status(), 200) << a->body();
+  ASSERT_EQ(b->status(), 200) << b->body();
+  EXPECT_EQ(*at(json_of(*b), "session").text(), "b");
+  const std::int64_t a_tokens = *at(json_of(*a), "n_saved").integer();
+  EXPECT_EQ(a_tokens, *at(json_of(*b), "n_saved").integer() + 5);
+
+  EXPECT_EQ(asked_as("c", "/slots/session?action=save", R"({"filename":"c"})")->status(), 404);
+  EXPECT_EQ(asked_as(nullptr, "/slots/session?action=save", R"({"filename":"c"})")->status(), 400);
+  const std::string held = R"({"filename":"a","unless_held":)" + std::to_string(a_tokens) + "}";
+  const auto spared = asked_as("a", "/slots/session?action=restore", held);
+  EXPECT_EQ(*at(json_of(*spared), "n_restored").integer(), 0) << spared->body();
+  EXPECT_EQ(asked_as("a", "/slots/session?action=erase", "")->status(), 200);
+  EXPECT_EQ(asked_as("b", "/slots/session?action=erase", "")->status(), 200);
+  EXPECT_EQ(json_of(*testing::fetch(server, "/states")).find("data")->list()->size(), 0u);
+  const auto restored = asked_as("a", "/slots/session?action=restore", held);
+  EXPECT_EQ(*at(json_of(*restored), "n_restored").integer(), a_tokens) << restored->body();
+}
+
+TEST_F(ServerTest, AnAnswerPutIntoTheFolderIsGoneOnFrom) {
+  const testing::TemporaryFolder one, other;
+  serve::ServiceOptions options = testing::small_service();
+  options.cache_folder = one.path("");
+  serve::Server first({{"tiny", &model_}}, options);
+  options.cache_folder = other.path("");
+  serve::Server second({{"tiny", &model_}}, options);
+  const auto said =
+      ask(first, "/v1/responses", R"({"input":"the end","temperature":0,"max_output_tokens":6})");
+  const std::string id = *at(json_of(*said), "id").text();
+  EXPECT_EQ(testing::fetch(second, "/v1/responses/" + id)->status(), 404);
+  std::filesystem::copy(one.path("responses/" + id + ".json"), other.path("responses/" + id + ".json"));
+  EXPECT_EQ(testing::fetch(second, "/v1/responses/" + id)->body(), said->body());
+  const std::string more =
+      R"({"input":"on","temperature":0,"max_output_tokens":6,"previous_response_id":")" + id + "\"}";
+  const auto text_of = [](const testing::HeardReply& reply) {
+    const JsonValue answer = json_of(reply);
+    return *at((*at((*at(answer, "output").list())[0], "content").list())[0], "text").text();
+  };
+  EXPECT_EQ(text_of(*ask(second, "/v1/responses", more)), text_of(*ask(first, "/v1/responses", more)));
+  EXPECT_EQ(testing::fetch(second, "/v1/responses/resp_../../x")->status(), 404);
+  EXPECT_EQ(ask(second, request_of("DELETE", "/v1/responses/" + id))->status(), 200);
+  EXPECT_EQ(testing::fetch(second, "/v1/responses/" + id)->status(), 404);
 }
 
 TEST_F(ServerTest, StatesAreLookedAtAndDropped) {

@@ -70,6 +70,22 @@ Read parse(std::string_view file, std::string_view id) {
   return out;
 }
 
+Read read_file(FileSystem& files, const std::string& path, std::string_view id) {
+  FileReader file(files, path);
+  if (file.size() > kMostBytes) throw Error(ErrorCode::bad_format, "it is too large");
+  std::string text(file.size(), ' ');
+  file.read(std::as_writable_bytes(std::span(text)));
+  return parse(text, id);
+}
+
+// Ids come from requests: only what this program makes is looked for.
+bool is_id(std::string_view id) {
+  constexpr std::size_t kLongest = 64;
+  return id.starts_with(kFront) && id.size() <= kLongest &&
+         std::all_of(id.begin() + kFront.size(), id.end(),
+                     [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
 }  // namespace response_files
 
 using response_files::kEnding;
@@ -94,11 +110,8 @@ std::vector<StoredResponse> ResponseFiles::read_all() {
       continue;
     }
     try {
-      FileReader file(files_, whole_path);
-      if (file.size() > response_files::kMostBytes) throw Error(ErrorCode::bad_format, "it is too large");
-      std::string text(file.size(), ' ');
-      file.read(std::as_writable_bytes(std::span(text)));
-      all.push_back(response_files::parse(text, name.substr(0, name.size() - kEnding.size())));
+      all.push_back(
+          response_files::read_file(files_, whole_path, name.substr(0, name.size() - kEnding.size())));
     } catch (const Error& error) {
       files_.unlink(whole_path.c_str());
       if (log_) log_(cat("removed the stored answer ", name, ": ", error.message()));
@@ -109,6 +122,19 @@ std::vector<StoredResponse> ResponseFiles::read_all() {
   std::vector<StoredResponse> out;
   for (response_files::Read& read : all) out.push_back(std::move(read.response));
   return out;
+}
+
+std::optional<StoredResponse> ResponseFiles::read(std::string_view id) noexcept {
+  if (!response_files::is_id(id)) return std::nullopt;
+  try {
+    return response_files::read_file(files_, path(id), id).response;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::not_found) return std::nullopt;
+    if (error.code() == ErrorCode::bad_format) remove(id);
+    if (log_) log_(cat("cannot use the stored answer ", id, ": ", error.message()));
+  } catch (const std::exception&) {  // of memory
+  }
+  return std::nullopt;
 }
 
 void ResponseFiles::write(const StoredResponse& response) noexcept {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,8 @@ class ResponseFiles {
 
   // In the order in which they were written. Files that are damaged are removed.
   std::vector<StoredResponse> read_all();
+  // nullopt: there is none of this name, or it is damaged, which removes it.
+  std::optional<StoredResponse> read(std::string_view id) noexcept;
   void write(const StoredResponse& response) noexcept;
   void remove(std::string_view id) noexcept;
 

@@ -38,14 +38,19 @@ std::optional<StoredResponse> ResponseStore::find(std::string_view id) const {
   const std::lock_guard lock(mutex_);
   for (const StoredResponse& response : responses_)
     if (response.id == id) return response;
-  return std::nullopt;
+  // It may have been put into the folder since: an answer that another server gave.
+  return files_ ? files_->read(id) : std::nullopt;
 }
 
 bool ResponseStore::drop(std::string_view id) {
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(responses_.begin(), responses_.end(),
                                   [&](const StoredResponse& response) { return response.id == id; });
-  if (found == responses_.end()) return false;
+  if (found == responses_.end()) {
+    const bool is_file = files_ && files_->read(id);
+    if (is_file) files_->remove(id);
+    return is_file;
+  }
   if (files_) files_->remove(id);
   bytes_ -= bytes_of(*found);
   responses_.erase(found);

@@ -11,65 +11,96 @@
 namespace kvtide::serve {
 namespace slots {
 
-using Entry = PrefixCache::Entry;
+constexpr std::int64_t kMost = std::int64_t{1} << 40;
+
+// A number, or the session that the header names.
+struct Slot {
+  std::optional<std::int64_t> number;
+  std::string key;
+
+  void add_to(Json& out) const {
+    if (number)
+      out.set("id_slot", *number);
+    else
+      out.set("session", key);
+  }
+};
+
+Slot slot_of(const Request& request) {
+  if (request.path() != "/slots/session") {
+    const std::int64_t number = number_in(request.path(), "/slots/");
+    return {number, slot_key(number)};
+  }
+  const std::string* session = request.header("x-session-id");
+  if (session == nullptr || session->empty())
+    throw Error(ErrorCode::invalid_argument, "/slots/session: the header X-Session-Id must name the session");
+  return {std::nullopt, *session};
+}
 
 // What a request with this key left last, as a fork.
 std::optional<State> newest_of(Scheduler& scheduler, std::size_t model, const std::string& key) {
   std::optional<State> out;
   scheduler.between_steps([&](std::vector<Lane>& lanes) {
-    const Entry* newest = nullptr;
-    for (const Entry& entry : lanes[model].cache().entries())
-      if (entry.key == key && (newest == nullptr || entry.used > newest->used)) newest = &entry;
-    if (newest != nullptr) out.emplace(newest->state.fork());
+    PrefixCache& cache = lanes[model].cache();
+    if (const PrefixCache::Hit hit = cache.newest(key); hit.entry != nullptr) out.emplace(cache.fork(hit));
   });
   return out;
 }
 
-Response save(Service& service, std::int64_t slot, const StateFile& file) {
+std::int64_t tokens_held(Scheduler& scheduler, std::size_t model, const std::string& key) {
+  std::int64_t out = 0;
+  scheduler.between_steps([&](std::vector<Lane>& lanes) { out = lanes[model].cache().newest(key).length; });
+  return out;
+}
+
+Response save(Service& service, const Slot& slot, const StateFile& file) {
   const Stopwatch watch;
-  std::optional<State> state = newest_of(service.scheduler(), file.model, slot_key(slot));
+  std::optional<State> state = newest_of(service.scheduler(), file.model, slot.key);
   if (!state)
     throw Error(ErrorCode::not_found,
-                cat("slot ", slot, " holds nothing: no request with id_slot ", slot, " has left its memory"));
+                slot.number ? cat("slot ", *slot.number, " holds nothing: no request with id_slot ",
+                                  *slot.number, " has left its memory")
+                            : cat("the session ", quoted(slot.key),
+                                  " holds nothing: none of its requests has left its memory"));
   save_state(service, file, *state);
   Json out = Json::object(), times = Json::object();
   times.set("save_ms", watch.ms());
-  out.set("id_slot", slot).set("filename", file.name).set("n_saved", state->position());
+  slot.add_to(out);
+  out.set("filename", file.name).set("n_saved", state->position());
   return {200, "application/json", out.set("timings", std::move(times)).text(false)};
 }
 
-Response restore(Service& service, std::int64_t slot, const StateFile& file) {
+// unless_held: nothing is read when the slot holds so many tokens.
+Response restore(Service& service, const Slot& slot, const StateFile& file,
+                 std::optional<std::int64_t> unless_held) {
   const Stopwatch watch;
-  State state = load_state(service, file);
-  const std::int64_t tokens = state.position();
-  service.scheduler().keep(file.model, std::move(state), slot_key(slot));
+  std::int64_t tokens = 0;
+  if (!unless_held || tokens_held(service.scheduler(), file.model, slot.key) != *unless_held) {
+    State state = load_state(service, file);
+    tokens = state.position();
+    service.scheduler().keep(file.model, std::move(state), slot.key);
+  }
   Json out = Json::object(), times = Json::object();
   times.set("restore_ms", watch.ms());
-  out.set("id_slot", slot).set("filename", file.name).set("n_restored", tokens);
+  slot.add_to(out);
+  out.set("filename", file.name).set("n_restored", tokens);
   return {200, "application/json", out.set("timings", std::move(times)).text(false)};
 }
 
-Response erase(Service& service, std::int64_t slot, std::size_t model) {
+Response erase(Service& service, const Slot& slot, std::size_t model) {
   std::int64_t erased = 0;
-  service.scheduler().between_steps([&](std::vector<Lane>& lanes) {
-    PrefixCache& cache = lanes[model].cache();
-    std::vector<std::int64_t> ids;
-    for (const Entry& entry : cache.entries())
-      if (entry.key == slot_key(slot)) {
-        ids.push_back(entry.id);
-        erased += entry.state.position();
-      }
-    for (const std::int64_t id : ids) cache.drop(id);
-  });
+  service.scheduler().between_steps(
+      [&](std::vector<Lane>& lanes) { erased = lanes[model].cache().erase(slot.key); });
   Json out = Json::object();
-  out.set("id_slot", slot).set("n_erased", erased);
+  slot.add_to(out);
+  out.set("n_erased", erased);
   return {200, "application/json", out.text(false)};
 }
 
 }  // namespace slots
 
 void slot_action(Service& service, const Request& request, const std::shared_ptr<Reply>& reply) {
-  const std::int64_t slot = number_in(request.path(), "/slots/");
+  const slots::Slot slot = slots::slot_of(request);
   const std::string action = request.query("action");
   const JsonValue body = parse_optional_body(request.body);
   const Fields fields(body);
@@ -79,9 +110,10 @@ void slot_action(Service& service, const Request& request, const std::shared_ptr
     throw Error(ErrorCode::invalid_argument,
                 cat("action: must be save, restore or erase, not ", quoted(action)));
   const StateFile file = state_file(fields, service, model);
-  service.apart([&service, reply, file, slot, saves = action == "save"] {
+  const auto unless_held = fields.whole("unless_held", 1, slots::kMost);
+  service.apart([&service, reply, file, slot, unless_held, saves = action == "save"] {
     answer_or_refuse(*reply, [&] {
-      return saves ? slots::save(service, slot, file) : slots::restore(service, slot, file);
+      return saves ? slots::save(service, slot, file) : slots::restore(service, slot, file, unless_held);
     });
   });
 }

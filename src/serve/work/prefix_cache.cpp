@@ -10,6 +10,14 @@
 namespace kvtide::serve {
 namespace prefix_cache {
 
+constexpr std::size_t kMostLeavers = 64;  // of an entry; a beginning that all share has many
+
+void add_leaver(PrefixCache::Entry& entry, PrefixCache::Leaver leaver) {
+  std::erase_if(entry.left_by, [&](const PrefixCache::Leaver& other) { return other.key == leaver.key; });
+  if (entry.left_by.size() >= kMostLeavers) entry.left_by.erase(entry.left_by.begin());
+  entry.left_by.push_back(std::move(leaver));
+}
+
 bool can_be_cut(const State& state, std::int64_t length) {
   return length == state.position() || static_cast<bool>(state.plan(Truncate{length}));
 }
@@ -55,15 +63,49 @@ PrefixCache::Entry& PrefixCache::keep(State state, const std::string& key) {
     const std::int64_t same = common_prefix(entry.state.tokens(), state.tokens());
     if (same != state.position() || !prefix_cache::can_be_cut(entry.state, same)) continue;
     entry.used = ++clock_;
+    prefix_cache::add_leaver(entry, {key, same, clock_});
     return entry;
   }
+  std::vector<Leaver> inherited;  // of those that the new one stands for
   std::erase_if(entries_, [&](const Entry& entry) {
     const std::int64_t length = entry.state.position();
-    return !entry.kept && !entry.named && keep_alike(entry.state, state) &&
-           common_prefix(entry.state.tokens(), state.tokens()) == length &&
-           prefix_cache::can_be_cut(state, length);
+    const bool goes = !entry.kept && !entry.named && keep_alike(entry.state, state) &&
+                      common_prefix(entry.state.tokens(), state.tokens()) == length &&
+                      prefix_cache::can_be_cut(state, length);
+    if (goes)
+      for (const Leaver& leaver : entry.left_by)
+        if (prefix_cache::can_be_cut(state, leaver.length)) inherited.push_back(leaver);
+    return goes;
   });
-  return add(std::move(state), key);
+  Entry& added = add(std::move(state), key);
+  const Leaver own = std::exchange(added.left_by, {}).front();
+  for (Leaver& leaver : inherited) prefix_cache::add_leaver(added, std::move(leaver));
+  prefix_cache::add_leaver(added, own);
+  return added;
+}
+
+PrefixCache::Hit PrefixCache::newest(const std::string& key) const {
+  Hit best;
+  std::uint64_t used = 0;
+  for (const Entry& entry : entries_)
+    for (const Leaver& leaver : entry.left_by) {
+      if (leaver.key != key || leaver.used <= used) continue;
+      if (!prefix_cache::can_be_cut(entry.state, leaver.length)) continue;  // it was changed since
+      used = leaver.used;
+      best = {&entry, leaver.length};
+    }
+  return best;
+}
+
+std::int64_t PrefixCache::erase(const std::string& key) {
+  std::int64_t tokens = 0;
+  std::erase_if(entries_, [&](Entry& entry) {
+    const auto left = std::erase_if(entry.left_by, [&](const Leaver& leaver) { return leaver.key == key; });
+    if (left == 0 || !entry.left_by.empty()) return false;
+    tokens += entry.state.position();
+    return true;
+  });
+  return tokens;
 }
 
 PrefixCache::Entry& PrefixCache::keep_apart(State state, const std::string& key, bool by_number) {
@@ -76,7 +118,11 @@ PrefixCache::Entry& PrefixCache::keep_apart(State state, const std::string& key,
 PrefixCache::Entry& PrefixCache::add(State state, const std::string& key) {
   // Logits are as long as the vocabulary, and the last token is read again anyway.
   std::vector<float>().swap(state.internals().extras.logits);
-  return entries_.emplace_back(Entry{next_id_++, std::move(state), false, false, false, key, ++clock_, 0});
+  const std::int64_t length = state.position();
+  Entry& out =
+      entries_.emplace_back(Entry{next_id_++, std::move(state), false, false, false, key, ++clock_, 0});
+  out.left_by.push_back({key, length, clock_});
+  return out;
 }
 
 bool PrefixCache::evict() {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "kvtide/state.h"
 #include "serve/work/state_bytes.h"
@@ -19,6 +20,12 @@ namespace kvtide::serve {
 
 class PrefixCache {
  public:
+  // Whose text an entry stands for: that of a key, as far as its request went.
+  struct Leaver {
+    std::string key;
+    std::int64_t length = 0;
+    std::uint64_t used = 0;
+  };
   struct Entry {
     std::int64_t id = 0;
     State state;  // its tokens are the text
@@ -29,6 +36,7 @@ class PrefixCache {
     std::string key;     // of the request that left it
     std::uint64_t used = 0;  // the larger, the later
     std::int64_t hits = 0;
+    std::vector<Leaver> left_by = {};  // the newest last; one for each key
   };
   // Where to go on from: a fork of `entry`, cut to `length` tokens, which it can be.
   struct Hit {
@@ -39,6 +47,10 @@ class PrefixCache {
   // The entry that spares most reading, of those that keep a text as `like` does. At least the last token of the prompt
   // is left to be read, because its logits are wanted.
   Hit find(std::span<const TokenId> prompt, const State& like) const;
+  // What requests with this key left last. No entry: nothing.
+  Hit newest(const std::string& key) const;
+  // Forgets what they left; entries that only they left go. The tokens that these held.
+  std::int64_t erase(const std::string& key);
   // A state that goes on from there, with no logits.
   State fork(const Hit& hit);
 
