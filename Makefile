@@ -21,7 +21,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
 SANITIZED := base tensor formats hostile kernels text state coreml capi serve
 
-.PHONY: help install build bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-clients test-schemathesis soak test-page test-aarch64 test-allocations campaign-validator stress \
+.PHONY: help install build bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-clients venv-ray test-cluster cluster-chaos cluster-placement test-schemathesis soak test-page test-aarch64 test-allocations campaign-validator stress \
   bench-peers bench-shapes bench-tokenizer bench-matmul bench-attend bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
 
 help:  ## show this list
@@ -123,6 +123,31 @@ test-clients: build  ## the clients of OpenAI and Anthropic, against kvtide serv
 	@tools/make_venv.sh build/venv-clients tools/requirements-clients.txt
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
 	@KVTIDE=build/kvtide KVTIDE_MODEL=$(SMOLLM2) build/venv-clients/bin/python -B tests/clients/clients_test.py
+
+# Ray takes a minute to start and a few hundred MiB for each node. CHAOS: how large the campaign is.
+build/venv-ray/bin/python:
+	@tools/install.sh build python
+	@tools/make_venv.sh build/venv-ray tools/requirements-ray.txt
+
+venv-ray: build/venv-ray/bin/python
+	@build/venv-ray/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall \
+	  --config-settings=build-dir=build/venv-ray/build . >build/venv-ray/install.log 2>&1 || { tail -n 40 build/venv-ray/install.log >&2 ; exit 1 ; }
+
+test-cluster: venv-ray  ## kvtide.ray on nodes of this machine: sessions move, replicas die, stores fail (10 minutes)
+	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
+	@KVTIDE_MODEL=$(abspath $(SMOLLM2)) build/venv-ray/bin/python -B -m pytest -q -x tests/cluster </dev/null
+
+CHAOS ?= --nodes 4 --sessions 200 --turns 10 --every 20
+cluster-chaos: venv-ray  ## sessions while replicas, nodes, the store and the network fail: nothing lost, no bit wrong (an hour)
+	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
+	@build/venv-ray/bin/python -B tests/cluster/chaos.py --model $(SMOLLM2) $(CHAOS) --faults kill --json build/chaos-kill.json
+	@build/venv-ray/bin/python -B tests/cluster/chaos.py --model $(SMOLLM2) $(CHAOS) --faults network --json build/chaos-network.json
+	@build/venv-ray/bin/python -B tests/cluster/chaos.py --model $(SMOLLM2) $(CHAOS) --faults none --json build/chaos-none.json
+
+cluster-placement: venv-ray  ## where 100,000 sessions should go on 500 nodes, simulated from measured costs; draws it (5 minutes)
+	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
+	@build/venv-ray/bin/python tools/simulate_placement.py measure -m $(SMOLLM2) --json build/costs.json
+	@$(PYTHON) tools/simulate_placement.py run --costs build/costs.json --json build/placement.json --markdown build/placement.md --svg build/placement.svg
 
 test-schemathesis: build  ## requests that schemathesis makes of /openapi.json, against kvtide serve: none may be answered with a 5xx
 	@tools/install.sh references demo

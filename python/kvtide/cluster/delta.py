@@ -1,0 +1,128 @@
+"""Snapshots as what has been added since the one before.
+
+A segment says how to make a snapshot from another one: ranges that are copied, and bytes that are new. Rows that were
+there before are found by the header (docs/snapshot_format.md) and compared byte by byte; so a mistake about the format
+costs bytes, never bits. A segment without a source holds everything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from typing import Any, Iterator
+
+import numpy as np
+
+from kvtide.errors import BadFormatError
+
+_MAGIC = b"KVTSEG1\n"
+_SNAPSHOT = b"KVTIDE\x00\x01"
+_FRONT = struct.Struct("<8sIIQ")
+
+
+def pack(new: bytes, old: bytes | None) -> bytes:
+    """A segment that makes ``new`` from ``old``; None: from nothing."""
+    copies = [] if old is None else sorted(_copies(new, old))
+    operations: list[list[int]] = []
+    data = []
+    at = 0
+    for start, source, length in copies:
+        if start < at or length == 0:
+            continue
+        if start > at:
+            operations.append([start - at])
+            data.append(new[at:start])
+        if operations and len(operations[-1]) == 2 and sum(operations[-1]) == source:
+            operations[-1][1] += length
+        else:
+            operations.append([source, length])
+        at = start + length
+    if at < len(new):
+        operations.append([len(new) - at])
+        data.append(new[at:])
+    head = json.dumps(
+        {"bytes": len(new), "sha256": _digest(new), "source": None if old is None else _digest(old), "make": operations},
+        separators=(",", ":"),
+    ).encode()
+    return b"".join([_MAGIC, len(head).to_bytes(8, "little"), head, *data])
+
+
+def unpack(segment: bytes, old: bytes | None) -> bytes:
+    """The snapshot. Raises BadFormatError when the segment is damaged or belongs to another source."""
+    if segment[:8] != _MAGIC:
+        raise BadFormatError("a segment of a session: it does not begin as one")
+    size = int.from_bytes(segment[8:16], "little")
+    try:
+        head = json.loads(segment[16 : 16 + size])
+        if head["source"] is not None and (old is None or head["source"] != _digest(old)):
+            raise BadFormatError("a segment of a session: it belongs behind another one")
+        parts = []
+        at = 16 + size
+        for operation in head["make"]:
+            if len(operation) == 2:
+                source, length = operation
+                parts.append((old or b"")[source : source + length])
+            else:
+                parts.append(segment[at : at + operation[0]])
+                at += operation[0]
+        out = b"".join(parts)
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, BadFormatError):
+            raise
+        raise BadFormatError(f"a segment of a session: {error}") from error
+    if len(out) != head["bytes"] or _digest(out) != head["sha256"]:
+        raise BadFormatError("a segment of a session: it is damaged")
+    return out
+
+
+def header_of(snapshot: bytes) -> tuple[dict[str, Any], int]:
+    """The header of a snapshot, and where its payload begins. Raises BadFormatError."""
+    if len(snapshot) < _FRONT.size or snapshot[:8] != _SNAPSHOT:
+        raise BadFormatError("a snapshot does not begin as one")
+    length = _FRONT.unpack_from(snapshot)[3]
+    try:
+        header: dict[str, Any] = json.loads(snapshot[_FRONT.size : _FRONT.size + length])
+    except ValueError as error:
+        raise BadFormatError(f"a snapshot: its header: {error}") from error
+    return header, (_FRONT.size + length + 63) // 64 * 64
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _copies(new: bytes, old: bytes) -> Iterator[tuple[int, int, int]]:
+    """(where in new, where in old, length) of rows that are the same."""
+    theirs: dict[str, list[tuple[int, int, int, int]]] = {}
+    for name, *part in _parts(old):
+        theirs.setdefault(name, []).append((part[0], part[1], part[2], part[3]))
+    a, b = np.frombuffer(new, np.uint8), np.frombuffer(old, np.uint8)
+    for name, first, rows, size, at in _parts(new):
+        for first_old, rows_old, size_old, at_old in theirs.get(name, ()):
+            begin, end = max(first, first_old), min(first + rows, first_old + rows_old)
+            if size != size_old or begin >= end:
+                continue
+            start, source = at + (begin - first) * size, at_old + (begin - first_old) * size
+            length = (end - begin) * size
+            differs = np.flatnonzero(a[start : start + length] != b[source : source + length])
+            yield start, source, length if differs.size == 0 else int(differs[0]) // size * size
+
+
+def _parts(snapshot: bytes) -> Iterator[tuple[str, int, int, int, int]]:
+    """(name, first row, rows, bytes of a row, where) of every head of every tensor."""
+    try:
+        header, payload = header_of(snapshot)
+        for tensor in header["tensors"]:
+            at, total = payload + tensor["offset"], tensor["bytes"]
+            shape = tensor["shape"]
+            if total <= 0 or at + total > len(snapshot):
+                continue
+            if tensor["name"].startswith("layers.") and len(shape) == 3 and total % (shape[0] * shape[1]) == 0:
+                row = total // (shape[0] * shape[1])
+                for head in range(shape[0]):
+                    yield f"{tensor['name']}/{head}", tensor["first"], shape[1], row, at + head * shape[1] * row
+            else:
+                yield f"{tensor['name']}/{total}", 0, 1, total, at
+    except (BadFormatError, KeyError, TypeError, ZeroDivisionError):
+        return

@@ -1,0 +1,69 @@
+"""The snapshots that one replica has on its own disk: those of its sessions' last turns, the oldest unused go first."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+
+class LocalSnapshots:
+    """Files of a folder of the replica's own. From any thread, one caller for each session at a time."""
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.iterdir():  # by a replica that is gone
+            left.unlink()
+        self._folder = folder
+        self._most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, tuple[str, int]] = OrderedDict()  # under _lock; session: sha256, bytes
+
+    def file(self, session: str) -> str:
+        return hashlib.sha256(session.encode()).hexdigest()[:40] + ".kv"
+
+    def new_file(self, session: str) -> str:
+        """Where the server writes the next one."""
+        return self.file(session) + ".new"
+
+    def has(self, session: str, sha256: str | None) -> bool:
+        with self._lock:
+            found = self._known.get(session)
+        return found is not None and found[0] == sha256
+
+    def read(self, session: str, sha256: str | None) -> bytes | None:
+        """None: it is not here, or not this one."""
+        if not self.has(session, sha256):
+            return None
+        try:
+            return (self._folder / self.file(session)).read_bytes()
+        except OSError:  # it had to go meanwhile
+            return None
+
+    def read_new(self, session: str) -> bytes:
+        return (self._folder / self.new_file(session)).read_bytes()
+
+    def keep_new(self, session: str, sha256: str, size: int) -> None:
+        """What the server has written is what the store holds, from here on."""
+        os.replace(self._folder / self.new_file(session), self._folder / self.file(session))
+        self._add(session, sha256, size)
+
+    def drop_new(self, session: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self._folder / self.new_file(session))
+
+    def write(self, session: str, sha256: str, data: bytes) -> None:
+        (self._folder / self.new_file(session)).write_bytes(data)
+        self.keep_new(session, sha256, len(data))
+
+    def _add(self, session: str, sha256: str, size: int) -> None:
+        with self._lock:
+            self._known[session] = (sha256, size)
+            self._known.move_to_end(session)
+            while sum(size for _, size in self._known.values()) > self._most_bytes and len(self._known) > 1:
+                oldest, _ = self._known.popitem(last=False)
+                with contextlib.suppress(OSError):
+                    os.unlink(self._folder / self.file(oldest))

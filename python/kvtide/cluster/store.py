@@ -1,0 +1,271 @@
+"""Sessions in a store that several replicas share: who may go on with one, and from where.
+
+Of a session there is one manifest, which says what its snapshot is made from, and immutable segments. A manifest is only
+ever replaced by whoever has read the newest one (``Objects.replace``). So of two replicas that answer for one session, one
+is told so, and its answer is never acknowledged; clocks and leases only spare the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import threading
+import time
+import uuid
+from typing import Any, Mapping
+
+from kvtide.cluster.delta import pack, unpack
+from kvtide.cluster.objects import LostRaceError, Objects, StoreError
+from kvtide.errors import BadFormatError, BusyError, InvalidArgumentError
+
+FORMAT = 1
+_MOST_SEGMENTS = 12
+_LONGEST_NAME = 256
+
+
+class SessionBusyError(BusyError):
+    """Another replica answers for the session, or has taken it over meanwhile."""
+
+
+class SessionStore:
+    """Holds sessions. Safe from any thread; so are its leases."""
+
+    def __init__(self, objects: Objects, *, lease_seconds: float = 6.0) -> None:
+        if not lease_seconds > 0:
+            raise InvalidArgumentError("lease_seconds must be more than 0")
+        self._objects = objects
+        self.lease_seconds = lease_seconds
+
+    def agree(self, configuration: Mapping[str, Any]) -> None:
+        """Makes sure that all replicas compute alike. Raises InvalidArgumentError, which names the first difference."""
+        wanted: dict[str, Any] = {"format": FORMAT, **configuration}
+        data = json.dumps(wanted, sort_keys=True, indent=1).encode()
+        with contextlib.suppress(LostRaceError):
+            self._objects.replace("configuration.json", data, None)
+            return
+        there = json.loads(self._objects.get("configuration.json")[0])
+        for key in (*wanted, *sorted({*there} - {*wanted})):
+            if wanted.get(key) != there.get(key):
+                raise InvalidArgumentError(
+                    f"store: its sessions belong to replicas with {key} = {there.get(key)!r}, and this one has "
+                    f"{wanted.get(key)!r}; start it alike, or give it a store of its own"
+                )
+
+    def acquire(self, name: str, owner: str, *, wait: float = 0.0) -> Lease:
+        """The right to answer for a session, for ``lease_seconds`` or until ``commit`` or ``release``.
+
+        Waits so long for another replica to end. Raises SessionBusyError, StoreError.
+        """
+        if not name or len(name) > _LONGEST_NAME:
+            raise InvalidArgumentError(f"the name of a session must have 1 to {_LONGEST_NAME} characters")
+        end = time.monotonic() + wait
+        seen: tuple[str | None, float] = (None, time.monotonic())
+        while True:
+            manifest, tag = self._read(name)
+            if tag != seen[0]:
+                seen = (tag, time.monotonic())
+            if not self._is_held(manifest, owner, time.monotonic() - seen[1]):
+                lease = Lease(self, name, owner, manifest, tag)
+                with contextlib.suppress(LostRaceError):
+                    lease._write(lease._leased(fence=manifest["fence"] + 1))
+                    return lease
+            if time.monotonic() >= end:
+                raise SessionBusyError(f"session {name!r}: another replica answers for it; ask again in a moment")
+            time.sleep(0.05)
+
+    def _is_held(self, manifest: Mapping[str, Any], owner: str, unchanged: float) -> bool:
+        lease = manifest["lease"]
+        if lease is None or lease["owner"] == owner:
+            return False
+        # By either clock: a lease that nobody has renewed while we looked has ended, whatever the other's clock said.
+        return bool(time.time() < lease["until"] and unchanged < lease["seconds"])
+
+    def look(self, name: str) -> dict[str, Any]:
+        """The manifest: ``turn``, ``fence``, ``tokens``, ``lease`` and more."""
+        return self._read(name)[0]
+
+    def snapshot(self, manifest: Mapping[str, Any]) -> bytes | None:
+        """What the session's memory was behind its last turn. Raises StoreError, BadFormatError."""
+        out: bytes | None = None
+        for segment in manifest["segments"]:
+            try:
+                data = self._objects.get(segment["name"])[0]
+            except KeyError:
+                raise StoreError(f"store: {segment['name']} is missing") from None
+            out = unpack(data, out)
+        return out
+
+    def put_response(self, response: str, session: str, data: bytes) -> None:
+        """Keeps an answer of /v1/responses, which later requests go on from on any replica."""
+        self._objects.put(_response(response), json.dumps({"session": session}).encode() + b"\n" + data)
+
+    def response(self, response: str) -> tuple[str, bytes]:
+        """Its session, and the answer. Raises KeyError."""
+        head, _, data = self._objects.get(_response(response))[0].partition(b"\n")
+        try:
+            return str(json.loads(head)["session"]), data
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadFormatError(f"store: the answer {response} is damaged") from error
+
+    def drop_response(self, response: str) -> None:
+        self._objects.delete(_response(response))
+
+    def forget(self, name: str) -> None:
+        """Deletes a session that no replica answers for."""
+        for object_name in self._objects.names(folder_of(name)):
+            self._objects.delete(object_name)
+
+    def prune(self, seconds: float) -> int:
+        """Forgets sessions whose last turn was so long ago. How many."""
+        gone = 0
+        for object_name in self._objects.names("sessions"):
+            if not object_name.endswith("/manifest.json"):
+                continue
+            with contextlib.suppress(KeyError, ValueError):
+                manifest = json.loads(self._objects.get(object_name)[0])
+                if time.time() - manifest["written"] > seconds and not self._is_held(manifest, "", 0.0):
+                    self.forget(manifest["session"])
+                    gone += 1
+        return gone
+
+    def _read(self, name: str) -> tuple[dict[str, Any], str | None]:
+        try:
+            data, tag = self._objects.get(f"{folder_of(name)}/manifest.json")
+        except KeyError:
+            return _empty(name), None
+        try:
+            manifest: dict[str, Any] = json.loads(data)
+        except ValueError as error:
+            raise BadFormatError(f"store: the manifest of session {name!r} is damaged") from error
+        if manifest.get("format") != FORMAT:
+            raise BadFormatError(f"store: session {name!r} has format {manifest.get('format')}, not {FORMAT}")
+        return manifest, tag
+
+
+class Lease:
+    """The right to write one session, with the manifest that it was taken on."""
+
+    def __init__(self, store: SessionStore, name: str, owner: str, manifest: dict[str, Any], tag: str | None) -> None:
+        self._store = store
+        self._tag = tag
+        self._lock = threading.Lock()
+        self.name = name
+        self.owner = owner
+        self.manifest = manifest
+        self.held = True
+
+    @property
+    def tokens(self) -> int:
+        return int(self.manifest["tokens"])
+
+    @property
+    def sha256(self) -> str | None:
+        """Of the snapshot behind the last turn."""
+        value = self.manifest["sha256"]
+        return None if value is None else str(value)
+
+    def snapshot(self) -> bytes | None:
+        return self._store.snapshot(self.manifest)
+
+    def renew(self) -> None:
+        """Raises SessionBusyError when somebody has taken the session over."""
+        with self._lock:
+            if self.held:
+                self._write_or_lose(self._leased(fence=self.manifest["fence"]))
+
+    def release(self) -> None:
+        """Gives the session back as it was."""
+        with self._lock:
+            if self.held:
+                self.held = False
+                self._write_or_lose({**self.manifest, "lease": None})
+
+    def commit(self, snapshot: bytes | None, tokens: int, *, base: bytes | None = None) -> int:
+        """Writes what a turn has left, and gives the session back. The bytes that went to the store.
+
+        ``base`` is the snapshot of the last turn, when it is at hand; None for ``snapshot``: only the turn is counted.
+        Raises SessionBusyError when another replica has taken the session over: then nothing has changed.
+        """
+        with self._lock:
+            if not self.held:
+                raise SessionBusyError(f"session {self.name!r}: this lease has ended")
+            turn = self.manifest["turn"] + 1
+            new = {**self.manifest, "turn": turn, "lease": None, "tokens": self.tokens if snapshot is None else tokens}
+            segment = b""
+            if snapshot is not None:
+                old = base if self._may_grow(base) else None
+                segment = pack(snapshot, old)
+                name = f"{folder_of(self.name)}/{turn:08d}-{uuid.uuid4().hex}.segment"
+                kept = [] if old is None else self.manifest["segments"]
+                new["segments"] = [*kept, {"name": name, "bytes": len(segment)}]
+                new["sha256"] = hashlib.sha256(snapshot).hexdigest()
+                self._store._objects.put(name, segment)
+            self.held = False
+            try:
+                self._write_or_lose(new)
+            except SessionBusyError:
+                if snapshot is not None:
+                    with contextlib.suppress(StoreError):
+                        self._store._objects.delete(name)
+                raise
+            if snapshot is not None and old is None:
+                self._sweep(turn)
+            return len(segment)
+
+    def _may_grow(self, base: bytes | None) -> bool:
+        segments = self.manifest["segments"]
+        if base is None or not segments or len(segments) >= _MOST_SEGMENTS:
+            return False
+        if hashlib.sha256(base).hexdigest() != self.sha256:
+            return False
+        return bool(sum(segment["bytes"] for segment in segments) <= 2 * len(base))
+
+    def _sweep(self, turn: int) -> None:
+        # Segments of turns to come may be a rival's; those before are nobody's but readers' that look again.
+        keep = {segment["name"] for segment in self.manifest["segments"]}
+        with contextlib.suppress(StoreError, ValueError):
+            for name in self._store._objects.names(folder_of(self.name)):
+                if name.endswith(".segment") and name not in keep and int(name.rsplit("/", 1)[1][:8]) <= turn:
+                    self._store._objects.delete(name)
+
+    def _leased(self, *, fence: int) -> dict[str, Any]:
+        seconds = self._store.lease_seconds
+        lease = {"owner": self.owner, "until": time.time() + seconds, "seconds": seconds}
+        return {**self.manifest, "fence": fence, "lease": lease}
+
+    def _write_or_lose(self, manifest: dict[str, Any]) -> None:
+        try:
+            self._write(manifest)
+        except LostRaceError:
+            self.held = False
+            raise SessionBusyError(f"session {self.name!r}: another replica has taken it over; ask again") from None
+
+    def _write(self, manifest: dict[str, Any]) -> None:
+        written = {**manifest, "write": uuid.uuid4().hex, "writer": self.owner, "written": time.time()}
+        data = json.dumps(written, separators=(",", ":")).encode()
+        name = f"{folder_of(self.name)}/manifest.json"
+        try:
+            self._tag = self._store._objects.replace(name, data, self._tag)
+        except LostRaceError:
+            # A write whose answer got lost on the way is seen by those that try again as another's.
+            there, tag = self._store._read(self.name)
+            if there.get("write") != written["write"]:
+                raise
+            self._tag = tag
+        self.manifest = written
+
+
+def folder_of(name: str) -> str:
+    return f"sessions/{hashlib.sha256(name.encode()).hexdigest()[:40]}"
+
+
+def _response(name: str) -> str:
+    if not name.isascii() or not name.replace("_", "").isalnum() or len(name) > 64:
+        raise KeyError(name)
+    return f"responses/{name[-2:]}/{name}"
+
+
+def _empty(name: str) -> dict[str, Any]:
+    empty = {"format": FORMAT, "session": name, "turn": 0, "fence": 0, "tokens": 0}
+    return {**empty, "sha256": None, "segments": [], "lease": None, "written": 0.0}

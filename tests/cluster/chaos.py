@@ -1,0 +1,204 @@
+"""Sessions on a cluster whose replicas, nodes and store die: is an acknowledged turn lost, is a bit wrong, do two write?
+
+    python tests/cluster/chaos.py --model model.gguf --nodes 4 --sessions 200 --turns 10 --every 20 --faults kill
+
+``--faults network`` puts a proxy between replicas and store that delays, drops and partitions instead. ``none`` measures
+what the engine costs. Every answer is compared with that of one process that never failed. Ends with 1 when anything is
+not as promised. Needs the extra kvtide[ray], s3fs, uvicorn, httpx and psutil.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import httpx
+from fault_proxy import FaultProxy
+from load import percentile, run
+from local_cluster import LocalCluster, SingleServer, StoreServer
+
+from kvtide.cluster import open_store
+from kvtide.cluster.delta import header_of
+from kvtide.ray import build_app
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--model", required=True, type=os.path.abspath)
+    parser.add_argument("--kv-budget", default="512M")
+    parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--sessions", type=int, default=12)
+    parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--tokens", type=int, default=12)
+    parser.add_argument("--at-once", type=int, default=8)
+    parser.add_argument("--every", type=float, default=20.0, help="seconds between two faults")
+    parser.add_argument("--faults", choices=("kill", "network", "none"), default="kill")
+    parser.add_argument("--threads", type=int, default=1, help="of a replica; the single process has as many as all replicas, up to the cores")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+def alone(options):
+    """What one process answers, and how long it takes on the same cores."""
+    threads = max(1, min(options.nodes * options.threads, os.cpu_count() or 1))
+    server = SingleServer(options.model, threads, options.kv_budget)
+    try:
+        return asyncio.run(run(server.base, options.sessions, options.turns, options.tokens, options.at_once))
+    finally:
+        server.close()
+
+
+class Faults:
+    def __init__(self, options, cluster, store, proxy):
+        self._options, self._cluster, self._store, self._proxy = options, cluster, store, proxy
+        self._random = random.Random(options.seed)
+        self.log = []
+        self.memory = []  # shares of the budget
+
+    async def run(self):
+        watching = asyncio.ensure_future(self._watch())
+        begun = time.monotonic()
+        try:
+            while True:
+                await asyncio.sleep(self._options.every * (0.25 if self._proxy else 1.0))
+                what = self._next()
+                self.log.append((round(time.monotonic() - begun, 1), what))
+                await asyncio.to_thread(self._do, what)
+        finally:
+            watching.cancel()
+
+    def _next(self):
+        if self._proxy:
+            return self._random.choice(["delay", "drop", "lose", "partition", "pass"])
+        return self._random.choice(["replica", "replica", "node", "store"]) if self._options.faults == "kill" else "nothing"
+
+    def _do(self, what):
+        if self._proxy:
+            self._proxy.mode = what
+        elif what != "nothing":
+            {"replica": self._cluster.kill_replica, "node": self._cluster.kill_node, "store": self._store.kill}[what]()
+
+    async def _watch(self):
+        async with httpx.AsyncClient(base_url=self._cluster.base, timeout=5.0) as client:
+            while True:
+                await asyncio.sleep(0.5)
+                try:
+                    report = (await client.get("/memory")).json()
+                    self.memory.append(report["kv_bytes"] / report["budget"])
+                except (httpx.HTTPError, ValueError, KeyError):
+                    pass
+
+
+def audit(folder):
+    """Turns that were written twice, and fencing numbers that went back."""
+    turns, fences, bad = Counter(), Counter(), []
+    for line in (Path(folder) / "manifests.log").read_text().splitlines():
+        one = json.loads(line)
+        name = one["session"]
+        if one["turn"] not in (turns[name], turns[name] + 1) or one["fence"] < fences[name]:
+            bad.append(line)
+        turns[name], fences[name] = one["turn"], one["fence"]
+    return bad
+
+
+def check_store(url, outcome):
+    """Sessions whose newest snapshot does not hold their last acknowledged turn."""
+    store, lost = open_store(url), []
+    newest = {}
+    for (session, number), turn in outcome.turns.items():
+        if number >= newest.get(session, (-1, None))[0]:
+            newest[session] = (number, turn)
+    for session, (number, turn) in newest.items():
+        name = f"talk-{session}" if turn.response is None else store.response(turn.response)[0]
+        manifest = store.look(name)
+        snapshot = store.snapshot(manifest)
+        held = header_of(snapshot)[0]["position"] if snapshot else 0
+        # The last token of an answer is never read, and a stop token is no part of it.
+        if manifest["turn"] <= number or held < turn.tokens - 2:
+            lost.append((name, number, manifest["turn"], held, turn.tokens))
+    return lost
+
+
+def main():
+    options = arguments()
+    print(f"one process, {options.sessions} sessions of {options.turns} turns", flush=True)
+    single = alone(options)
+    assert len(single.turns) == options.sessions * options.turns, (single.stuck, single.lost)
+    print(f"  {single.seconds:.1f} s, {single.written / single.seconds:.1f} tokens/s", flush=True)
+    with tempfile.TemporaryDirectory(prefix="kvtide-chaos-") as folder:
+        store = StoreServer(Path(folder) / "store")
+        proxy = FaultProxy(store.port, options.seed) if options.faults == "network" else None
+        endpoint = f"http://127.0.0.1:{proxy.port if proxy else store.port}"
+        environment = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+                       "AWS_DEFAULT_REGION": "us-east-1", "OMP_NUM_THREADS": "1"}  # fmt: skip
+        cluster = LocalCluster(options.nodes, environment=environment)
+        try:
+            chat = {"chat_template": "chatml"} if "llama" in options.model else {}
+            application = build_app(options.model, options.kv_budget, store="s3://bucket/sessions", replicas=options.nodes,
+                                    threads=options.threads, lease_seconds=4.0, store_timeout=5.0, **chat)  # fmt: skip
+            cluster.deploy(application)
+            faults = Faults(options, cluster, store, proxy)
+            print(f"{options.nodes} nodes, faults: {options.faults}", flush=True)
+            outcome = asyncio.run(
+                run(cluster.base, options.sessions, options.turns, options.tokens, options.at_once, single, faults.run)
+            )
+            if proxy:
+                proxy.mode = "pass"
+            report = summary(options, single, outcome, faults, cluster, store, proxy)
+            report["lost"] += len(found := check_store("s3://bucket/sessions", outcome))
+            report["written_twice"] = len(twice := audit(store.folder))
+            for bad in (outcome.lost, found, outcome.wrong, twice, outcome.stuck):
+                for one in bad[:3]:
+                    print("  ", one, flush=True)
+        finally:
+            cluster.close()
+            store.close()
+            if proxy:
+                proxy.close()
+    print(json.dumps(report, indent=1), flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    promised = ("lost", "wrong_bits", "written_twice", "stuck", "over_budget")
+    return 1 if any(report[key] for key in promised) or report["turns"] != len(single.turns) else 0
+
+
+def summary(options, single, outcome, faults, cluster, store, proxy):
+    waited = [turn.waited for turn in outcome.turns.values() if turn.waited]
+    again = [turn for (_, number), turn in outcome.turns.items() if number and turn.cached == 0]
+    rate, rate_alone = outcome.written / outcome.seconds, single.written / single.seconds
+    return {
+        "model": Path(options.model).name,
+        "nodes": options.nodes,
+        "sessions": options.sessions,
+        "turns": len(outcome.turns),
+        "faults": options.faults,
+        "killed": {**cluster.kills, "store": store.kills},
+        "network_faults": proxy.faults if proxy else 0,
+        "lost": len(outcome.lost),
+        "wrong_bits": len(outcome.wrong),
+        "stuck": len(outcome.stuck),
+        "turns_tried_again": len(waited),
+        "recovery_p50_s": round(percentile(waited, 0.5), 2),
+        "recovery_p99_s": round(percentile(waited, 0.99), 2),
+        "turns_read_from_the_start": len(again),
+        "turn_p50_s": round(percentile([turn.seconds for turn in outcome.turns.values()], 0.5), 2),
+        "turn_p50_alone_s": round(percentile([turn.seconds for turn in single.turns.values()], 0.5), 2),
+        "tokens_per_s": round(rate, 1),
+        "tokens_per_s_alone": round(rate_alone, 1),
+        "share_of_one_process": round(rate / rate_alone, 3),
+        "seconds": round(outcome.seconds, 1),
+        "largest_share_of_budget": round(max(faults.memory, default=0.0), 3),
+        "over_budget": sum(share > 1.0 for share in faults.memory),
+        "failures": Counter(failure.split(",")[0][:60] for turn in outcome.turns.values() for failure in turn.failures).most_common(6),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,262 @@
+"""Sessions in a shared store: who may write, what is written, and what a store that fails leaves."""
+
+import errno
+import json
+import multiprocessing
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kvtide import _native  # noqa: F401  needs the extension
+from kvtide.cluster import SessionBusyError, SessionStore, StoreError, open_store
+from kvtide.cluster.delta import pack, unpack
+from kvtide.cluster.objects import FolderObjects, LostRaceError, MemoryObjects, open_objects
+from kvtide.errors import BadFormatError, InvalidArgumentError, UnsupportedError
+
+
+@pytest.fixture(params=["folder", "memory"])
+def objects(request, tmp_path):
+    return FolderObjects(tmp_path / "store") if request.param == "folder" else MemoryObjects()
+
+
+def test_one_of_two_rivals_wins(objects):
+    tag = objects.replace("a/b", b"1", None)
+    with pytest.raises(LostRaceError):
+        objects.replace("a/b", b"2", None)
+    newer = objects.replace("a/b", b"3", tag)
+    with pytest.raises(LostRaceError):
+        objects.replace("a/b", b"4", tag)
+    assert objects.get("a/b") == (b"3", newer)
+    assert objects.names("a") == ["a/b"]
+    objects.delete("a/b")
+    objects.delete("a/b")
+    with pytest.raises(KeyError):
+        objects.get("a/b")
+
+
+def count_up(folder, turns):
+    objects = FolderObjects(folder, sync=False)
+    for _ in range(turns):
+        while True:
+            data, tag = objects.get("counter")
+            try:
+                objects.replace("counter", str(int(data) + 1).encode(), tag)
+                break
+            except LostRaceError:
+                pass
+
+
+def test_no_process_overwrites_another(tmp_path):
+    FolderObjects(tmp_path).replace("counter", b"0", None)
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=count_up, args=(tmp_path, 100)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert FolderObjects(tmp_path).get("counter")[0] == b"300"
+
+
+def test_stores_that_cannot_decide_are_refused(tmp_path, monkeypatch):
+    with pytest.raises(UnsupportedError, match="one of two rivals wins"):
+        open_objects("http://example.org/store")
+    monkeypatch.setattr(FolderObjects, "replace", lambda self, name, data, tag: self.put(name, data) or "")
+    with pytest.raises(UnsupportedError, match="lets two writers win"):
+        open_objects(tmp_path)
+
+
+def grown(model, lengths, **options):
+    """Snapshots of one session as it grows."""
+    out = []
+    with model.session(**options) as session:
+        for length in lengths:
+            session.read([5 + token % 50 for token in range(session.position, length)])
+            with tempfile.NamedTemporaryFile() as file:
+                session.save(file.name)
+                out.append(Path(file.name).read_bytes())
+    return out
+
+
+@pytest.mark.parametrize("options", [{}, {"rolling": (4, 64)}, {"key_type": "f32", "value_type": "f32"}, {"kv_budget": "1M"}])
+def test_segments_hold_what_is_new(model, options):
+    snapshots = grown(model, (100, 130, 150), **options)
+    old = None
+    for new in snapshots:
+        segment = pack(new, old)
+        assert unpack(segment, old) == new
+        old = new
+    if not options:
+        assert len(pack(snapshots[2], snapshots[1])) < len(snapshots[2]) / 2
+    with pytest.raises(BadFormatError, match="behind another"):
+        unpack(pack(snapshots[2], snapshots[1]), snapshots[0])
+    damaged = bytearray(pack(snapshots[1], None))
+    damaged[-100] ^= 1
+    with pytest.raises(BadFormatError):
+        unpack(bytes(damaged), None)
+
+
+def test_segments_of_anything_are_exact():
+    random = np.random.default_rng(7)
+    texts = [random.bytes(int(random.integers(0, 4000))) for _ in range(8)]
+    for old in (None, *texts):
+        for new in texts:
+            assert unpack(pack(new, old), old) == new
+
+
+def test_a_session_goes_on_elsewhere(objects, model):
+    one, other = SessionStore(objects), SessionStore(objects)
+    old = None
+    for turn, snapshot in enumerate(grown(model, range(40, 250, 15))):
+        lease = (one if turn % 2 else other).acquire("talk", f"replica {turn % 2}")
+        assert (lease.manifest["turn"], lease.snapshot()) == (turn, old)
+        lease.commit(snapshot, 15 * turn, base=old)
+        old = snapshot
+    assert one.look("talk")["turn"] == 14
+    # Segments that nothing needs any more are gone.
+    held = [name for name in objects.names("sessions") if name.endswith(".segment")]
+    assert len(held) == len(one.look("talk")["segments"]) <= 12
+    one.forget("talk")
+    assert objects.names("sessions") == []
+
+
+def test_a_lease_keeps_others_out_until_it_ends(objects):
+    store = SessionStore(objects, lease_seconds=0.4)
+    lease = store.acquire("talk", "a")
+    with pytest.raises(SessionBusyError, match="another replica"):
+        store.acquire("talk", "b")
+    lease.renew()
+    taken = store.acquire("talk", "b", wait=5)  # a has died
+    assert taken.manifest["fence"] == 2
+    # It has not, but is too late: nothing of it is seen.
+    with pytest.raises(SessionBusyError, match="taken it over"):
+        lease.commit(b"of a", 1)
+    taken.commit(b"of b", 1)
+    assert store.snapshot(store.look("talk")) == b"of b"
+    with pytest.raises(SessionBusyError):
+        taken.commit(b"twice", 1)
+
+
+def test_a_clock_that_is_wrong_only_delays(objects, monkeypatch):
+    store = SessionStore(objects, lease_seconds=0.3)
+    lease = store.acquire("talk", "ahead")
+    lease._write({**lease.manifest, "lease": {**lease.manifest["lease"], "until": 1e12}})
+    assert store.acquire("talk", "b", wait=5).owner == "b"
+
+
+def test_of_many_writers_one_wins_each_turn(tmp_path):
+    store = SessionStore(FolderObjects(tmp_path, sync=False), lease_seconds=30)
+    won = []
+
+    def write(owner):
+        for turn in range(10):
+            lease = store.acquire("talk", owner, wait=60)
+            number = lease.manifest["turn"]
+            lease.commit(f"{owner} {number}".encode(), number)
+            won.append(number)
+
+    threads = [threading.Thread(target=write, args=(f"w{i}",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(won) == list(range(40))
+    assert store.look("talk")["turn"] == 40
+
+
+class Failing(MemoryObjects):
+    """Fails at the n-th write; with ``late`` the write is done all the same, and its answer is lost."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.late = None, False
+
+    def _fails(self):
+        if self.left is None:
+            return False
+        self.left -= 1
+        return self.left == 0
+
+    def put(self, name, data):
+        fails = self._fails()
+        if not fails or self.late:
+            super().put(name, data)
+        if fails:
+            raise StoreError("store: cannot write: the store is full")
+
+    def replace(self, name, data, tag):
+        fails = self._fails()
+        out = super().replace(name, data, tag) if not fails or self.late else ""
+        if fails:
+            raise StoreError("store: no answer")
+        return out
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_failure_at_any_write_loses_nothing(at, late):
+    objects = Failing()
+    store = SessionStore(objects, lease_seconds=0.05)
+    store.acquire("talk", "a").commit(b"first", 1)
+    objects.left, objects.late = at, late
+    try:
+        store.acquire("talk", "a").commit(b"second", 2)
+    except StoreError:
+        pass
+    objects.left = None
+    lease = store.acquire("talk", "b", wait=5)
+    assert lease.snapshot() in (b"first", b"second")
+    assert lease.tokens == (1 if lease.snapshot() == b"first" else 2)
+    lease.commit(b"third", 3)
+    assert store.snapshot(store.look("talk")) == b"third"
+
+
+def test_a_full_disk_is_one_clear_error(tmp_path, monkeypatch):
+    store = open_store(tmp_path)
+    store.acquire("talk", "a").commit(b"first", 1)
+    lease = store.acquire("talk", "a")
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="the store is full"):
+        lease.commit(b"second", 2)
+    monkeypatch.undo()
+    assert store.snapshot(store.look("talk")) == b"first"
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
+
+
+def test_replicas_that_differ_are_refused(objects):
+    store = SessionStore(objects)
+    store.agree({"kvtide": "1", "bits": "x"})
+    store.agree({"bits": "x", "kvtide": "1"})
+    with pytest.raises(InvalidArgumentError, match="kvtide = '1', and this one has '2'"):
+        store.agree({"kvtide": "2", "bits": "x"})
+
+
+def test_stored_answers(objects):
+    store = SessionStore(objects)
+    store.put_response("resp_0a", "talk", b"body\nof it")
+    assert store.response("resp_0a") == ("talk", b"body\nof it")
+    for name in ("resp_0b", "../x", ""):
+        with pytest.raises(KeyError):
+            store.response(name)
+    store.drop_response("resp_0a")
+    with pytest.raises(KeyError):
+        store.response("resp_0a")
+
+
+def test_old_sessions_are_forgotten(objects):
+    store = SessionStore(objects)
+    store.acquire("old", "a").commit(b"x", 1)
+    held = store.acquire("held", "a")
+    assert store.prune(3600) == 0
+    assert store.prune(-1) == 1
+    assert store.look("old")["turn"] == 0
+    held.commit(b"y", 1)
+    manifest = json.loads(objects.get(objects.names("sessions")[-1])[0])
+    assert manifest["session"] == "held"
