@@ -91,7 +91,7 @@ class Faults:
                 await asyncio.sleep(0.5)
                 try:
                     report = (await client.get("/memory")).json()
-                    self.memory.append(report["kv_bytes"] / report["budget"])
+                    self.memory.append(report["kv_bytes"] / report["kv_budget"])
                 except (httpx.HTTPError, ValueError, KeyError):
                     pass
 

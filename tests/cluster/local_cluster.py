@@ -85,6 +85,8 @@ class LocalCluster:
         from ray.cluster_utils import Cluster
 
         self._ray = ray
+        self.port = free_port()
+        self.base = f"http://127.0.0.1:{self.port}"
         # The head's one unit is the controller's and the proxy's, which want none.
         self._cluster = Cluster(
             initialize_head=True,
@@ -101,8 +103,6 @@ class LocalCluster:
     def deploy(self, application, seconds=180.0):
         from ray import serve
 
-        self.port = free_port()
-        self.base = f"http://127.0.0.1:{self.port}"
         serve.start(http_options={"host": "127.0.0.1", "port": self.port, "location": "HeadOnly"})
         serve.run(application, name="kvtide", route_prefix="/")
         wait_for(self.base + "/health", seconds)

@@ -109,14 +109,23 @@ def test_a_drained_replica_has_handed_over(cluster, single, tmp_path):
 
     deploy(cluster, tmp_path / "scaled", replicas=(1, 2), ongoing=2.0, delays=(1.0, 3.0), drain_seconds=10.0)
     count = lambda: len(cluster.replicas())  # noqa: E731
-    say(cluster.base, "the sea is", "calm", 1)
-    load = [threading.Thread(target=say, args=(cluster.base, "the king", f"busy {i}", i), kwargs={"max_tokens": 400, "ignore_eos": True}) for i in range(8)]
+    enough = threading.Event()
+
+    def press(number):
+        while not enough.is_set():
+            say(cluster.base, "the king", f"busy {number}", number, max_tokens=100, ignore_eos=True)
+
+    load = [threading.Thread(target=press, args=(number,)) for number in range(8)]
     for one in load:
         one.start()
-    most = 0
-    while any(one.is_alive() for one in load):
-        most = max(most, count())
+    end = time.monotonic() + 120
+    while count() < 2 and time.monotonic() < end:
         time.sleep(0.2)
+    most = count()
+    time.sleep(3)
+    enough.set()
+    for one in load:
+        one.join()
     end = time.monotonic() + 60
     while count() > 1 and time.monotonic() < end:
         time.sleep(0.5)

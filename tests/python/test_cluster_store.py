@@ -140,6 +140,17 @@ def test_a_lease_keeps_others_out_until_it_ends(objects):
         taken.commit(b"twice", 1)
 
 
+def test_nobody_waits_for_the_dead(objects):
+    store = SessionStore(objects, lease_seconds=60, is_gone=lambda owner: owner == "dead")
+    late = store.acquire("talk", "dead")
+    store.acquire("talk", "b").commit(b"of b", 1)
+    with pytest.raises(SessionBusyError):  # it was not
+        late.commit(b"of a", 1)
+    store.acquire("talk", "alive")
+    with pytest.raises(SessionBusyError):
+        store.acquire("talk", "b")
+
+
 def test_a_clock_that_is_wrong_only_delays(objects, monkeypatch):
     store = SessionStore(objects, lease_seconds=0.3)
     lease = store.acquire("talk", "ahead")

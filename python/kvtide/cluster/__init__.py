@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import kvtide
 import kvtide.serve
@@ -28,12 +28,19 @@ from kvtide.cluster.objects import StoreError, open_objects
 from kvtide.cluster.store import Lease, SessionBusyError, SessionStore
 
 
-def open_store(url: str | os.PathLike[str], *, lease_seconds: float = 6.0, timeout: float = 10.0) -> SessionStore:
+def open_store(
+    url: str | os.PathLike[str],
+    *,
+    lease_seconds: float = 6.0,
+    timeout: float = 10.0,
+    is_gone: Callable[[str], bool] | None = None,
+) -> SessionStore:
     """The sessions of a folder, of ``s3://BUCKET/PATH`` or, for tests, of ``memory://NAME``.
 
     Raises InvalidArgumentError, UnsupportedError, StoreError.
     """
-    return SessionStore(open_objects(url, timeout=timeout), lease_seconds=real(lease_seconds, "lease_seconds"))
+    seconds = real(lease_seconds, "lease_seconds")
+    return SessionStore(open_objects(url, timeout=timeout), lease_seconds=seconds, is_gone=is_gone)
 
 
 def app(
@@ -46,19 +53,24 @@ def app(
     lease_seconds: float = 6.0,
     store_timeout: float = 10.0,
     owner: str | None = None,
+    is_gone: Callable[[str], bool] | None = None,
     **options: Any,
 ) -> SessionApp:
     """An ASGI app of which any number of replicas may run, with one store.
 
     ``work_folder``: on a disk of the replica's own, for the snapshots of its sessions, at most ``local_bytes``; a temporary
-    one when it is not given. ``options`` are those of ``kvtide.serve.app``.
+    one when it is not given. ``is_gone`` says whether a replica, by its ``owner``, is dead: its sessions then go on at once. ``options`` are those of ``kvtide.serve.app``.
 
     Raises what that raises; InvalidArgumentError when replicas of the store compute otherwise; UnsupportedError, StoreError.
     """
     for taken in ("slot_save_path", "cache_dir", "cache_bytes"):
         if taken in options:
             raise TypeError(f"{taken}: the app keeps its files in work_folder")
-    sessions = store if isinstance(store, SessionStore) else open_store(store, lease_seconds=lease_seconds, timeout=store_timeout)
+    sessions = (
+        store
+        if isinstance(store, SessionStore)
+        else open_store(store, lease_seconds=lease_seconds, timeout=store_timeout, is_gone=is_gone)
+    )
     loaded = model if isinstance(model, LoadedModel) else kvtide.Model.load(model)
     folder = Path(tempfile.mkdtemp(prefix="kvtide-") if work_folder is None else work_folder)
     if work_folder is None:

@@ -13,7 +13,7 @@ import json
 import threading
 import time
 import uuid
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 from kvtide.cluster.delta import pack, unpack
 from kvtide.cluster.objects import LostRaceError, Objects, StoreError
@@ -22,6 +22,7 @@ from kvtide.errors import BadFormatError, BusyError, InvalidArgumentError
 FORMAT = 1
 _MOST_SEGMENTS = 12
 _LONGEST_NAME = 256
+_POLL = 0.1  # seconds between two looks at a session that another has
 
 
 class SessionBusyError(BusyError):
@@ -31,10 +32,14 @@ class SessionBusyError(BusyError):
 class SessionStore:
     """Holds sessions. Safe from any thread; so are its leases."""
 
-    def __init__(self, objects: Objects, *, lease_seconds: float = 6.0) -> None:
+    def __init__(
+        self, objects: Objects, *, lease_seconds: float = 6.0, is_gone: Callable[[str], bool] | None = None
+    ) -> None:
+        """``is_gone``: whether an owner is known to be dead, so that nobody has to wait for the end of its leases."""
         if not lease_seconds > 0:
             raise InvalidArgumentError("lease_seconds must be more than 0")
         self._objects = objects
+        self._is_gone = is_gone
         self.lease_seconds = lease_seconds
 
     def agree(self, configuration: Mapping[str, Any]) -> None:
@@ -72,14 +77,17 @@ class SessionStore:
                     return lease
             if time.monotonic() >= end:
                 raise SessionBusyError(f"session {name!r}: another replica answers for it; ask again in a moment")
-            time.sleep(0.05)
+            time.sleep(_POLL)
 
     def _is_held(self, manifest: Mapping[str, Any], owner: str, unchanged: float) -> bool:
         lease = manifest["lease"]
         if lease is None or lease["owner"] == owner:
             return False
         # By either clock: a lease that nobody has renewed while we looked has ended, whatever the other's clock said.
-        return bool(time.time() < lease["until"] and unchanged < lease["seconds"])
+        if time.time() >= lease["until"] or unchanged >= lease["seconds"]:
+            return False
+        # Should it live all the same, it fails when it commits.
+        return self._is_gone is None or not self._is_gone(lease["owner"])
 
     def look(self, name: str) -> dict[str, Any]:
         """The manifest: ``turn``, ``fence``, ``tokens``, ``lease`` and more."""

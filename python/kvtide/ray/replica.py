@@ -7,7 +7,6 @@ import logging
 import tempfile
 import threading
 import time
-import uuid
 from typing import Any
 
 import kvtide.cluster
@@ -34,14 +33,30 @@ _FIGURES = {
 }
 
 
+def _own_name() -> str:
+    """The actor's, which ends with a part that no other replica ever has."""
+    return str(ray.get_runtime_context().get_actor_name())
+
+
+def _is_gone(owner: str) -> bool:
+    try:
+        ray.get_actor(owner, namespace="serve")
+    except ValueError:
+        return True
+    except Exception:  # nobody knows at the moment
+        return False
+    return False
+
+
 @serve.ingress()  # type: ignore[untyped-decorator,misc,unused-ignore]
 class Replica:
     """A deployment: ``kvtide.ray.build_app`` binds it."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        owner = f"{ray.get_runtime_context().get_actor_id()}-{uuid.uuid4().hex[:8]}"
         self._folder = tempfile.TemporaryDirectory(prefix="kvtide-replica-")
-        self._app = kvtide.cluster.app(work_folder=self._folder.name, owner=owner, hosts=None, **options)
+        self._app = kvtide.cluster.app(
+            work_folder=self._folder.name, owner=_own_name(), is_gone=_is_gone, hosts=None, **options
+        )
         self._stats: dict[str, float] = {}
         self._ending = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
