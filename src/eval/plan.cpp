@@ -104,6 +104,8 @@ double mixer_elements(const ModelConfig& config, Mixer mixer) {
   if (mixer == Mixer::short_convolution) return 4.0 * width * width;
   if (mixer == Mixer::delta_net)
     return width * static_cast<double>(config.delta->channels() + 2 * config.delta->value_width());
+  if (mixer == Mixer::state_space)
+    return width * static_cast<double>(config.state_space->channels() + 2 * config.state_space->inner());
   if (config.latent) {
     const LatentConfig& l = *config.latent;
     const double heads = config.heads, inside = static_cast<double>(l.nope + l.rope);

@@ -20,6 +20,14 @@ struct DeltaStep {
   std::int64_t keys, values;
 };
 
+// One token of one head of Mamba-2's recurrence (model/state_space.h).
+struct ScanStep {
+  const float *read, *write;  // [keys]
+  const float* input;         // [values]
+  float decay, rate, skip;
+  std::int64_t keys, values;
+};
+
 struct ElementwiseRow {
   const char* isa;
   // y[n] = x / sqrt(mean(x^2) + epsilon) * weight
@@ -39,6 +47,8 @@ struct ElementwiseRow {
   // after[keys][values] = decay * before + key (rate * (value - key^T (decay * before)))^T, and out[values] =
   // query^T after. `after` may be `before`. Sums go along the keys, first to last.
   void (*delta_rule)(const DeltaStep& step, const float* before, float* after, float* out) noexcept;
+  // after[keys][values] = decay * before + write (rate * input)^T, and out[values] = read^T after + skip * input, likewise.
+  void (*selective_scan)(const ScanStep& step, const float* before, float* after, float* out) noexcept;
   // x[n] += y
   void (*add)(float* x, const float* y, std::int64_t n) noexcept;
   // x[n] *= factor

@@ -164,6 +164,50 @@ void delta_rule(const DeltaStep& step, const float* before, float* after, float*
   if (first < step.values) delta_tail(step, before, after, out, first, step.values - first);
 }
 
+// Columns [first, first + Blocks * kLanes) of a selective_scan.
+template <int Blocks>
+inline void scan_columns(const ScanStep& step, const float* before, float* after, float* out,
+                         std::int64_t first) noexcept {
+  const Lanes decay = set1(step.decay), rate = set1(step.rate), skip = set1(step.skip);
+  Lanes sums[Blocks], inputs[Blocks];
+  for (Lanes& sum : sums) sum = set1(0.0f);
+  for (int b = 0; b < Blocks; ++b) inputs[b] = mul(load(step.input + first + b * kLanes), rate);
+  for (std::int64_t i = 0; i < step.keys; ++i) {
+    const std::int64_t at = i * step.values + first;
+    const Lanes write = set1(step.write[i]), read = set1(step.read[i]);
+    for (int b = 0; b < Blocks; ++b) {
+      const Lanes next = fma(write, inputs[b], mul(load(before + at + b * kLanes), decay));
+      store(after + at + b * kLanes, next);
+      sums[b] = fma(read, next, sums[b]);
+    }
+  }
+  for (int b = 0; b < Blocks; ++b)
+    store(out + first + b * kLanes, fma(load(step.input + first + b * kLanes), skip, sums[b]));
+}
+
+// The same for the n columns behind the last whole lanes.
+inline void scan_tail(const ScanStep& step, const float* before, float* after, float* out, std::int64_t first,
+                      std::int64_t n) noexcept {
+  const Lanes decay = set1(step.decay), values = load_tail(step.input + first, n);
+  const Lanes input = mul(values, set1(step.rate));
+  Lanes sum = set1(0.0f);
+  for (std::int64_t i = 0; i < step.keys; ++i) {
+    const std::int64_t at = i * step.values + first;
+    const Lanes next = fma(set1(step.write[i]), input, mul(load_tail(before + at, n), decay));
+    store_tail(after + at, next, n);
+    sum = fma(set1(step.read[i]), next, sum);
+  }
+  store_tail(out + first, fma(values, set1(step.skip), sum), n);
+}
+
+void selective_scan(const ScanStep& step, const float* before, float* after, float* out) noexcept {
+  std::int64_t first = 0;
+  for (; first + 4 * kLanes <= step.values; first += 4 * kLanes)
+    scan_columns<4>(step, before, after, out, first);
+  for (; first + kLanes <= step.values; first += kLanes) scan_columns<1>(step, before, after, out, first);
+  if (first < step.values) scan_tail(step, before, after, out, first, step.values - first);
+}
+
 void add(float* x, const float* y, std::int64_t n) noexcept {
   for_each(x, y, n, [](Lanes a, Lanes b) { return add(a, b); });
 }

@@ -2,7 +2,7 @@
 
 #include "base/json/json_fields.h"
 #include "formats/gguf.h"
-#include "formats/text_file.h"
+#include "model/config_file.h"
 #include "model/folder_vocab.h"
 #include "model/read_config.h"
 #include "model/vocab_reader.h"
@@ -37,7 +37,7 @@ Tokenizer open_tokenizer(const std::string& path, MappedFile::Mode mode) {
     return Tokenizer(read_vocab(file));
   }
   const std::string config_path = path + "/config.json";
-  const JsonValue json = JsonValue::parse(read_whole_text(config_path), config_path);
+  const JsonValue json = read_config_file(config_path);
   const JsonFields config(json, config_path);
   return Tokenizer(FolderVocab(path, config, read_config(config).vocab).spec());
 }

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "model/attention_block.h"
+#include "model/for_rows.h"
 #include "model/pass_timer.h"
 #include "model/recurrence_block.h"
 #include "model/row_steps.h"
@@ -54,7 +55,8 @@ class ForwardPass {
         recurrence_.run(layer, parts_, skip, count_);
       if (context_.on_residual)
         context_.on_residual(layer, {ws_.x_, static_cast<std::size_t>(count_ * config_.width)});
-      if (count_ > skip) steps_.feed_forward(layer, skip, count_);
+      if (count_ > skip && config_.layers[static_cast<std::size_t>(layer)].feed_forward)
+        steps_.feed_forward(layer, skip, count_);
     }
     show_layer(static_cast<int>(config_.layers.size()));
     std::vector<PassRows> rows(parts_.size());
@@ -129,6 +131,11 @@ void logits(const DecoderContext& context, Workspace& workspace, const float* hi
             float* out) {
   const MatmulJob job{&context.weights.head(), out, context.config.vocab};
   RowSteps(context, workspace).multiply({rows, context.config.width, hidden}, {&job, 1}, &PassTimes::head);
+  if (context.config.logit_scale == 1.0f) return;
+  for_rows(context.pool, 0, rows, [&](std::int64_t row) {
+    context.kernels.elementwise.scale(out + row * context.config.vocab, context.config.logit_scale,
+                                      context.config.vocab);
+  });
 }
 
 }  // namespace kvtide

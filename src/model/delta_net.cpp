@@ -5,7 +5,10 @@
 
 #include "base/as_size.h"
 #include "base/text.h"
+#include "model/channel_conv.h"
 #include "model/for_rows.h"
+#include "model/gates.h"
+#include "model/head_matrices.h"
 
 namespace kvtide {
 namespace {
@@ -21,9 +24,6 @@ std::size_t first_tensor_of(const ModelConfig& config, int layer) {
          }));
 }
 
-float softplus(float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); }
-float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
-
 // One call for one layer.
 class DeltaNet {
  public:
@@ -32,32 +32,16 @@ class DeltaNet {
       : net_(*config.delta),
         epsilon_(config.norm_epsilon),
         channels_(net_.channels()),
-        past_(net_.taps - 1),
         w_(weights),
         rows_(rows),
         s_(scratch),
-        before_(as_size(past_ * channels_)) {
-    const auto* values = reinterpret_cast<const float*>(past.data());
-    for (std::int64_t c = 0; c < channels_; ++c)
-      for (std::int64_t tap = 0; tap < past_; ++tap)
-        before_[as_size(tap * channels_ + c)] = values[c * past_ + tap];
-  }
+        conv_(w_.taps, {}, channels_, past, s_.qkv) {}
 
-  // The convolution behind token t.
-  void hand_on(std::int64_t t, std::vector<float>& values) const {
-    for (std::int64_t tap = 0; tap < past_; ++tap) {
-      const float* row = projected(t + 1 + tap - past_);
-      for (std::int64_t c = 0; c < channels_; ++c) values[as_size(c * past_ + tap)] = row[c];
-    }
-  }
+  const ChannelConv& conv() const { return conv_; }
+
   void convolve(std::int64_t t) const {
     float* y = s_.mixed + t * channels_;
-    std::fill_n(y, channels_, 0.0f);
-    for (std::int64_t tap = 0; tap <= past_; ++tap) {
-      const float *weight = w_.taps.data() + tap * channels_, *row = projected(t + tap - past_);
-      for (std::int64_t c = 0; c < channels_; ++c) y[c] += weight[c] * row[c];
-    }
-    for (std::int64_t c = 0; c < channels_; ++c) y[c] *= sigmoid(y[c]);
+    conv_.convolve(t, y);
     for (int head = 0; head < 2 * net_.key_heads; ++head) {
       float* values = y + head * net_.key_dim;
       float squares = 0.0f;
@@ -97,38 +81,14 @@ class DeltaNet {
   }
 
  private:
-  const float* projected(std::int64_t t) const {
-    return t < 0 ? before_.data() + (t + past_) * channels_ : s_.qkv + t * channels_;
-  }
-
   const DeltaNetConfig& net_;
   float epsilon_;
-  std::int64_t channels_, past_;
+  std::int64_t channels_;
   const DeltaNetWeights& w_;
   const ElementwiseRow& rows_;
   const DeltaNetScratch& s_;
-  std::vector<float> before_;  // [taps - 1][channels]
+  ChannelConv conv_;
 };
-
-// Every head reads the tokens in their order. Tokens from first_carried on leave their matrices in memory of their own.
-void run_heads(const DeltaNet& run, const DeltaNetConfig& net, ThreadPool& pool, KvState::Step& step,
-               std::size_t tensor) {
-  const std::int64_t size = std::int64_t{net.key_dim} * net.value_dim, all = size * net.value_heads;
-  const std::int64_t kept = step.first_carried(), count = step.tokens();
-  std::vector<float> working(as_size(kept > 0 ? all : 0));
-  std::vector<std::vector<float>> carried(as_size(count - kept), std::vector<float>(as_size(all)));
-  const auto* start = reinterpret_cast<const float*>(step.state().recurrent().value(tensor).data());
-  pool.run(net.value_heads, [&](std::int64_t head) {
-    const float* before = start + head * size;
-    for (std::int64_t t = 0; t < count; ++t) {
-      float* after = (t < kept ? working.data() : carried[as_size(t - kept)].data()) + head * size;
-      run.step(t, static_cast<int>(head), before, after);
-      before = after;
-    }
-  });
-  for (std::int64_t t = kept; t < count; ++t)
-    step.carry(tensor, t, std::as_bytes(std::span(carried[as_size(t - kept)])));
-}
 
 // Where the rows of queries and keys, values and gates lie in a tensor that has them key head by key head.
 std::vector<std::int32_t> rows_of_qkvz(const DeltaNetConfig& net, bool gates) {
@@ -183,11 +143,7 @@ DeltaNetWeights load_delta_net(const ModelConfig& config, WeightSource& source) 
   DeltaNetWeights w;
   load_projections(net, config.width, source, w);
   w.out = source.matrix(Role::delta_out, config.width, net.value_width());
-  const auto stored = source.values(Role::delta_conv, {channels, 1, net.taps});
-  w.taps.resize(stored.size());
-  for (std::int64_t c = 0; c < channels; ++c)
-    for (std::int64_t tap = 0; tap < net.taps; ++tap)
-      w.taps[as_size(tap * channels + c)] = stored[as_size(c * net.taps + tap)];
+  w.taps = load_channel_taps(source, Role::delta_conv, channels, net.taps);
   if (source.has(Role::delta_log_decay)) {
     w.decay = source.values(Role::delta_log_decay, {net.value_heads});
     for (float& value : w.decay) value = static_cast<float>(-std::exp(static_cast<double>(value)));
@@ -216,13 +172,13 @@ void run_delta_net(const ModelConfig& config, const DeltaNetWeights& weights, co
                    ThreadPool& pool, KvState::Step& step, int layer, const DeltaNetScratch& scratch) {
   const std::size_t tensor = first_tensor_of(config, layer);
   const DeltaNet run(config, weights, rows, scratch, step.state().recurrent().value(tensor));
-  std::vector<float> values(as_size(config.delta->channels() * (config.delta->taps - 1)));
-  for (std::int64_t t = step.first_carried(); t < step.tokens(); ++t) {
-    run.hand_on(t, values);
-    step.carry(tensor, t, std::as_bytes(std::span(values)));
-  }
+  run.conv().carry(step, tensor);
   for_rows(pool, 0, step.tokens(), [&](std::int64_t t) { run.convolve(t); });
-  run_heads(run, *config.delta, pool, step, tensor + 1);
+  const DeltaNetConfig& net = *config.delta;
+  run_head_matrices(pool, step, {tensor + 1, net.value_heads, std::int64_t{net.key_dim} * net.value_dim},
+                    [&](std::int64_t t, std::int64_t head, const float* before, float* after) {
+                      run.step(t, static_cast<int>(head), before, after);
+                    });
   for_rows(pool, 0, step.tokens(), [&](std::int64_t t) { run.finish(t); });
 }
 

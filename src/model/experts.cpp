@@ -283,8 +283,13 @@ void load_biases(const ModelConfig& config, WeightSource& source, ExpertsWeights
 void load_shared(const ModelConfig& config, WeightSource& source, ExpertsWeights& w) {
   const std::int64_t width = config.width, hidden = config.experts->shared;
   if (hidden == 0) return;
-  w.shared.gate = source.matrix(Role::shared_gate, hidden, width);
-  w.shared.up = source.matrix(Role::shared_up, hidden, width);
+  if (source.has(Role::shared_gate_up)) {
+    w.shared.gate = source.part_matrix(Role::shared_gate_up, {{2 * hidden, width}, 0, hidden, width});
+    w.shared.up = source.part_matrix(Role::shared_gate_up, {{2 * hidden, width}, hidden, hidden, width});
+  } else {
+    w.shared.gate = source.matrix(Role::shared_gate, hidden, width);
+    w.shared.up = source.matrix(Role::shared_up, hidden, width);
+  }
   w.shared.down = source.matrix(Role::shared_down, width, hidden);
   if (config.experts->shared_gated) w.shared_share = source.values(Role::shared_share, {1, width});
 }

@@ -7,10 +7,10 @@
 #include "base/json/json_value.h"
 #include "base/text.h"
 #include "formats/safetensors_files.h"
-#include "formats/text_file.h"
 #include "kernels/codec.h"
 #include "model/arch/architectures.h"
 #include "model/checkpoint.h"
+#include "model/config_file.h"
 #include "model/folder_vocab.h"
 #include "model/read_config.h"
 
@@ -37,7 +37,7 @@ class FolderCheckpoint final : public Checkpoint {
       : folder_(without_slash(path)), files_of_weights_(open(folder_, mode)) {
     path_ = path;
     const std::string config_path = folder_ + "/config.json";
-    const JsonValue json = JsonValue::parse(read_whole_text(config_path), config_path);
+    const JsonValue json = read_config_file(config_path);
     const JsonFields config(json, config_path);
     config_ = read_config(config);
     name_ = folder_.substr(folder_.rfind('/') + 1);

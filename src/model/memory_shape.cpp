@@ -4,6 +4,7 @@
 #include "model/delta_net.h"
 #include "model/rope_table.h"
 #include "model/short_conv.h"
+#include "model/state_space.h"
 
 namespace kvtide {
 
@@ -17,9 +18,10 @@ KvSpec memory_shape(const ModelConfig& config) {
   }
   shape.rotary = !config.learned_positions;
   if (config.learned_positions) shape.positions = config.context_length;
-  shape.recurrent = config.convolved ? cca_tensors(config)
-                    : config.delta   ? delta_net_tensors(config)
-                                     : short_conv_tensors(config);
+  shape.recurrent = config.convolved     ? cca_tensors(config)
+                    : config.delta       ? delta_net_tensors(config)
+                    : config.state_space ? state_space_tensors(config)
+                                         : short_conv_tensors(config);
   return shape;
 }
 

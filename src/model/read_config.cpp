@@ -23,11 +23,27 @@ const Architecture& find_architecture(const GgufFile& file) {
 
 }  // namespace
 
+namespace {
+
+// Files of models without attention and feed-forward say 0; others must not.
+void refuse_zeros(const GgufFile& file, const Architecture& architecture, const ModelConfig& config) {
+  if (architecture.recurrent_only) return;
+  const auto refuse = [&](const char* key) {
+    throw Error(ErrorCode::bad_format,
+                cat(file.path(), ": '", architecture.name, ".", key, "' is 0; it must be at least 1"));
+  };
+  if (config.heads == 0) refuse("attention.head_count");
+  if (config.hidden == 0) refuse("feed_forward_length");
+}
+
+}  // namespace
+
 ModelConfig read_config(const GgufFile& file) {
   const Architecture& architecture = find_architecture(file);
   ModelConfig config;
   config.architecture = architecture.name;
   read_common(file, config);
+  refuse_zeros(file, architecture, config);
   architecture.adjust(file, config);
   if (!carries(config) && attention_layers(config).size() < config.layers.size())
     throw Error(ErrorCode::unsupported,

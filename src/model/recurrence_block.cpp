@@ -9,15 +9,24 @@ void RecurrenceBlock::run(int layer, std::span<ActivePart> parts, std::int64_t s
   steps_.norm(ws_.x_, w.attention_norm, w.attention_norm_bias, 0, count, ws_.normed_);
   if (w.conv)
     short_convolution(layer, w, parts, count);
-  else
+  else if (w.delta)
     delta_net(layer, w, parts, count);
-  if (skip == count) return;
+  else
+    state_space(layer, w, parts, count);
+  if (skip < count) put_out(w, skip, count);
+}
+
+void RecurrenceBlock::put_out(const LayerWeights& w, std::int64_t skip, std::int64_t count) {
   if (w.conv)
     steps_.project(w.conv->out, ws_.conv_.y, config_.width, skip, count);
-  else
+  else if (w.delta)
     steps_.project(w.delta->out, ws_.delta_.z, config_.delta->value_width(), skip, count);
-  steps_.add_residual(w.conv ? w.conv->out_bias : std::vector<float>(), w.attention_post_norm,
-                      w.attention_scale, skip, count);
+  else
+    steps_.project(w.space->out, ws_.space_.z, config_.state_space->inner(), skip, count);
+  steps_.add_residual(w.conv    ? w.conv->out_bias
+                      : w.space ? w.space->out_bias
+                                : std::vector<float>(),
+                      w.attention_post_norm, w.attention_scale, skip, count);
 }
 
 void RecurrenceBlock::short_convolution(int layer, const LayerWeights& w, std::span<ActivePart> parts,
@@ -50,6 +59,23 @@ void RecurrenceBlock::delta_net(int layer, const LayerWeights& w, std::span<Acti
     carrying(part, [&] {
       run_delta_net(config_, *w.delta, context_.kernels.elementwise, context_.pool, part.step, layer,
                     s.from(part.begin, net));
+    });
+}
+
+void RecurrenceBlock::state_space(int layer, const LayerWeights& w, std::span<ActivePart> parts,
+                                  std::int64_t count) {
+  const StateSpaceConfig& space = *config_.state_space;
+  const StateSpaceScratch& s = ws_.space_;
+  const MatmulJob wide[] = {{&w.space->z, s.z, space.inner()},
+                            {&w.space->mixed, s.projected, space.channels()}};
+  steps_.multiply({count, config_.width, ws_.normed_}, wide);
+  const MatmulJob time{&w.space->time, s.time, space.heads};  // exact, as those of delta nets
+  steps_.multiply({.rows = count, .k = config_.width, .f32 = ws_.normed_, .exact = true}, {&time, 1});
+  const PassTimer timer(context_.times, &PassTimes::rows);
+  for (ActivePart& part : parts)
+    carrying(part, [&] {
+      run_state_space(config_, *w.space, context_.kernels.elementwise, context_.pool, part.step, layer,
+                      s.from(part.begin, space));
     });
 }
 

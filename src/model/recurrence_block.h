@@ -1,5 +1,5 @@
 // recurrence_block.h: the half of a layer that carries tensors from token to token instead of keeping rows: norm,
-// projections, short convolution or gated delta net, output.
+// projections, short convolution, gated delta net or Mamba-2, output.
 //
 // Ownership: refers to the context, the workspace and the steps.
 // Thread rules: one caller.
@@ -27,6 +27,9 @@ class RecurrenceBlock {
  private:
   void short_convolution(int layer, const LayerWeights& w, std::span<ActivePart> parts, std::int64_t count);
   void delta_net(int layer, const LayerWeights& w, std::span<ActivePart> parts, std::int64_t count);
+  void state_space(int layer, const LayerWeights& w, std::span<ActivePart> parts, std::int64_t count);
+  // What the output matrix is given, and its bias.
+  void put_out(const LayerWeights& w, std::int64_t skip, std::int64_t count);
 
   const ModelConfig& config_;
   const DecoderContext& context_;

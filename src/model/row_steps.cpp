@@ -60,6 +60,7 @@ void RowSteps::add_residual(const std::vector<float>& bias, const std::vector<fl
     float* y = ws_.normed_ + t * config_.width;
     if (!bias.empty()) rows_.add(y, bias.data(), config_.width);
     if (!post_norm.empty()) rows_.rms_norm(y, post_norm.data(), config_.width, config_.norm_epsilon, y);
+    if (config_.residual_scale != 1.0f) rows_.scale(y, config_.residual_scale, config_.width);
     if (scale.empty())
       rows_.add(ws_.x_ + t * config_.width, y, config_.width);
     else

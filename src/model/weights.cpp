@@ -69,8 +69,12 @@ class WeightLoader final : private WeightSource {
       case Mixer::delta_net:
         w.delta = load_delta_net(config_, *this);
         break;
+      case Mixer::state_space:
+        w.space = load_state_space(config_, *this);
+        break;
     }
     if (config_.scaled_residual) load_scales(w);
+    if (!layer_config().feed_forward) return w;
     if (config_.experts && layer_config().routed)
       w.experts = load_experts(config_, layer_, *this);
     else
@@ -82,7 +86,7 @@ class WeightLoader final : private WeightSource {
     const std::int64_t width = config_.width;
     if (config_.pre_norms) {
       w.attention_norm = vector(Role::attention_norm, width);
-      w.feed_forward_norm = vector(Role::feed_forward_norm, width);
+      if (layer_config().feed_forward) w.feed_forward_norm = vector(Role::feed_forward_norm, width);
     }
     if (config_.norm == NormKind::layer) {
       w.attention_norm_bias = vector(Role::attention_norm_bias, width);

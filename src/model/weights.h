@@ -23,6 +23,7 @@
 #include "model/latent_weights.h"
 #include "model/residual.h"
 #include "model/short_conv.h"
+#include "model/state_space.h"
 
 namespace kvtide {
 
@@ -35,12 +36,13 @@ struct LayerWeights {
   std::vector<float> sinks;                                          // [heads], of attention that has them
   std::vector<float> up_bias, down_bias;                             // likewise
   WeightMatrix query, key, value, output;
-  WeightMatrix query_gate;                // [heads * head_dim][width], where attention is gated
-  WeightMatrix gate, up, down;            // gate: only where the feed-forward is gated
-  std::optional<CcaWeights> cca;          // then `value` makes the current half of the values
-  std::optional<ShortConvWeights> conv;   // instead of query, key, value and output
-  std::optional<LatentWeights> latent;    // instead of query, key and value
-  std::optional<DeltaNetWeights> delta;   // likewise
+  WeightMatrix query_gate;               // [heads * head_dim][width], where attention is gated
+  WeightMatrix gate, up, down;           // gate: only where the feed-forward is gated
+  std::optional<CcaWeights> cca;         // then `value` makes the current half of the values
+  std::optional<ShortConvWeights> conv;  // instead of query, key, value and output
+  std::optional<LatentWeights> latent;   // instead of query, key and value
+  std::optional<DeltaNetWeights> delta;  // likewise
+  std::optional<StateSpaceWeights> space;
   std::optional<ExpertsWeights> experts;  // instead of gate, up and down
   ResidualScale attention_scale, feed_forward_scale;
 };

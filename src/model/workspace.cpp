@@ -9,6 +9,7 @@ std::int64_t widest_row(const ModelConfig& c) {
   return std::max(
       {c.width, c.hidden, expert_width(c), static_cast<std::int64_t>(c.heads) * c.head_dim,
        c.experts ? c.experts->shared : 0, c.delta ? c.delta->value_width() : 0,
+       c.state_space ? c.state_space->inner() : 0,
        c.latent ? std::max({c.latent->query_rank, c.latent->rank, c.latent->nope, c.heads * c.latent->value})
                 : 0});
 }
@@ -64,6 +65,11 @@ Workspace::Workspace(const ModelConfig& c, std::int64_t max_step) : max_step_(ma
       const DeltaNetConfig& d = *c.delta;
       delta_ = {floats(d.channels()),    floats(d.channels()),  floats(d.value_width()),
                 floats(d.value_width()), floats(d.value_heads), floats(d.value_heads)};
+    }
+    if (c.state_space) {
+      const StateSpaceConfig& s = *c.state_space;
+      space_ = {floats(s.channels()), floats(s.channels()), floats(s.inner()),
+                floats(s.inner()),    floats(s.heads),      floats(s.heads)};
     }
     if (c.experts) {
       float* rows = floats(ExpertsScratch::floats_per_token(c));

@@ -16,6 +16,7 @@
 #include "model/latent_scratch.h"
 #include "model/rope_table.h"
 #include "model/short_conv.h"
+#include "model/state_space.h"
 
 namespace kvtide {
 
@@ -42,6 +43,7 @@ class Workspace {
   ShortConvScratch conv_{};      // of models with short convolutions
   LatentScratch latent_{};       // of models that keep latents
   DeltaNetScratch delta_{};      // of models with gated delta nets
+  StateSpaceScratch space_{};    // of models with Mamba-2 layers
   ExpertsScratch experts_{};     // of models with experts
   QuantRow quants_;              // of the first row
 };

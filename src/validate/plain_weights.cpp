@@ -155,6 +155,9 @@ void require_known(const ModelConfig& config) {
     throw Error(ErrorCode::unsupported,
                 cat("the validator does not know ", config.latent ? "latent attention" : "learned sinks",
                     ", which layers of ", config.architecture, " have"));
+  if (config.state_space)
+    throw Error(ErrorCode::unsupported,
+                cat("the validator does not know Mamba-2, which layers of ", config.architecture, " have"));
   if (config.conv_taps > 0 || config.delta)
     throw Error(ErrorCode::unsupported,
                 cat("the validator does not know ", config.delta ? "gated delta nets" : "short convolutions",

@@ -1,4 +1,4 @@
-// recurrent_layers_test.cpp: what short convolutions and gated delta nets beside attention must keep of all promises: bits,
+// recurrent_layers_test.cpp: what short convolutions, gated delta nets and Mamba-2 beside attention must keep of all promises: bits,
 // taking back, forks, snapshots, several texts in one pass.
 #include <gtest/gtest.h>
 
@@ -124,7 +124,7 @@ TEST_P(RecurrentLayers, RowsAloneCannotBeContinued_AndPositionsCannotBeDropped) 
 
 INSTANTIATE_TEST_SUITE_P(Every, RecurrentLayers,
                          ::testing::Values("lfm2-f32", "lfm2-moe-f32", "qwen3-5-f32", "qwen3-5-moe-f32",
-                                           "qwen3-next-f32"));
+                                           "qwen3-next-f32", "granite-hybrid-f32", "mamba2-f32"));
 
 TEST(Lfm2, LayersWithConvolutionsCarryATensor_TheOthersKeepRows) {
   const Model model(KVTIDE_GOLDENS "/folders/lfm2-f32");
@@ -162,6 +162,20 @@ TEST(DeltaNet, EveryLayerWithOneCarriesTwoTensors_TheOthersKeepRows) {
   session.read(random_tokens(1, model.vocabulary(), 13));
   const auto after = session.state().carried()[0].values;
   for (std::size_t c = 0; c < 88; ++c) EXPECT_EQ(after[3 * c], before[3 * c + 1]);
+}
+
+TEST(Mamba2, EveryLayerCarriesTwoTensors_AndNoneKeepsRows) {
+  const Model model(KVTIDE_GOLDENS "/folders/mamba2-f32");
+  Session session(model, short_session());
+  const auto empty = session.state().carried();
+  ASSERT_EQ(empty.size(), 4u);
+  EXPECT_EQ(empty[2].name, "layers.1.conv_state");
+  EXPECT_EQ(empty[3].name, "layers.1.recurrent_state");
+  EXPECT_EQ(empty[2].shape, (std::vector<std::int64_t>{112, 3}));
+  EXPECT_EQ(empty[3].shape, (std::vector<std::int64_t>{4, 12, 16}));
+  EXPECT_TRUE(session.state().shape().layers.empty());
+  session.read(random_tokens(9, model.vocabulary(), 12));
+  EXPECT_EQ(session.position(), 9);
 }
 
 }  // namespace

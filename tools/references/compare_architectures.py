@@ -53,6 +53,14 @@ DEEPSEEK = dict(LATENT, n_group=4, topk_group=2, first_k_dense_replace=1)
 GLM = dict(LATENT, n_group=1, topk_group=1)
 
 
+# Granite 4: two of three layers have Mamba-2.
+GRANITE = dict(FOUR, attention_multiplier=0.3, embedding_multiplier=3.0, residual_multiplier=0.6, logits_scaling=2.5)
+SPACE = dict(mamba_n_heads=4, mamba_d_state=12, mamba_n_groups=2, mamba_d_head=16)
+HYBRID = dict(GRANITE, **SPACE, num_hidden_layers=3, num_local_experts=5, num_experts_per_tok=2, intermediate_size=16, shared_intermediate_size=20,
+              layer_types=["linear_attention", "full_attention", "linear_attention"])  # fmt: skip
+MAMBA = dict(num_heads=4, head_dim=16, state_size=12, n_groups=2)
+
+
 def olmo_ropes(**full) -> dict:
     return dict(sliding_attention=rope(theta=5000.0), full_attention=rope(theta=5000.0) | full)
 
@@ -180,7 +188,40 @@ CASES = [
     Case("glm4_moe_lite", "deepseek2", "Glm4MoeLite", 515, "", dict(GLM)),
     Case("glm4_moe_lite, another epsilon, all of three experts", "deepseek2", "Glm4MoeLite", 516, "no gguf",
          dict(GLM, rms_norm_eps=1e-3, n_routed_experts=3, mlp_layer_types=["sparse", "dense", "sparse"])),
+    Case("mamba2", "mamba2", "Mamba2", 521, "", dict(MAMBA)),
+    Case("mamba2, a group for all, wide, three taps", "mamba2", "Mamba2", 522, "",
+         dict(MAMBA, num_heads=3, head_dim=24, expand=2, hidden_size=36, state_size=33, n_groups=1, conv_kernel=3, num_hidden_layers=3,
+              tie_word_embeddings=False)),
+    Case("mamba2, a group a head, biases", "mamba2", "Mamba2", 523, "no gguf",
+         dict(MAMBA, num_heads=8, head_dim=8, n_groups=8, use_bias=True, state_size=7)),
+    Case("mamba2, no bias of the convolution, two taps", "mamba2", "Mamba2", 524, "no gguf",
+         dict(MAMBA, num_heads=1, head_dim=85, expand=5, hidden_size=17, n_groups=1, use_conv_bias=False, conv_kernel=2, state_size=16)),
+    Case("granitemoehybrid", "granitehybrid", "GraniteMoeHybrid", 531, "", dict(HYBRID)),
+    Case("granitemoehybrid, dense, odd widths, one group", "granitehybrid", "GraniteMoeHybrid", 532, "",
+         dict(HYBRID, num_local_experts=0, hidden_size=36, num_attention_heads=3, num_key_value_heads=1, mamba_n_heads=6, mamba_d_head=12,
+              mamba_n_groups=1, mamba_d_state=33, mamba_d_conv=3, shared_intermediate_size=28, tie_word_embeddings=False)),
+    Case("granitemoehybrid, rotated, attention first and last", "granitehybrid", "GraniteMoeHybrid", 533, "",
+         dict(HYBRID, num_hidden_layers=4, position_embedding_type="rope", rope_parameters=rope(theta=1000.0), num_local_experts=16,
+              num_experts_per_tok=1, layer_types=["full_attention", "linear_attention", "linear_attention", "full_attention"])),
+    Case("granitemoehybrid, biases, all of three experts", "granitehybrid", "GraniteMoeHybrid", 534, "no gguf",
+         dict(HYBRID, mamba_proj_bias=True, attention_bias=True, mamba_n_groups=4, num_local_experts=3, num_experts_per_tok=3)),
+    Case("granitemoehybrid, attention alone", "granite", "GraniteMoeHybrid", 535, "",
+         dict(HYBRID, num_local_experts=0, position_embedding_type="rope", layer_types=["full_attention"] * 3)),
+    Case("granitemoehybrid, Mamba-2 alone", "granitehybrid", "GraniteMoeHybrid", 536, "no gguf",
+         dict(HYBRID, num_local_experts=0, layer_types=["linear_attention"] * 3)),
+    Case("granite", "granite", "Granite", 541, "", dict(GRANITE)),
+    Case("granite, biases, three heads", "granite", "Granite", 542, "no gguf",
+         dict(GRANITE, hidden_size=36, num_attention_heads=3, num_key_value_heads=3, attention_bias=True)),
+    Case("granitemoe", "granitemoe", "GraniteMoe", 543, "", dict(GRANITE, num_local_experts=5, num_experts_per_tok=2)),
+    Case("granitemoeshared", "granitemoe", "GraniteMoeShared", 544, "",
+         dict(GRANITE, num_local_experts=3, num_experts_per_tok=2, shared_intermediate_size=20)),
 ]  # fmt: skip
+
+
+def carried_matrix(model, matrix: np.ndarray) -> np.ndarray:
+    """[heads][keys][values], flat: Mamba-2 of transformers has the last two the other way round."""
+    mamba = model.config.model_type in ("mamba2", "granitemoehybrid")
+    return (matrix.swapaxes(1, 2) if mamba else matrix).reshape(len(matrix), -1).copy()
 
 
 def reference(model, ids: np.ndarray, greedy: int) -> tuple[np.ndarray, list[np.ndarray], list[int]]:
@@ -189,22 +230,23 @@ def reference(model, ids: np.ndarray, greedy: int) -> tuple[np.ndarray, list[np.
     with torch.no_grad():
         out = model(torch.from_numpy(ids.astype(np.int64))[None], use_cache=True)
         rows.append(out.logits[0].numpy())
-        parts = []
-        for layer in out.past_key_values.layers:
+        parts, name = [], "cache_params" if "cache_params" in out else "past_key_values"
+        cache = out[name]
+        for layer in cache.layers:
             if getattr(layer, "keys", None) is not None and getattr(model.config, "kv_lora_rank", None):
                 latent, rotated = layer.keys[0].numpy(), layer.values[0].numpy()
                 parts += [np.concatenate([rotated, latent], axis=-1), np.concatenate([0 * rotated, latent], axis=-1)]
             elif getattr(layer, "keys", None) is not None:
                 parts += [layer.keys[0].numpy().copy(), layer.values[0].numpy().copy()]
-        for layer in out.past_key_values.layers:
+        for layer in cache.layers:
             if getattr(layer, "conv_states", None):
                 taps = layer.conv_states[0].shape[-1]  # as many columns as taps are kept; the oldest is never looked at again
                 parts.append(layer.conv_states[0][0][:, -(taps - 1) :].numpy().copy())
                 if layer.recurrent_states.get(0) is not None:
-                    parts.append(layer.recurrent_states[0][0].numpy().reshape(len(layer.recurrent_states[0][0]), -1).copy())
+                    parts.append(carried_matrix(model, layer.recurrent_states[0][0].numpy()))
         for _ in range(greedy):
             chosen.append(int(rows[-1][-1].argmax()))
-            out = model(torch.tensor([[chosen[-1]]]), past_key_values=out.past_key_values, use_cache=True)
+            out = model(torch.tensor([[chosen[-1]]]), use_cache=True, **{name: cache})
             rows.append(out.logits[0].numpy())
     return np.concatenate(rows), parts, chosen
 

@@ -15,6 +15,7 @@ What differs from the checkpoint's own layout, and therefore what this file must
     the rows of in_proj_qkvz sorted; the others have value heads tiled over key heads where folders have them grouped.
   - gpt-oss: gate and up of an expert apart, where folders have their rows in turn and inputs before outputs.
   - deepseek2: one KV head, the latent; keys and values are made of it by two tensors, that of the keys transposed.
+  - mamba2, granite, granitemoe, granitehybrid: gguf_mamba.py.
   - lfm2, lfm2moe: layers without attention are those with 0 KV heads; the last norm is named token_embd_norm.
 """
 
@@ -23,6 +24,7 @@ import math
 import gguf
 import numpy as np
 
+import gguf_mamba
 import mxfp4
 import toy_vocab
 
@@ -107,7 +109,7 @@ NAMES = {
     "lfm2moe": LFM_LAYER_NAMES,
 }
 QWEN_LINEAR = ("qwen3next", "qwen35", "qwen35moe")
-PAIRED = ("llama", "smollm3", "mistral3")  # rotation pairs are neighbours
+PAIRED = ("llama", "smollm3", "mistral3", "granite", "granitemoe", "granitehybrid")  # rotation pairs are neighbours
 TOP_NAMES = {"model.embedding_norm": "token_embd_norm", "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
@@ -156,18 +158,22 @@ def export(model, arch: str, name: str, path: str, four_bits: bool = False) -> N
     writer = gguf.GGUFWriter(path, arch)
     writer.add_name(name)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-    _add_parameters(writer, config, arch)
+    if arch == "mamba2":
+        gguf_mamba.add_mamba2(writer, config)
+    else:
+        _add_parameters(writer, config, arch)
     if (inner := _inner_width(model, arch)) is not None:
         writer.add_feed_forward_length(inner)
     _add_vocabulary(writer)
 
-    rope = _global_rope(config, arch)
-    if rope["rope_type"] == "llama3":
+    if arch != "mamba2" and (rope := _global_rope(config, arch))["rope_type"] == "llama3":
         writer.add_tensor("rope_freqs.weight", llama3_divisors(head_dim_of(config), rope))
     for key, tensor in model.state_dict().items():
         if key == "lm_head.weight" and config.tie_word_embeddings:
             continue
         data = tensor.detach().numpy().astype(np.float32)
+        if arch in gguf_mamba.ARCHITECTURES and gguf_mamba.add_tensor(writer, key, data, config):
+            continue
         if ".linear_attn." in key:
             _add_delta_net(writer, key, data, config, arch)
             continue
@@ -200,6 +206,8 @@ def export(model, arch: str, name: str, path: str, four_bits: bool = False) -> N
 
 
 def _inner_width(model, arch: str) -> int:
+    if arch in gguf_mamba.ARCHITECTURES:
+        return None if arch == "mamba2" else gguf_mamba.inner_width(model.config)
     if arch == "lfm2":  # which adjusts what its config says
         return model.state_dict()["model.layers.0.feed_forward.w1.weight"].shape[0]
     return getattr(model.config, "intermediate_size", None)
@@ -322,9 +330,13 @@ def _add_parameters(writer: gguf.GGUFWriter, config, arch: str) -> None:
         kinds = config.layer_types
         writer.add_head_count_kv([0 if kind == "conv" else config.num_key_value_heads for kind in kinds])
         writer.add_shortconv_l_cache(config.conv_L_cache)
+    elif arch == "granitehybrid":
+        writer.add_head_count_kv(gguf_mamba.head_counts(config))
     else:
         writer.add_head_count_kv(1 if arch == "deepseek2" else config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.norm_eps if arch.startswith("lfm2") else config.rms_norm_eps)
+    if arch.startswith("granite"):
+        gguf_mamba.add_granite(writer, config, arch)
     if arch == "deepseek2":
         _add_latent_sizes(writer, config)
     elif head_dim * config.num_attention_heads != config.hidden_size or arch in ("gemma3", "qwen3", "qwen3moe", "gpt-oss", *QWEN_LINEAR):

@@ -52,6 +52,10 @@ LATENT = dict(num_attention_heads=4, num_key_value_heads=4, num_hidden_layers=3,
               qk_rope_head_dim=6, v_head_dim=10, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=8, n_shared_experts=1,
               n_group=4, topk_group=2, first_k_dense_replace=1)  # fmt: skip
 
+GRANITE = dict(num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=3, rms_norm_eps=1e-5, attention_multiplier=0.3, embedding_multiplier=3.0,
+               residual_multiplier=0.6, logits_scaling=2.5, mamba_n_heads=4, mamba_d_head=16, mamba_d_state=12, mamba_n_groups=2, num_local_experts=5,
+               num_experts_per_tok=2, intermediate_size=8, shared_intermediate_size=12, layer_types=["linear_attention", "full_attention", "linear_attention"])  # fmt: skip
+
 ZAYA = dict(num_hidden_layers=2, num_attention_heads=4, head_dim=8, moe_intermediate_size=16, router_hidden_size=8)
 
 FOLDERS = [
@@ -116,6 +120,10 @@ FOLDERS = [
     Folder(Case("gpt-oss-mxfp4", "gpt-oss", "GptOss", 221, "experts as MXFP4; and as a GGUF file", OSS), published=True, four_bits=True),
     Folder(Case("deepseek-f32", "deepseek2", "DeepseekV3", 222, "latents, experts in groups, one for every token; and as a GGUF file",
                 LATENT), published=True),
+    Folder(Case("mamba2-f32", "mamba2", "Mamba2", 223, "one recurrence a layer and nothing else; and as a GGUF file",
+                dict(num_heads=4, head_dim=16, state_size=12, n_groups=2, num_hidden_layers=2)), published=True),
+    Folder(Case("granite-hybrid-f32", "granitehybrid", "GraniteMoeHybrid", 224, "Mamba-2 around a layer of attention, scaled sums; and as a GGUF file",
+                GRANITE), published=True),
 ]  # fmt: skip
 
 TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}

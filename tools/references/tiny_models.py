@@ -93,7 +93,7 @@ ADDS_ONE = ("gemma3", "qwen3next", "qwen35", "qwen35moe")  # whose norms add the
 def build(case: Case):
     """The model in float32 with plain (eager) attention and every parameter random: no norm is 1, no bias is 0."""
     prefix = case.family + ("Text" if case.family in ("Gemma3", "Qwen3_5", "Qwen3_5Moe") else "")
-    left_out = {"intermediate_size"} if case.arch in ("zaya", "qwen35moe") else set()
+    left_out = {"intermediate_size"} if case.arch in ("zaya", "qwen35moe", "mamba2") else set()
     common = {k: v for k, v in COMMON.items() if k not in left_out and (case.arch != "gpt2" or k in GPT2_COMMON)}
     config = getattr(transformers, prefix + "Config")(**common | case.config)
     config._attn_implementation = "eager"
@@ -122,14 +122,17 @@ def _scaled(name: str, noise: np.ndarray, arch: str) -> np.ndarray:
         return (0.3 if ".mlp." in name else 0.5) * noise
     if name.endswith("sinks"):
         return 1.5 * noise
+    if name.endswith(".D"):
+        return 1.0 + 0.3 * noise
     if name.endswith("A_log"):
         return 0.7 * noise - 1.0  # a matrix forgets within ten tokens or a hundred
-    if "embed_tokens" in name:
+    if "embed_tokens" in name or "embeddings" in name:
         return 0.4 * noise
     # Queries and keys are made large enough for attention to prefer some positions clearly over others.
     gain = 1.5 if "q_proj" in name or "k_proj" in name else 1.0
     # A router decides clearly; stacked experts and matrices add up their last extent, a convolution all but its first.
-    gain = 4.0 if name.endswith(("mlp.gate.weight", "feed_forward.gate.weight", "mlp.router.weight")) else gain
+    routers = ("mlp.gate.weight", "feed_forward.gate.weight", "mlp.router.weight", "block_sparse_moe.router.weight")
+    gain = 4.0 if name.endswith(routers) else gain
     if arch == "gpt-oss" and ".experts." in name:  # inputs before outputs
         return 3.0 * noise / np.sqrt(noise.shape[1])  # large enough to be clamped sometimes
     gain = 1.5 if name.endswith("conv1d.weight") else gain

@@ -27,6 +27,7 @@ struct Architecture {
   std::span<const std::string_view> folder_prefixes = {};
   // Of folders whose final norm has the name that this table gives it, and not that of the other.
   std::span<const TensorRule> older_folder_tensors = {};
+  bool recurrent_only = false;  // no layer has attention or a feed-forward
 };
 
 extern const Architecture kLlama;  // Llama 2 and 3, SmolLM2, Mistral
@@ -47,9 +48,12 @@ extern const Architecture kQwen35;
 extern const Architecture kQwen35Moe;
 extern const Architecture kGptOss;
 extern const Architecture kDeepseek;  // DeepSeek V3, GLM 4.7 Flash
+extern const Architecture kMamba2;
+extern const Architecture kGranite, kGraniteMoe, kGraniteHybrid;  // Granite 3 and 4
 
 inline constexpr const Architecture* kArchitectures[] = {
-    &kLlama,    &kGemma3,   &kQwen2, &kQwen3,   &kGpt2,      &kZaya,   &kSmolLm3,   &kPhi3,   &kOlmo2,
-    &kMistral3, &kQwen3Moe, &kLfm2,  &kLfm2Moe, &kQwen3Next, &kQwen35, &kQwen35Moe, &kGptOss, &kDeepseek};
+    &kLlama,  &kGemma3,   &kQwen2,    &kQwen3,   &kGpt2,       &kZaya,         &kSmolLm3, &kPhi3,
+    &kOlmo2,  &kMistral3, &kQwen3Moe, &kLfm2,    &kLfm2Moe,    &kQwen3Next,    &kQwen35,  &kQwen35Moe,
+    &kGptOss, &kDeepseek, &kMamba2,   &kGranite, &kGraniteMoe, &kGraniteHybrid};
 
 }  // namespace kvtide

@@ -43,4 +43,10 @@ void check_delta_net(const std::string& file, const DeltaNetConfig& net) {
                     " key heads of linear attention: the second number must divide the first"));
 }
 
+void check_state_space(const std::string& file, const StateSpaceConfig& space) {
+  if (space.heads % space.groups != 0)
+    throw Error(ErrorCode::bad_format, cat(file, ": ", space.heads, " heads of Mamba-2 cannot share ",
+                                           space.groups, " groups: the second number must divide the first"));
+}
+
 }  // namespace kvtide

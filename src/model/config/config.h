@@ -28,13 +28,14 @@ enum class Activation { silu, gelu };  // gelu: the tanh form
 enum class NormKind { rms, layer };    // layer: with the mean taken off, and a bias
 
 // What mixes the tokens of a layer.
-enum class Mixer { attention, short_convolution, delta_net };
+enum class Mixer { attention, short_convolution, delta_net, state_space };
 
 struct LayerConfig {
   Mixer mixer = Mixer::attention;
   std::optional<std::int64_t> window;  // sliding window, own position included; nullopt: sees everything
   int rope = 0;                        // index into ModelConfig::ropes
   bool routed = true;                  // has experts, where the model has any
+  bool feed_forward = true;            // has one, or experts
 };
 
 // Queries grow with their position, by 1 + rate * ln(1 + floor(position / period)).
@@ -89,6 +90,17 @@ struct DeltaNetConfig {
   std::int64_t channels() const { return 2 * key_width() + value_width(); }
 };
 
+// Mamba-2's recurrence (state_space.h).
+struct StateSpaceConfig {
+  int heads = 0, head_dim = 0;
+  int state = 0;                             // how many numbers a head keeps for each of its own
+  int groups = 0;                            // of heads that read and write alike; divides heads
+  int taps = 0;                              // of the convolution before it
+  bool biased = false, conv_biased = false;  // its projections, the convolution
+  std::int64_t inner() const { return std::int64_t{heads} * head_dim; }
+  std::int64_t channels() const { return inner() + 2 * std::int64_t{groups} * state; }
+};
+
 // Attention that keeps one row for all heads (latent.h). ModelConfig::head_dim is rope + rank, and kv_heads 1.
 struct LatentConfig {
   std::int64_t query_rank = 0;                 // of the queries' own latent; 0: they have none
@@ -111,6 +123,8 @@ struct ModelConfig {
   float norm_epsilon = 0.0f;
   float attention_scale = 0.0f;
   float embedding_scale = 1.0f;
+  float residual_scale = 1.0f;  // of what both halves of a layer add
+  float logit_scale = 1.0f;
   Activation activation = Activation::silu;
   bool head_norms = false;             // RMS norm of every query and key head
   bool heads_normed_together = false;  // head_norms: one norm over all heads of a row
@@ -125,8 +139,9 @@ struct ModelConfig {
   int conv_taps = 0;                    // of short convolutions (short_conv.h); 0: there are none
   bool conv_biased = false;             // they and their projections
   std::optional<DeltaNetConfig> delta;  // of layers with gated delta nets
-  std::optional<LatentConfig> latent;   // of attention that keeps latents
-  bool attention_sinks = false;         // every head has a learned score beside those of the positions
+  std::optional<StateSpaceConfig> state_space;
+  std::optional<LatentConfig> latent;  // of attention that keeps latents
+  bool attention_sinks = false;        // every head has a learned score beside those of the positions
   bool gated_attention = false;     // its result is scaled by a sigmoid of gates that lie beside the queries
   bool convolved = false;           // queries, keys and values as in cca.h; the next too then
   bool temperature_is_log = false;  // of keys: clamped and exponentiated before use
@@ -141,7 +156,7 @@ std::vector<int> attention_layers(const ModelConfig& config);
 
 // Whether layers carry more than rows from token to token.
 inline bool carries(const ModelConfig& config) {
-  return config.convolved || config.conv_taps > 0 || config.delta;
+  return config.convolved || config.conv_taps > 0 || config.delta || config.state_space;
 }
 
 // Inside one expert.
@@ -153,5 +168,6 @@ inline std::int64_t expert_width(const ModelConfig& config) {
 void check_heads(const std::string& file, const ModelConfig& config);
 void check_experts(const std::string& file, const ExpertsConfig& experts);
 void check_delta_net(const std::string& file, const DeltaNetConfig& net);
+void check_state_space(const std::string& file, const StateSpaceConfig& space);
 
 }  // namespace kvtide

@@ -122,6 +122,31 @@ void read_kv_heads(const GgufFile& file, ModelConfig& config) {
   }
 }
 
+// Of layers with attention, and how they rotate.
+void read_heads(const GgufFile& file, ModelConfig& config) {
+  read_kv_heads(file, config);
+  check_heads(file.path(), config);
+  std::optional<std::int64_t> divided;
+  if (config.width % config.heads == 0) divided = config.width / config.heads;
+  config.head_dim = static_cast<int>(read_count(file, "attention.key_length", 1, kMaxHeadDim, divided));
+  if (config.head_dim > kMaxHeadDim)
+    refuse(file, ErrorCode::unsupported, cat("heads of ", config.head_dim, " are wider than ", kMaxHeadDim));
+  const auto value_length = read_count(file, "attention.value_length", 1, kMaxHeadDim, config.head_dim);
+  // Files of models that keep latents say the sizes of those.
+  if (value_length != config.head_dim && file.find(full_key(file, "attention.key_length_mla")) == nullptr)
+    refuse(file, ErrorCode::unsupported,
+           cat("keys of ", config.head_dim, " and values of ", value_length,
+               " elements: kvtide needs both the same"));
+  config.rope_dims =
+      static_cast<int>(read_count(file, "rope.dimension_count", 2, kMaxHeadDim, config.head_dim));
+  if (config.rope_dims > config.head_dim || config.rope_dims % 2 != 0)
+    refuse(file, ErrorCode::bad_format,
+           cat("rope.dimension_count is ", config.rope_dims, "; it must be even and at most the head's ",
+               config.head_dim));
+  config.attention_scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
+  config.ropes.push_back(read_rope(file, config.rope_dims));
+}
+
 }  // namespace
 
 void read_one_window(const GgufFile& file, ModelConfig& config) {
@@ -150,35 +175,15 @@ void read_common(const GgufFile& file, ModelConfig& config) {
   std::optional<std::int64_t> inside;
   if (file.find(full_key(file, "expert_feed_forward_length")) != nullptr)
     inside = read_count(file, "expert_feed_forward_length", 1, kWide);
-  config.hidden = read_count(file, "feed_forward_length", 1, kWide, inside);
-  config.heads = static_cast<int>(read_count(file, "attention.head_count", 1, 4096));
+  config.hidden = read_count(file, "feed_forward_length", 0, kWide, inside);
+  config.heads = static_cast<int>(read_count(file, "attention.head_count", 0, 4096));
   config.layers.resize(static_cast<std::size_t>(read_count(file, "block_count", 1, 1024)));
-  read_kv_heads(file, config);
-  check_heads(file.path(), config);
-  std::optional<std::int64_t> divided;
-  if (config.width % config.heads == 0) divided = config.width / config.heads;
-  config.head_dim = static_cast<int>(read_count(file, "attention.key_length", 1, kMaxHeadDim, divided));
-  if (config.head_dim > kMaxHeadDim)
-    refuse(file, ErrorCode::unsupported, cat("heads of ", config.head_dim, " are wider than ", kMaxHeadDim));
-  const auto value_length = read_count(file, "attention.value_length", 1, kMaxHeadDim, config.head_dim);
-  // Files of models that keep latents say the sizes of those.
-  if (value_length != config.head_dim && file.find(full_key(file, "attention.key_length_mla")) == nullptr)
-    refuse(file, ErrorCode::unsupported,
-           cat("keys of ", config.head_dim, " and values of ", value_length,
-               " elements: kvtide needs both the same"));
-  config.rope_dims =
-      static_cast<int>(read_count(file, "rope.dimension_count", 2, kMaxHeadDim, config.head_dim));
-  if (config.rope_dims > config.head_dim || config.rope_dims % 2 != 0)
-    refuse(file, ErrorCode::bad_format,
-           cat("rope.dimension_count is ", config.rope_dims, "; it must be even and at most the head's ",
-               config.head_dim));
   // Models whose norms take the mean off have the number under the shorter name.
   const char* epsilon = "attention.layer_norm_rms_epsilon";
   if (file.find(full_key(file, "attention.layer_norm_epsilon")) != nullptr)
     epsilon = "attention.layer_norm_epsilon";
   config.norm_epsilon = static_cast<float>(read_real(file, epsilon, 1e-12, 1e-1));
-  config.attention_scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
-  config.ropes.push_back(read_rope(file, config.rope_dims));
+  if (config.heads > 0) read_heads(file, config);
 
   const GgufTensor* embedding = file.find_tensor("token_embd.weight");
   if (embedding == nullptr) refuse(file, ErrorCode::bad_format, "the tensor 'token_embd.weight' is missing");

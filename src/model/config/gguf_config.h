@@ -10,7 +10,7 @@
 
 namespace kvtide {
 
-// Sizes, heads, norms, rotation and vocabulary. Throws Error: bad_format, unsupported.
+// Sizes, heads, norms, rotation and vocabulary; of models without attention (head_count 0) no heads. Throws Error: bad_format, unsupported.
 void read_common(const GgufFile& file, ModelConfig& config);
 
 // A sliding window that holds for every layer, where the file has one.

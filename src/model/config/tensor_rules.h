@@ -74,6 +74,19 @@ enum class Role {
   delta_decay,
   delta_norm,
   delta_out,
+  // Mamba-2 (state_space.h):
+  space_in,
+  space_in_bias,
+  space_conv,
+  space_conv_bias,
+  space_time_bias,
+  space_log_decay,  // what the decay is made from, or the decay itself
+  space_decay,
+  space_skip,
+  space_norm,  // of all channels, or group by group
+  space_group_norm,
+  space_out,
+  space_out_bias,
   // Routed experts (experts.h):
   router_down,
   router_down_bias,
@@ -95,6 +108,7 @@ enum class Role {
   expert_up_bias,
   expert_down_bias,
   shared_share,
+  shared_gate_up,  // both in one, or these two
   shared_gate,
   shared_up,
   shared_down,
