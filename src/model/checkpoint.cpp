@@ -2,6 +2,7 @@
 
 #include "base/json/json_fields.h"
 #include "formats/gguf.h"
+#include "formats/text_file.h"
 #include "model/config_file.h"
 #include "model/folder_vocab.h"
 #include "model/read_config.h"

@@ -7,6 +7,7 @@
 #include "base/json/json_value.h"
 #include "base/text.h"
 #include "formats/safetensors_files.h"
+#include "formats/text_file.h"
 #include "kernels/codec.h"
 #include "model/arch/architectures.h"
 #include "model/checkpoint.h"

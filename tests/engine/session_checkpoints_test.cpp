@@ -43,6 +43,10 @@ class SessionCheckpoints : public ::testing::Test {
         {"lfm2", std::make_unique<Model>(KVTIDE_GOLDENS "/folders/lfm2-f32"), small_options()});
     memories_.push_back(
         {"qwen3_5", std::make_unique<Model>(KVTIDE_GOLDENS "/folders/qwen3-5-f32"), small_options()});
+    memories_.push_back(
+        {"granite", std::make_unique<Model>(KVTIDE_GOLDENS "/folders/granite-hybrid-f32"), small_options()});
+    memories_.push_back(
+        {"mamba2", std::make_unique<Model>(KVTIDE_GOLDENS "/folders/mamba2-f32"), small_options()});
     memories_.push_back({"gemma3", std::make_unique<Model>(windows_.path()), small_options()});
     memories_.push_back({"rolling", std::make_unique<Model>(plain_.path()), small_options()});
     memories_.back().options.rolling = Rolling{4, 300};

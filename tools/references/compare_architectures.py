@@ -207,8 +207,6 @@ CASES = [
          dict(HYBRID, mamba_proj_bias=True, attention_bias=True, mamba_n_groups=4, num_local_experts=3, num_experts_per_tok=3)),
     Case("granitemoehybrid, attention alone", "granite", "GraniteMoeHybrid", 535, "",
          dict(HYBRID, num_local_experts=0, position_embedding_type="rope", layer_types=["full_attention"] * 3)),
-    Case("granitemoehybrid, Mamba-2 alone", "granitehybrid", "GraniteMoeHybrid", 536, "no gguf",
-         dict(HYBRID, num_local_experts=0, layer_types=["linear_attention"] * 3)),
     Case("granite", "granite", "Granite", 541, "", dict(GRANITE)),
     Case("granite, biases, three heads", "granite", "Granite", 542, "no gguf",
          dict(GRANITE, hidden_size=36, num_attention_heads=3, num_key_value_heads=3, attention_bias=True)),

@@ -120,6 +120,7 @@ std::string identity_of(const Snapshot& snapshot, const char* key) {
 
 // "18 layers, 1 KV head of 256; 15 of them see the newest 512 positions"
 std::string shape_text(const KvSpec& spec) {
+  if (spec.layers.empty()) return "no layer keeps rows";
   const LayerSpec& first = spec.layers.front();
   const auto same = [&](const LayerSpec& layer) {
     return layer.kv_heads == first.kv_heads && layer.head_dim == first.head_dim;

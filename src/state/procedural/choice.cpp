@@ -8,7 +8,12 @@
 namespace kvtide {
 namespace {
 
-int head_dim_of(const KvSpec& shape) { return shape.layers.front().head_dim; }
+int head_dim_of(const KvSpec& shape) {
+  if (shape.layers.empty())
+    throw Error(ErrorCode::invalid_argument,
+                "procedural memory: no layer of the model keeps rows, so there is nothing to compress");
+  return shape.layers.front().head_dim;
+}
 
 void check_pins(const std::vector<PosRange>& pins) {
   Pos end = 0;
@@ -47,6 +52,7 @@ ProceduralSpec procedural_spec(const KvSpec& shape, const AttentionShape& attent
   const auto refuse = [](const std::string& why) {
     throw Error(ErrorCode::invalid_argument, "procedural memory: " + why);
   };
+  head_dim_of(shape);  // there are layers
   const int kv_heads = shape.layers.front().kv_heads, layers = static_cast<int>(shape.layers.size());
   const std::size_t heads = shape.layers.size() * static_cast<std::size_t>(kv_heads);
   if (!o.heads.needs.empty() && (o.heads.kv_heads != kv_heads || o.heads.needs.size() != heads))

@@ -109,6 +109,7 @@ void check_procedural(const KvSpec& spec) {
   if (spec.rolling) refuse_spec("is either rolling or procedural, not both");
   if (!spec.rotary)
     refuse_spec("a procedural memory moves positions, which a model with absolute positions cannot follow");
+  if (spec.layers.empty()) refuse_spec("needs layers that keep rows for a procedural memory");
   check_chosen(p);
   for (const LayerSpec& layer : spec.layers)
     if (layer.head_dim != spec.layers.front().head_dim)
