@@ -23,6 +23,7 @@ StateSpec spec_of(const ModelConfig& config, const SessionOptions& options) {
   for (const LayerConfig& layer : config.layers)
     if (layer.window)
       refuse("a model with sliding windows does not keep all of a text; keyCache and valueCache do");
+  if (!even_layers(config)) refuse("a model whose layers differ in their heads has no keyCache of one shape");
   if (carries(config))
     refuse(
         "this model's layers carry more than rows from token to token, which keyCache and valueCache lack");

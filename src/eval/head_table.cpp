@@ -250,6 +250,9 @@ void measure_shares(const Model& model, ThreadPool& pool, std::span<const TokenI
 
 HeadTable measure_heads(const Model& model, const HeadTableOptions& o) {
   const ModelConfig& config = model.internals().config;
+  if (!even_layers(config))
+    throw Error(ErrorCode::unsupported,
+                "heads are measured of models whose layers all have the same heads and rows of their own");
   const auto progress = [&](double share) {
     if (o.progress && !o.progress(share))
       throw Error(ErrorCode::cancelled, "the head table was not finished");

@@ -25,7 +25,7 @@ constexpr ModelShape kKnown[] = {
 
 // Of one KV head.
 double head_row_bytes(const KvSpec& spec, DType key, DType value) {
-  return static_cast<double>(row_bytes({1, spec.layers.front().head_dim, {}}, key, value));
+  return static_cast<double>(row_bytes({1, whole_layer(spec.layers).head_dim, {}}, key, value));
 }
 
 }  // namespace

@@ -42,6 +42,8 @@ struct ElementwiseRow {
   void (*silu_mul)(float* gate, const float* up, std::int64_t n) noexcept;
   // gate[n] = gelu(gate) * up, with the tanh form of gelu
   void (*gelu_mul)(float* gate, const float* up, std::int64_t n) noexcept;
+  // x[n] = cap * tanh(x / cap)
+  void (*soft_cap)(float* x, float cap, std::int64_t n) noexcept;
   // x[n] = gelu(x), likewise
   void (*gelu)(float* x, std::int64_t n) noexcept;
   // after[keys][values] = decay * before + key (rate * (value - key^T (decay * before)))^T, and out[values] =

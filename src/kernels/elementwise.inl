@@ -106,6 +106,14 @@ void gelu_mul(float* gate, const float* up, std::int64_t n) noexcept {
   for_each(gate, up, n, [](Lanes g, Lanes u) { return mul(gelu_of(g), u); });
 }
 
+// tanh(y) = 2 / (1 + exp(-2 y)) - 1
+void soft_cap(float* x, float cap, std::int64_t n) noexcept {
+  const Lanes inverse = set1(-2.0f / cap), limit = set1(cap), one = set1(1.0f), two = set1(2.0f);
+  for_each(x, x, n, [&](Lanes a, Lanes) {
+    return mul(sub(div(two, add(one, exp(mul(a, inverse)))), one), limit);
+  });
+}
+
 void gelu(float* x, std::int64_t n) noexcept {
   for_each(x, x, n, [](Lanes a, Lanes) { return gelu_of(a); });
 }

@@ -26,17 +26,21 @@ class AttentionBlock {
   void run(int layer, std::span<ActivePart> parts, std::int64_t skip, std::int64_t count);
 
  private:
-  // The number that a layer with attention has in a state.
+  // The number that a layer with attention, or the one whose rows it reads, has in a state.
   int kept(int layer) const { return kept_[static_cast<std::size_t>(layer)]; }
+  bool owns_rows(int layer) const { return config_.layers[static_cast<std::size_t>(layer)].rows_of < 0; }
   std::size_t rope_of(int layer) const {
     return static_cast<std::size_t>(config_.layers[static_cast<std::size_t>(layer)].rope);
   }
   float growth_at(Pos position) const;
   AttendShape shape_of(const KvState::Step& step, int layer) const;
 
-  void project_heads(int layer, const LayerWeights& w, std::span<ActivePart> parts, std::int64_t count);
+  void project_heads(int layer, const LayerWeights& w, std::span<ActivePart> parts, std::int64_t first,
+                     std::int64_t count);
   void attend_part(ActivePart& part, int layer, const LayerWeights& w, std::int64_t skip);
-  void write_heads(ActivePart& part, int layer, const LayerWeights& w, QueryViews& queries);
+  void turn_queries(ActivePart& part, int layer, const LayerWeights& w, std::int64_t first,
+                    QueryViews& queries);
+  void write_rows(ActivePart& part, int layer, const LayerWeights& w);
   void share_with_sinks(const LayerWeights& w, std::span<const float> log_mass, float* mixed,
                         std::int64_t count);
   // mixed *= sigmoid of the gates that lie beside the queries.

@@ -6,6 +6,7 @@
 #include "kvtide/error.h"
 #include "model/attention_block.h"
 #include "model/for_rows.h"
+#include "model/layer_inputs.h"
 #include "model/pass_timer.h"
 #include "model/recurrence_block.h"
 #include "model/row_steps.h"
@@ -28,7 +29,10 @@ class ForwardPass {
         ws_(workspace),
         steps_(context, workspace),
         attention_(context, workspace, steps_),
-        recurrence_(context, workspace, steps_) {}
+        recurrence_(context, workspace, steps_) {
+    for (std::size_t i = 0; i < config_.layers.size(); ++i)
+      if (config_.layers[i].rows_of < 0) last_keeper_ = static_cast<int>(i);
+  }
 
   // The rest of a pass is what no part of it took.
   std::vector<PassRows> run(std::span<const PassPart> parts) {
@@ -45,9 +49,9 @@ class ForwardPass {
     begin(asked);
     for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) {
       show_layer(layer);
-      // After the last layer's keys and values are stored, only the wanted rows matter. Those of the first part that
+      // After the last keys and values are stored, only the wanted rows matter. Those of the first part that
       // nobody wants are left out; the others rarely have any.
-      const bool last = layer + 1 == static_cast<int>(config_.layers.size());
+      const bool last = layer >= last_keeper_;
       const std::int64_t skip = last ? parts_[0].count - parts_[0].asked.wanted : 0;
       if (config_.layers[static_cast<std::size_t>(layer)].mixer == Mixer::attention)
         attention_.run(layer, parts_, skip, count_);
@@ -57,6 +61,7 @@ class ForwardPass {
         context_.on_residual(layer, {ws_.x_, static_cast<std::size_t>(count_ * config_.width)});
       if (count_ > skip && config_.layers[static_cast<std::size_t>(layer)].feed_forward)
         steps_.feed_forward(layer, skip, count_);
+      if (count_ > skip) steps_.end_layer(layer, skip, count_);
     }
     show_layer(static_cast<int>(config_.layers.size()));
     std::vector<PassRows> rows(parts_.size());
@@ -79,6 +84,11 @@ class ForwardPass {
     ws_.most_tokens_ = std::max(ws_.most_tokens_, count_);
     for (const ActivePart& part : parts_) {
       steps_.embed(part.asked.tokens, part.step.first(), part.begin);
+      if (config_.layer_inputs > 0)
+        make_layer_inputs(context_, steps_, part.asked.tokens, ws_.x_ + part.begin * config_.width,
+                          ws_.layer_inputs_.values + part.begin *
+                                                         static_cast<std::int64_t>(config_.layers.size()) *
+                                                         config_.layer_inputs);
       for (std::size_t r = 0; r < ws_.ropes_.size(); ++r) {
         const std::int64_t at = part.begin * ws_.ropes_[r].pairs();
         ws_.ropes_[r].fill(part.step.first(), part.count, ws_.cosine_[r] + at, ws_.sine_[r] + at);
@@ -114,6 +124,7 @@ class ForwardPass {
   RecurrenceBlock recurrence_;
   std::vector<ActivePart> parts_;
   std::int64_t count_ = 0;  // rows of all parts
+  int last_keeper_ = 0;     // the last layer that keeps rows, or carries something, of its own
 };
 
 std::vector<PassRows> forward(const DecoderContext& context, Workspace& workspace,
@@ -131,10 +142,16 @@ void logits(const DecoderContext& context, Workspace& workspace, const float* hi
             float* out) {
   const MatmulJob job{&context.weights.head(), out, context.config.vocab};
   RowSteps(context, workspace).multiply({rows, context.config.width, hidden}, {&job, 1}, &PassTimes::head);
-  if (context.config.logit_scale == 1.0f) return;
-  for_rows(context.pool, 0, rows, [&](std::int64_t row) {
-    context.kernels.elementwise.scale(out + row * context.config.vocab, context.config.logit_scale,
-                                      context.config.vocab);
+  const float scale = context.config.logit_scale, cap = context.config.logit_cap;
+  if (scale == 1.0f && cap == 0.0f) return;
+  // A vocabulary may be long, and there is often one row.
+  constexpr std::int64_t kPiece = 16384;
+  const std::int64_t pieces = (context.config.vocab + kPiece - 1) / kPiece;
+  for_rows(context.pool, 0, rows * pieces, [&](std::int64_t i) {
+    const std::int64_t first = i % pieces * kPiece, count = std::min(kPiece, context.config.vocab - first);
+    float* const piece = out + i / pieces * context.config.vocab + first;
+    if (scale != 1.0f) context.kernels.elementwise.scale(piece, scale, count);
+    if (cap != 0.0f) context.kernels.elementwise.soft_cap(piece, cap, count);
   });
 }
 

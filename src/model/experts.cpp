@@ -101,12 +101,16 @@ class Routing {
     if (router_ > 0)
       score_by_layers();
     else
-      multiply_f32(w_.router_out, x_, s_.scores);
+      multiply_f32(w_.router_out, context_.routed != nullptr ? context_.routed : x_, s_.scores);
     for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
       if (!w_.biases.router.empty())
         context_.rows.add(s_.scores + t * slots_, w_.biases.router.data(), slots_);
       choose(*config_.experts, {s_.scores + t * slots_, as_size(slots_)}, w_.balance,
              {choices_.data() + t * chosen_, as_size(chosen_)});
+      for (std::int64_t n = 0; !w_.expert_scale.empty() && n < chosen_; ++n) {
+        Choice& choice = choices_[as_size(t * chosen_ + n)];
+        choice.share *= w_.expert_scale[as_size(choice.slot)];
+      }
     });
     if (config_.experts->shared > 0) run_shared();
     sort();
@@ -211,7 +215,9 @@ class Routing {
       context_.rows.add(gate, w_.biases.gate.data() + e * n, n);
       context_.rows.add(up, w_.biases.up.data() + e * n, n);
     }
-    if (!config_.experts->clamped) return context_.rows.silu_mul(gate, up, n);
+    if (!config_.experts->clamped)
+      return config_.activation == Activation::gelu ? context_.rows.gelu_mul(gate, up, n)
+                                                    : context_.rows.silu_mul(gate, up, n);
     const auto [alpha, limit] = *config_.experts->clamped;
     for (std::int64_t k = 0; k < n; ++k) {
       const float g = std::min(gate[k], limit), u = std::clamp(up[k], -limit, limit);
@@ -304,6 +310,12 @@ ExpertsWeights load_experts(const ModelConfig& config, int layer, WeightSource& 
   w.router_out = source.matrix(Role::router_out, config.experts->slots(), router > 0 ? router : width);
   if (router > 0 || config.experts->balanced)
     w.balance = source.values(Role::router_balance, {config.experts->slots()});
+  if (source.has(Role::router_scale)) {
+    w.router_scale = source.values(Role::router_scale, {width});
+    for (float& value : w.router_scale) value /= std::sqrt(static_cast<float>(width));
+  }
+  if (source.has(Role::expert_scale))
+    w.expert_scale = source.values(Role::expert_scale, {config.experts->count});
   const bool together = source.has(Role::expert_gate_up);
   for (int e = 0; e < config.experts->count; ++e) {
     const bool turns = config.experts->gate_up_turns;

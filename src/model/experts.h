@@ -15,6 +15,7 @@
 //         erf form
 //   e   = the index with the largest p + balance; the balance counts for this choice only
 //   out = p_e * down_e(silu(gate_e m) * up_e m); of the slot behind the experts p_e * m, or zeros (SkipSlot)
+// Gemma 4's router sees another norm of the stream, and its shares are multiplied by a number of the expert.
 // With biases they are added to R m and to every product of an expert. gpt-oss has another gate (ClampedGate).
 // The router is computed in f32, so that the choice does not hang on the rounding of activations. Tokens are
 // grouped by expert, which changes no bit of any of them: a row of a matrix product does not depend on its
@@ -54,6 +55,9 @@ struct ExpertsWeights {
   // [router_width]; carry: empty in layer 0
   std::vector<float> down_bias, carry, norm, first_bias, second_bias;
   std::vector<float> balance;  // [slots]; empty: none
+  std::vector<float>
+      router_scale;  // [width], the weight of a norm of the router's own input; empty: it has none
+  std::vector<float> expert_scale;  // [experts], by which shares are multiplied; empty: they stay
   std::vector<Expert> experts;
   ExpertBiases biases;
   Expert shared;                    // of models that have one
@@ -81,6 +85,7 @@ struct ExpertsContext {
   const ElementwiseRow& rows;
   ThreadPool& pool;
   FunctionRef<void(const Activations& x, std::span<const MatmulJob> jobs)> multiply;
+  const float* routed = nullptr;  // [..][width]: what the router sees instead of x
 };
 
 // Tokens [first, last) of the step: x [..][width] normed inputs, replaced by the outputs.

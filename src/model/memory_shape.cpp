@@ -12,9 +12,10 @@ KvSpec memory_shape(const ModelConfig& config) {
   KvSpec shape;
   for (const int i : attention_layers(config)) {
     const LayerConfig& layer = config.layers[static_cast<std::size_t>(i)];
-    shape.layers.push_back(
-        {config.kv_heads, config.head_dim, layer.window,
-         RopeTable(config.ropes[static_cast<std::size_t>(layer.rope)], config.rope_dims).frequencies()});
+    const HeadsConfig heads = heads_of(config, i);
+    const RopeTable rope(config.ropes[static_cast<std::size_t>(layer.rope)],
+                         rope_dims_of(config, layer.rope));
+    shape.layers.push_back({heads.kv_heads, heads.head_dim, layer.window, rope.frequencies()});
   }
   shape.rotary = !config.learned_positions;
   if (config.learned_positions) shape.positions = config.context_length;

@@ -1,5 +1,7 @@
 #include "model/read_config.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "model/arch/architectures.h"
@@ -42,10 +44,11 @@ ModelConfig read_config(const GgufFile& file) {
   const Architecture& architecture = find_architecture(file);
   ModelConfig config;
   config.architecture = architecture.name;
-  read_common(file, config);
+  read_common(file, architecture.uneven, config);
   refuse_zeros(file, architecture, config);
   architecture.adjust(file, config);
-  if (!carries(config) && attention_layers(config).size() < config.layers.size())
+  const auto other = [](const LayerConfig& layer) { return layer.mixer != Mixer::attention; };
+  if (!carries(config) && std::any_of(config.layers.begin(), config.layers.end(), other))
     throw Error(ErrorCode::unsupported,
                 cat(file.path(), ": layers with 0 KV heads are not supported of ", architecture.name));
   return config;

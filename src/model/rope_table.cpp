@@ -17,7 +17,8 @@ double pair_with_turns(double turns, const RopeConfig& config, int dims) {
 
 RopeTable::RopeTable(const RopeConfig& config, int rope_dims) {
   for (int i = 0; i < rope_dims / 2; ++i) {
-    double frequency = config.still ? 0.0 : std::pow(config.base, -2.0 * i / rope_dims);
+    const bool still = config.still || (config.turning && i >= *config.turning);
+    double frequency = still ? 0.0 : std::pow(config.base, -2.0 * i / rope_dims);
     if (!config.divisors.empty())
       frequency /= static_cast<double>(config.divisors[static_cast<std::size_t>(i)]);
     if (config.scaling == RopeScaling::linear) frequency /= config.factor;

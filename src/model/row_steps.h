@@ -44,6 +44,8 @@ class RowSteps {
                     const ResidualScale& scale, std::int64_t skip, std::int64_t count);
   // x += feed-forward of the norm of x.
   void feed_forward(int layer, std::int64_t skip, std::int64_t count);
+  // x = what stands behind both halves of a layer, where there is anything.
+  void end_layer(int layer, std::int64_t skip, std::int64_t count);
 
   // In place: one head of a row, or all of them together where the weight is as wide.
   void norm_head(float* head, const std::vector<float>& weight) const {
@@ -58,8 +60,10 @@ class RowSteps {
   }
 
  private:
-  void run_experts(const LayerWeights& w, std::int64_t skip, std::int64_t count);
-  void activate(const LayerWeights& w, std::int64_t skip, std::int64_t count);
+  void single_feed_forward(int layer, const LayerWeights& w, std::int64_t skip, std::int64_t count);
+  void experts_beside(int layer, const LayerWeights& w, std::int64_t skip, std::int64_t count);
+  void run_experts(const LayerWeights& w, const float* routed, std::int64_t skip, std::int64_t count);
+  void activate(const LayerWeights& w, std::int64_t hidden, std::int64_t skip, std::int64_t count);
 
   const ModelConfig& config_;
   const Weights& weights_;

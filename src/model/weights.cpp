@@ -44,6 +44,7 @@ class WeightLoader final : private WeightSource {
       weights_.input_scale_ = vector(Role::input_scale, width);
       weights_.input_bias_ = vector(Role::input_bias, width);
     }
+    if (config_.layer_inputs > 0) weights_.layer_inputs_ = load_layer_inputs(config_, *this);
     for (std::size_t i = 0; i < config_.layers.size(); ++i) {
       layer_ = static_cast<int>(i);
       weights_.layers_.push_back(layer());
@@ -74,11 +75,17 @@ class WeightLoader final : private WeightSource {
         break;
     }
     if (config_.scaled_residual) load_scales(w);
+    if (config_.layer_inputs > 0) w.input = load_layer_input(config_, *this);
+    if (has(Role::layer_scale)) w.scale = values(Role::layer_scale, {1})[0];
     if (!layer_config().feed_forward) return w;
-    if (config_.experts && layer_config().routed)
-      w.experts = load_experts(config_, layer_, *this);
-    else
-      load_feed_forward(w);
+    const bool routed = config_.experts && layer_config().routed;
+    if (routed) w.experts = load_experts(config_, layer_, *this);
+    if (!routed || config_.experts->beside) load_feed_forward(w);
+    if (routed && config_.experts->beside) {
+      w.experts_norm = vector(Role::experts_norm, config_.width);
+      w.experts_post_norm = vector(Role::experts_post_norm, config_.width);
+      w.beside_post_norm = vector(Role::beside_post_norm, config_.width);
+    }
     return w;
   }
 
@@ -99,24 +106,29 @@ class WeightLoader final : private WeightSource {
   }
 
   void load_attention(LayerWeights& w) {
-    const std::int64_t width = config_.width, head_dim = config_.head_dim;
+    const std::int64_t width = config_.width;
+    const HeadsConfig heads = heads_of(config_, layer_);
     if (config_.latent) {
       w.latent = load_latent(config_, *this);
       w.output = matrix(Role::attention_output, width, config_.heads * config_.latent->value);
       return;
     }
-    const std::int64_t q_rows = config_.heads * head_dim, kv_rows = config_.kv_heads * head_dim;
+    const std::int64_t q_rows = heads.q_width(), kv_rows = heads.kv_width();
+    const bool own_rows = layer_config().rows_of < 0;
     if (config_.head_norms) {
-      w.query_norm = vector(Role::query_norm, config_.heads_normed_together ? q_rows : head_dim);
-      w.key_norm = vector(Role::key_norm, config_.heads_normed_together ? kv_rows : head_dim);
+      w.query_norm = vector(Role::query_norm, config_.heads_normed_together ? q_rows : heads.head_dim);
+      if (own_rows)
+        w.key_norm = vector(Role::key_norm, config_.heads_normed_together ? kv_rows : heads.head_dim);
     }
+    if (config_.value_norm) w.value_norm.assign(static_cast<std::size_t>(heads.head_dim), 1.0f);
     const auto* order = rotation_order();
     if (config_.gated_attention)
       load_gated_query(w);
     else
       w.query = matrix(Role::query, q_rows, width, order);
-    w.key = matrix(Role::key, kv_rows, width, order);
-    w.value = matrix(Role::value, config_.convolved ? kv_rows / 2 : kv_rows, width);
+    if (own_rows) w.key = matrix(Role::key, kv_rows, width, order);
+    if (own_rows && !layer_config().values_are_keys)
+      w.value = matrix(Role::value, config_.convolved ? kv_rows / 2 : kv_rows, width);
     w.query_bias = optional_vector(Role::query_bias, q_rows, order);
     w.key_bias = optional_vector(Role::key_bias, kv_rows, order);
     w.value_bias = optional_vector(Role::value_bias, kv_rows);
@@ -152,7 +164,7 @@ class WeightLoader final : private WeightSource {
   }
 
   void load_feed_forward(LayerWeights& w) {
-    const std::int64_t width = config_.width, hidden = config_.hidden;
+    const std::int64_t width = config_.width, hidden = hidden_of(config_, layer_);
     if (config_.gated) w.gate = matrix(Role::gate, hidden, width);
     w.up = matrix(Role::up, hidden, width);
     w.up_bias = optional_vector(Role::up_bias, hidden);

@@ -21,6 +21,7 @@
 #include "model/delta_net.h"
 #include "model/experts.h"
 #include "model/latent_weights.h"
+#include "model/layer_inputs_weights.h"
 #include "model/residual.h"
 #include "model/short_conv.h"
 #include "model/state_space.h"
@@ -31,19 +32,24 @@ struct LayerWeights {
   std::vector<float> attention_norm, feed_forward_norm;            // [width]
   std::vector<float> attention_post_norm, feed_forward_post_norm;  // [width], where the architecture has them
   std::vector<float> query_norm, key_norm;                         // [head_dim], likewise
+  std::vector<float> value_norm;                                   // ones, likewise
   std::vector<float> attention_norm_bias, feed_forward_norm_bias;  // [width], of layer norms
   std::vector<float> query_bias, key_bias, value_bias, output_bias;  // empty: none
   std::vector<float> sinks;                                          // [heads], of attention that has them
   std::vector<float> up_bias, down_bias;                             // likewise
-  WeightMatrix query, key, value, output;
-  WeightMatrix query_gate;               // [heads * head_dim][width], where attention is gated
-  WeightMatrix gate, up, down;           // gate: only where the feed-forward is gated
-  std::optional<CcaWeights> cca;         // then `value` makes the current half of the values
-  std::optional<ShortConvWeights> conv;  // instead of query, key, value and output
-  std::optional<LatentWeights> latent;   // instead of query, key and value
-  std::optional<DeltaNetWeights> delta;  // likewise
+  WeightMatrix query, key, value, output;  // no key and value: rows of another layer; no value: keys as well
+  WeightMatrix query_gate;                 // [heads * head_dim][width], where attention is gated
+  WeightMatrix gate, up, down;             // gate: only where the feed-forward is gated
+  std::optional<CcaWeights> cca;           // then `value` makes the current half of the values
+  std::optional<ShortConvWeights> conv;    // instead of query, key, value and output
+  std::optional<LatentWeights> latent;     // instead of query, key and value
+  std::optional<DeltaNetWeights> delta;    // likewise
   std::optional<StateSpaceWeights> space;
-  std::optional<ExpertsWeights> experts;  // instead of gate, up and down
+  std::optional<ExpertsWeights> experts;   // instead of gate, up and down
+  std::optional<LayerInputWeights> input;  // what the token gives to this layer
+  std::vector<float> experts_norm, experts_post_norm,
+      beside_post_norm;  // [width], of experts beside gate, up and down
+  float scale = 1.0f;    // of the stream behind the layer
   ResidualScale attention_scale, feed_forward_scale;
 };
 
@@ -68,6 +74,7 @@ class Weights {
   // Of a scaled residual stream: the embedding becomes (embedding + bias) * scale; else empty.
   const std::vector<float>& input_scale() const { return input_scale_; }
   const std::vector<float>& input_bias() const { return input_bias_; }
+  const std::optional<LayerInputsWeights>& layer_inputs() const { return layer_inputs_; }
   const LayerWeights& layer(int i) const { return layers_[static_cast<std::size_t>(i)]; }
 
   std::int64_t packed_bytes() const { return packed_bytes_; }  // in memory of our own
@@ -79,6 +86,7 @@ class Weights {
   Weights() = default;
   WeightMatrix embedding_, positions_, head_;
   std::vector<float> output_norm_, output_norm_bias_, input_scale_, input_bias_;
+  std::optional<LayerInputsWeights> layer_inputs_;
   std::vector<LayerWeights> layers_;
   Arena panels_;
   std::optional<PackedFile> packed_;

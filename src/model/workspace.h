@@ -14,6 +14,7 @@
 #include "model/delta_net.h"
 #include "model/experts.h"
 #include "model/latent_scratch.h"
+#include "model/layer_inputs_scratch.h"
 #include "model/rope_table.h"
 #include "model/short_conv.h"
 #include "model/state_space.h"
@@ -38,14 +39,16 @@ class Workspace {
   float *x_, *normed_, *q_, *k_, *v_, *mixed_, *gate_, *up_;  // [max_step][width | heads * head_dim | ...]
   std::vector<float*> cosine_, sine_;                         // per rope: [max_step][pairs]
   std::vector<RopeTable> ropes_;
-  CcaScratch cca_{};             // of models that convolve queries and keys
-  float* query_gate_ = nullptr;  // [max_step][heads * head_dim], of models whose attention is gated
-  ShortConvScratch conv_{};      // of models with short convolutions
-  LatentScratch latent_{};       // of models that keep latents
-  DeltaNetScratch delta_{};      // of models with gated delta nets
-  StateSpaceScratch space_{};    // of models with Mamba-2 layers
-  ExpertsScratch experts_{};     // of models with experts
-  QuantRow quants_;              // of the first row
+  CcaScratch cca_{};                   // of models that convolve queries and keys
+  float* query_gate_ = nullptr;        // [max_step][heads * head_dim], of models whose attention is gated
+  ShortConvScratch conv_{};            // of models with short convolutions
+  LatentScratch latent_{};             // of models that keep latents
+  DeltaNetScratch delta_{};            // of models with gated delta nets
+  StateSpaceScratch space_{};          // of models with Mamba-2 layers
+  LayerInputsScratch layer_inputs_{};  // of models whose tokens give numbers to every layer
+  BesideScratch beside_{};             // of models with experts beside a feed-forward
+  ExpertsScratch experts_{};           // of models with experts
+  QuantRow quants_;                    // of the first row
 };
 
 }  // namespace kvtide

@@ -62,7 +62,7 @@ std::vector<SnapshotTensor> state_tensors(const StateImage& image) {
                        static_cast<std::uint64_t>(recurrent_bytes(spec))});
   };
   in_file_order(image, add_rows, add_recurrent, [&] {
-    const int head_dim = image.spec.layers.front().head_dim;
+    const int head_dim = whole_layer(image.spec.layers).head_dim;
     for (const auto& part : procedural_tensors(memory_spec(image.spec), *image.past, head_dim))
       tensors.push_back(snapshot_tensor(part));
   });

@@ -70,7 +70,7 @@ void read_runs(SnapshotHeader& header, std::uint64_t logits) {
   if (image.past.has_value() != image.spec.procedural.has_value())
     refuse("the blocks of a procedural memory and its spec come together");
   if (image.past)
-    check(*image.past, memory_spec(image.spec), image.position, image.spec.layers.front().head_dim);
+    check(*image.past, memory_spec(image.spec), image.position, whole_layer(image.spec.layers).head_dim);
   auto expected = state_tensors(image);
   if (logits > 0)
     expected.push_back(

@@ -73,7 +73,7 @@ void check(const StateImage& image) {
   if (image.past.has_value() != image.spec.procedural.has_value())
     refuse_image("the blocks of a procedural memory and its spec come together");
   if (image.past)
-    check(*image.past, memory_spec(image.spec), image.position, image.spec.layers.front().head_dim);
+    check(*image.past, memory_spec(image.spec), image.position, whole_layer(image.spec.layers).head_dim);
 }
 
 }  // namespace

@@ -151,6 +151,11 @@ class CheckpointWeights final : public PlainWeights {
 }  // namespace
 
 void require_known(const ModelConfig& config) {
+  if (!even_layers(config) || config.value_norm)
+    throw Error(
+        ErrorCode::unsupported,
+        cat("the validator does not know layers that differ in their heads or share rows, as those of ",
+            config.architecture, " do"));
   if (config.latent || config.attention_sinks)
     throw Error(ErrorCode::unsupported,
                 cat("the validator does not know ", config.latent ? "latent attention" : "learned sinks",

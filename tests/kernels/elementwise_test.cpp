@@ -197,6 +197,22 @@ TEST(GeluMul, EqualsTheTanhFormInDouble) {
   }
 }
 
+TEST(SoftCap, EqualsTheFormulaInDouble) {
+  std::vector<float> x;
+  for (double v = -200.0; v <= 200.0; v += 1.0 / 16.0) x.push_back(static_cast<float>(v));
+  for (const float v : {-1e20f, 1e20f}) x.push_back(v);
+  for (const Kernels* kernels : available_kernels())
+    for (const float cap : {30.0f, 5.0f}) {
+      auto y = x;
+      kernels->elementwise.soft_cap(y.data(), cap, static_cast<std::int64_t>(y.size()));
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        const double wide = static_cast<double>(cap);
+        ASSERT_NEAR(y[i], wide * std::tanh(static_cast<double>(x[i]) / wide), 4e-7 * wide)
+            << kernels->isa << " x " << x[i];
+      }
+    }
+}
+
 TEST(Elementwise, AddsAndScalesWithOneRounding) {
   for (const Kernels* kernels : available_kernels())
     for (const std::int64_t n : kLengths) {
@@ -231,6 +247,9 @@ std::vector<float> all_results(const ElementwiseRow& row, const std::vector<floa
   keep(a);
   a = x;
   row.gelu_mul(a.data(), y.data(), n);
+  keep(a);
+  a = x;
+  row.soft_cap(a.data(), 30.0f, n);
   keep(a);
   a = x;
   row.add(a.data(), y.data(), n);

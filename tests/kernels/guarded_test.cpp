@@ -159,6 +159,7 @@ TEST(Guarded, ElementwiseFunctions_OfEveryLength) {
       e.silu_mul(y.data(), x.data(), count);
       e.gelu_mul(y.data(), x.data(), count);
       e.gelu(y.data(), count);
+      e.soft_cap(y.data(), 3.0f, count);
       e.add(y.data(), x.data(), count);
       e.scale(y.data(), 0.5f, count);
       e.to_f16(y.data(), count, half.data());

@@ -23,7 +23,7 @@ import gguf_export
 import mxfp4
 import tiny_folders
 from tiny_folders import LFM
-from tiny_models import Case, build, rope
+from tiny_models import COMMON, Case, build, rope
 
 LOGITS, STATES = 2e-4, 1e-5
 PROMPT = 75  # tokens: longer than windows and than the contexts that rotations are scaled from
@@ -59,6 +59,14 @@ SPACE = dict(mamba_n_heads=4, mamba_d_state=12, mamba_n_groups=2, mamba_d_head=1
 HYBRID = dict(GRANITE, **SPACE, num_hidden_layers=3, num_local_experts=5, num_experts_per_tok=2, intermediate_size=16, shared_intermediate_size=20,
               layer_types=["linear_attention", "full_attention", "linear_attention"])  # fmt: skip
 MAMBA = dict(num_heads=4, head_dim=16, state_size=12, n_groups=2)
+
+
+# Gemma 4: wider heads, of which a part turns, in layers that see everything.
+GEMMA4 = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=8, global_head_dim=16, rms_norm_eps=1e-6, num_hidden_layers=4, sliding_window=11,
+              layer_types=["sliding_attention", "full_attention"] * 2, hidden_size_per_layer_input=0, final_logit_softcapping=8.0,
+              rope_parameters=dict(sliding_attention=rope(theta=1000.0), full_attention=rope("proportional", 5000.0, partial_rotary_factor=0.25)))  # fmt: skip
+INPUTS = dict(hidden_size_per_layer_input=6, vocab_size_per_layer_input=COMMON["vocab_size"])
+BESIDE = dict(enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=12)
 
 
 def olmo_ropes(**full) -> dict:
@@ -188,6 +196,22 @@ CASES = [
     Case("glm4_moe_lite", "deepseek2", "Glm4MoeLite", 515, "", dict(GLM)),
     Case("glm4_moe_lite, another epsilon, all of three experts", "deepseek2", "Glm4MoeLite", 516, "no gguf",
          dict(GLM, rms_norm_eps=1e-3, n_routed_experts=3, mlp_layer_types=["sparse", "dense", "sparse"])),
+    Case("gemma4, keys are values, fewer KV heads", "gemma4", "Gemma4", 551, "", dict(GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=1)),
+    Case("gemma4, shared rows, numbers for every layer", "gemma4", "Gemma4", 552, "",
+         dict(GEMMA4 | INPUTS, num_hidden_layers=6, layer_types=["sliding_attention", "full_attention"] * 3, num_kv_shared_layers=2,
+              use_double_wide_mlp=True)),
+    Case("gemma4, experts beside", "gemma4", "Gemma4", 553, "", dict(GEMMA4 | BESIDE, attention_k_eq_v=True, num_global_key_value_heads=1)),
+    Case("gemma4, odd widths, three heads, no cap", "gemma4", "Gemma4", 554, "",
+         dict(GEMMA4 | INPUTS, hidden_size=36, intermediate_size=20, num_attention_heads=3, num_key_value_heads=1, head_dim=10, global_head_dim=20,
+              final_logit_softcapping=None, num_hidden_layers=7, num_kv_shared_layers=4,
+              layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
+                           "sliding_attention", "full_attention"])),
+    Case("gemma4, all of it", "gemma4", "Gemma4", 555, "",
+         dict(GEMMA4 | INPUTS | BESIDE, num_hidden_layers=6, layer_types=["sliding_attention", "full_attention"] * 3, num_kv_shared_layers=3,
+              use_double_wide_mlp=True, attention_k_eq_v=True, num_global_key_value_heads=1, top_k_experts=5)),
+    Case("gemma4, its own head, a scaled rotation", "gemma4", "Gemma4", 556, "no gguf",
+         dict(GEMMA4, global_head_dim=12, tie_word_embeddings=False,
+              rope_parameters=dict(sliding_attention=rope(theta=1000.0), full_attention=rope("proportional", 5000.0, partial_rotary_factor=0.5, factor=4.0)))),
     Case("mamba2", "mamba2", "Mamba2", 521, "", dict(MAMBA)),
     Case("mamba2, a group for all, wide, three taps", "mamba2", "Mamba2", 522, "",
          dict(MAMBA, num_heads=3, head_dim=24, expand=2, hidden_size=36, state_size=33, n_groups=1, conv_kernel=3, num_hidden_layers=3,

@@ -15,6 +15,7 @@ What differs from the checkpoint's own layout, and therefore what this file must
     the rows of in_proj_qkvz sorted; the others have value heads tiled over key heads where folders have them grouped.
   - gpt-oss: gate and up of an expert apart, where folders have their rows in turn and inputs before outputs.
   - deepseek2: one KV head, the latent; keys and values are made of it by two tensors, that of the keys transposed.
+  - gemma4: gguf_gemma4.py.
   - mamba2, granite, granitemoe, granitehybrid: gguf_mamba.py.
   - lfm2, lfm2moe: layers without attention are those with 0 KV heads; the last norm is named token_embd_norm.
 """
@@ -24,6 +25,7 @@ import math
 import gguf
 import numpy as np
 
+import gguf_gemma4
 import gguf_mamba
 import mxfp4
 import toy_vocab
@@ -102,6 +104,7 @@ NAMES = {
     "qwen35": QWEN_LINEAR_LAYER_NAMES,
     "qwen35moe": QWEN_LINEAR_LAYER_NAMES,
     "gemma3": GEMMA_LAYER_NAMES,
+    "gemma4": GEMMA_LAYER_NAMES,
     "olmo2": OLMO_LAYER_NAMES,
     "phi3": PHI_LAYER_NAMES,
     "qwen3moe": QWEN_MOE_LAYER_NAMES,
@@ -160,19 +163,24 @@ def export(model, arch: str, name: str, path: str, four_bits: bool = False) -> N
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     if arch == "mamba2":
         gguf_mamba.add_mamba2(writer, config)
+    elif arch == "gemma4":
+        gguf_gemma4.add_parameters(writer, config)
+        gguf_gemma4.add_rotation(writer, config)
     else:
         _add_parameters(writer, config, arch)
     if (inner := _inner_width(model, arch)) is not None:
         writer.add_feed_forward_length(inner)
     _add_vocabulary(writer)
 
-    if arch != "mamba2" and (rope := _global_rope(config, arch))["rope_type"] == "llama3":
+    if arch not in ("mamba2", "gemma4") and (rope := _global_rope(config, arch))["rope_type"] == "llama3":
         writer.add_tensor("rope_freqs.weight", llama3_divisors(head_dim_of(config), rope))
     for key, tensor in model.state_dict().items():
         if key == "lm_head.weight" and config.tie_word_embeddings:
             continue
         data = tensor.detach().numpy().astype(np.float32)
         if arch in gguf_mamba.ARCHITECTURES and gguf_mamba.add_tensor(writer, key, data, config):
+            continue
+        if arch == "gemma4" and gguf_gemma4.add_tensor(writer, key, data):
             continue
         if ".linear_attn." in key:
             _add_delta_net(writer, key, data, config, arch)
@@ -208,6 +216,8 @@ def export(model, arch: str, name: str, path: str, four_bits: bool = False) -> N
 def _inner_width(model, arch: str) -> int:
     if arch in gguf_mamba.ARCHITECTURES:
         return None if arch == "mamba2" else gguf_mamba.inner_width(model.config)
+    if arch == "gemma4":
+        return None
     if arch == "lfm2":  # which adjusts what its config says
         return model.state_dict()["model.layers.0.feed_forward.w1.weight"].shape[0]
     return getattr(model.config, "intermediate_size", None)

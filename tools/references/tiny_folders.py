@@ -56,6 +56,14 @@ GRANITE = dict(num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=3
                residual_multiplier=0.6, logits_scaling=2.5, mamba_n_heads=4, mamba_d_head=16, mamba_d_state=12, mamba_n_groups=2, num_local_experts=5,
                num_experts_per_tok=2, intermediate_size=8, shared_intermediate_size=12, layer_types=["linear_attention", "full_attention", "linear_attention"])  # fmt: skip
 
+GEMMA4 = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=8, global_head_dim=16, num_global_key_value_heads=1, attention_k_eq_v=True,
+              rms_norm_eps=1e-6, num_hidden_layers=5, sliding_window=16, num_kv_shared_layers=2, use_double_wide_mlp=True, intermediate_size=16,
+              layer_types=["sliding_attention", "full_attention", "full_attention", "sliding_attention", "full_attention"],
+              hidden_size_per_layer_input=6, vocab_size_per_layer_input=COMMON["vocab_size"], final_logit_softcapping=8.0,
+              enable_moe_block=True, num_experts=3, top_k_experts=2, moe_intermediate_size=8,
+              rope_parameters=dict(sliding_attention=rope(theta=1000.0),
+                                   full_attention=rope("proportional", 5000.0, partial_rotary_factor=0.25)))  # fmt: skip
+
 ZAYA = dict(num_hidden_layers=2, num_attention_heads=4, head_dim=8, moe_intermediate_size=16, router_hidden_size=8)
 
 FOLDERS = [
@@ -124,6 +132,8 @@ FOLDERS = [
                 dict(num_heads=4, head_dim=16, state_size=12, n_groups=2, num_hidden_layers=2)), published=True),
     Folder(Case("granite-hybrid-f32", "granitehybrid", "GraniteMoeHybrid", 224, "Mamba-2 around a layer of attention, scaled sums; and as a GGUF file",
                 GRANITE), published=True),
+    Folder(Case("gemma4-f32", "gemma4", "Gemma4", 225, "shared rows, keys as values, two sizes of heads, numbers for every layer, experts; and as a GGUF file",
+                GEMMA4), published=True),
 ]  # fmt: skip
 
 TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}

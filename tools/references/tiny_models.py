@@ -92,7 +92,7 @@ ADDS_ONE = ("gemma3", "qwen3next", "qwen35", "qwen35moe")  # whose norms add the
 
 def build(case: Case):
     """The model in float32 with plain (eager) attention and every parameter random: no norm is 1, no bias is 0."""
-    prefix = case.family + ("Text" if case.family in ("Gemma3", "Qwen3_5", "Qwen3_5Moe") else "")
+    prefix = case.family + ("Text" if case.family in ("Gemma3", "Gemma4", "Qwen3_5", "Qwen3_5Moe") else "")
     left_out = {"intermediate_size"} if case.arch in ("zaya", "qwen35moe", "mamba2") else set()
     common = {k: v for k, v in COMMON.items() if k not in left_out and (case.arch != "gpt2" or k in GPT2_COMMON)}
     config = getattr(transformers, prefix + "Config")(**common | case.config)
@@ -105,6 +105,8 @@ def build(case: Case):
             noise = stream.standard_normal(tuple(parameter.shape))
             parameter.copy_(torch.from_numpy(_scaled(name, noise, case.arch).astype(np.float32)))
         for name, buffer in sorted(model.named_buffers()):
+            if name.endswith("layer_scalar"):
+                buffer.copy_(torch.from_numpy((0.8 + 0.1 * stream.standard_normal(tuple(buffer.shape))).astype(np.float32)))
             if name.endswith(("balancing_biases", "expert_bias", "e_score_correction_bias")):  # they change a choice sometimes
                 buffer.copy_(torch.from_numpy(0.2 * stream.standard_normal(tuple(buffer.shape)).astype(np.float32)))
     return model
@@ -115,6 +117,8 @@ def _scaled(name: str, noise: np.ndarray, arch: str) -> np.ndarray:
         return _scaled_gpt2(name, noise)
     if arch == "zaya":
         return _scaled_zaya(name, noise)
+    if arch == "gemma4" and name.endswith(("q_norm.weight", "k_norm.weight")):
+        return 0.5 + 0.15 * noise  # scores are not scaled: sharper ones would make float32 itself differ by 4e-4
     if "norm" in name:
         centre = 0.0 if arch in ADDS_ONE and "linear_attn" not in name else 1.0
         return centre + 0.3 * noise
@@ -122,7 +126,7 @@ def _scaled(name: str, noise: np.ndarray, arch: str) -> np.ndarray:
         return (0.3 if ".mlp." in name else 0.5) * noise
     if name.endswith("sinks"):
         return 1.5 * noise
-    if name.endswith(".D"):
+    if name.endswith((".D", "router.scale", "per_expert_scale")):
         return 1.0 + 0.3 * noise
     if name.endswith("A_log"):
         return 0.7 * noise - 1.0  # a matrix forgets within ten tokens or a hundred
@@ -131,11 +135,12 @@ def _scaled(name: str, noise: np.ndarray, arch: str) -> np.ndarray:
     # Queries and keys are made large enough for attention to prefer some positions clearly over others.
     gain = 1.5 if "q_proj" in name or "k_proj" in name else 1.0
     # A router decides clearly; stacked experts and matrices add up their last extent, a convolution all but its first.
-    routers = ("mlp.gate.weight", "feed_forward.gate.weight", "mlp.router.weight", "block_sparse_moe.router.weight")
+    routers = ("mlp.gate.weight", "feed_forward.gate.weight", "mlp.router.weight", "block_sparse_moe.router.weight", "router.proj.weight")
     gain = 4.0 if name.endswith(routers) else gain
     if arch == "gpt-oss" and ".experts." in name:  # inputs before outputs
         return 3.0 * noise / np.sqrt(noise.shape[1])  # large enough to be clamped sometimes
     gain = 1.5 if name.endswith("conv1d.weight") else gain
+    gain = 0.5 if name.endswith("per_layer_input_gate.weight") else gain  # of the stream without a norm
     return gain * noise / np.sqrt(noise.shape[-1])
 
 

@@ -91,8 +91,9 @@ Subject subject_of(const Arguments& arguments, std::int64_t tokens) {
     subject.heads_words = "as in " + table;
   } else {
     const auto global = std::count_if(
-        subject.config.layers.begin(), subject.config.layers.end(),
-        [](const LayerConfig& layer) { return layer.mixer == Mixer::attention && !layer.window; });
+        subject.config.layers.begin(), subject.config.layers.end(), [](const LayerConfig& layer) {
+          return layer.mixer == Mixer::attention && !layer.window && layer.rows_of < 0;
+        });
     const double all = static_cast<double>(global * subject.config.kv_heads);
     const std::int64_t full = arguments.plan.full_heads.value_or(
         std::max<std::int64_t>(1, static_cast<std::int64_t>(kFullShare * all + 0.5)));

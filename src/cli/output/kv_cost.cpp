@@ -12,8 +12,9 @@
 namespace kvtide {
 
 std::optional<std::int64_t> kv_cost(const ModelConfig& config, DType type, std::int64_t tokens) {
-  if (config.head_dim % dtype_info(type).block_elements != 0) return std::nullopt;
   KvSpec spec = memory_shape(config);
+  for (const LayerSpec& layer : spec.layers)
+    if (layer.head_dim % dtype_info(type).block_elements != 0) return std::nullopt;
   spec.key_type = spec.value_type = type;
   return kept_bytes(spec, tokens);
 }

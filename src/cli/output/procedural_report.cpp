@@ -69,7 +69,7 @@ Json spread_json(const Spread& spread) {
 double gone_share(const Session& session, const ProceduralCounts& c) {
   const ModelConfig& config = session.model().internals().config;
   const auto layers = std::count_if(config.layers.begin(), config.layers.end(), [](const LayerConfig& layer) {
-    return layer.mixer == Mixer::attention && !layer.window;
+    return layer.mixer == Mixer::attention && !layer.window && layer.rows_of < 0;
   });
   const double pairs =
       static_cast<double>(session.position()) * static_cast<double>(layers * config.kv_heads);

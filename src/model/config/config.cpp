@@ -20,8 +20,33 @@ void check_heads(const std::string& file, const ModelConfig& config) {
 std::vector<int> attention_layers(const ModelConfig& config) {
   std::vector<int> layers;
   for (std::size_t i = 0; i < config.layers.size(); ++i)
-    if (config.layers[i].mixer == Mixer::attention) layers.push_back(static_cast<int>(i));
+    if (config.layers[i].mixer == Mixer::attention && config.layers[i].rows_of < 0)
+      layers.push_back(static_cast<int>(i));
   return layers;
+}
+
+HeadsConfig heads_of(const ModelConfig& config, int layer) {
+  const LayerConfig& l = config.layers[static_cast<std::size_t>(layer)];
+  return {config.heads, l.kv_heads > 0 ? l.kv_heads : config.kv_heads,
+          l.head_dim > 0 ? l.head_dim : config.head_dim};
+}
+
+bool even_layers(const ModelConfig& config) {
+  for (const LayerConfig& layer : config.layers)
+    if (layer.rows_of >= 0 || (layer.kv_heads > 0 && layer.kv_heads != config.kv_heads) ||
+        (layer.head_dim > 0 && layer.head_dim != config.head_dim))
+      return false;
+  return true;
+}
+
+std::int64_t hidden_of(const ModelConfig& config, int layer) {
+  const std::int64_t own = config.layers[static_cast<std::size_t>(layer)].hidden;
+  return own > 0 ? own : config.hidden;
+}
+
+int rope_dims_of(const ModelConfig& config, int rope) {
+  const int own = config.ropes[static_cast<std::size_t>(rope)].dims;
+  return own > 0 ? own : config.rope_dims;
 }
 
 void check_experts(const std::string& file, const ExpertsConfig& experts) {

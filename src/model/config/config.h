@@ -22,6 +22,9 @@ struct RopeConfig {
   std::vector<float> divisors;  // one per pair, or empty: frequencies are divided by these (llama 3)
   bool whole_pairs = true;      // yarn: the pairs between which it blends are rounded to whole numbers
   bool still = false;           // positions turn nothing (NoPE): every frequency is 0
+  int dims = 0;                 // of a head that are rotated, where layers differ; 0: ModelConfig::rope_dims
+  // Only so many pairs are turned, the first ones; the others stand still. nullopt: all of them.
+  std::optional<int> turning = std::nullopt;
 };
 
 enum class Activation { silu, gelu };  // gelu: the tanh form
@@ -36,6 +39,11 @@ struct LayerConfig {
   int rope = 0;                        // index into ModelConfig::ropes
   bool routed = true;                  // has experts, where the model has any
   bool feed_forward = true;            // has one, or experts
+  // Where layers differ in these; 0: as ModelConfig has them, for the layers without a window.
+  int kv_heads = 0, head_dim = 0;
+  std::int64_t hidden = 0;
+  int rows_of = -1;              // the layer whose keys and values this one reads; -1: it has its own
+  bool values_are_keys = false;  // before their norm and rotation
 };
 
 // Queries grow with their position, by 1 + rate * ln(1 + floor(position / period)).
@@ -73,8 +81,9 @@ struct ExpertsConfig {
   bool biased = false;                 // the matrices of experts and of the router have biases
   bool gate_up_turns = false;          // of experts whose gate and up are one matrix: their rows take turns
   std::optional<ClampedGate> clamped;  // instead of silu(gate) * up
-  std::int64_t shared = 0;             // inside an expert that every token passes besides; 0: there is none
-  bool shared_gated = false;           // its output is scaled by a sigmoid of the token
+  bool beside = false;        // a feed-forward that every token passes stands beside them (feed_forward.h)
+  std::int64_t shared = 0;    // inside an expert that every token passes besides; 0: there is none
+  bool shared_gated = false;  // its output is scaled by a sigmoid of the token
   int slots() const { return router_width > 0 ? count + 1 : count; }
 };
 
@@ -125,8 +134,11 @@ struct ModelConfig {
   float embedding_scale = 1.0f;
   float residual_scale = 1.0f;  // of what both halves of a layer add
   float logit_scale = 1.0f;
+  float logit_cap = 0.0f;         // logits become cap * tanh(logit / cap); 0: they stay
+  std::int64_t layer_inputs = 0;  // numbers that a token gives to every layer besides (layer_inputs.h)
   Activation activation = Activation::silu;
   bool head_norms = false;             // RMS norm of every query and key head
+  bool value_norm = false;             // of values, without a weight
   bool heads_normed_together = false;  // head_norms: one norm over all heads of a row
   bool pre_norms = true;               // norm before attention and before the feed-forward
   bool post_norms = false;             // RMS norm after attention and after the feed-forward
@@ -153,6 +165,18 @@ struct ModelConfig {
 
 // The layers that keep rows, in order: a state has these and no others.
 std::vector<int> attention_layers(const ModelConfig& config);
+
+// The heads of one layer.
+struct HeadsConfig {
+  int heads, kv_heads, head_dim;
+  std::int64_t q_width() const { return std::int64_t{heads} * head_dim; }
+  std::int64_t kv_width() const { return std::int64_t{kv_heads} * head_dim; }
+};
+HeadsConfig heads_of(const ModelConfig& config, int layer);
+// Whether all layers have the same heads, and rows of their own.
+bool even_layers(const ModelConfig& config);
+std::int64_t hidden_of(const ModelConfig& config, int layer);  // of its feed-forward
+int rope_dims_of(const ModelConfig& config, int rope);
 
 // Whether layers carry more than rows from token to token.
 inline bool carries(const ModelConfig& config) {

@@ -56,6 +56,11 @@ RopeConfig read_rope(const GgufFile& file, int rope_dims) {
              cat("tensor 'rope_freqs.weight' must be f32 [", rope_dims / 2, "], one value per rotated pair"));
     rope.divisors.resize(static_cast<std::size_t>(rope_dims / 2));
     std::memcpy(rope.divisors.data(), divisors->data.data(), rope.divisors.size() * sizeof(float));
+    // Pairs that stand still come last, with a divisor that stands for infinity.
+    constexpr float kStill = 1e30f;
+    std::size_t turning = rope.divisors.size();
+    while (turning > 0 && rope.divisors[turning - 1] == kStill) rope.divisors[--turning] = 1.0f;
+    if (turning < rope.divisors.size()) rope.turning = static_cast<int>(turning);
     for (const float divisor : rope.divisors)
       if (!(divisor >= 1e-6f && divisor <= 1e6f))
         refuse(
@@ -94,7 +99,7 @@ double read_real(const GgufFile& file, std::string_view key, double low, double 
 namespace {
 
 // One number for all layers, or one for each: then layers with 0 have no attention, and all others the same.
-void read_kv_heads(const GgufFile& file, ModelConfig& config) {
+void read_kv_heads(const GgufFile& file, bool uneven, ModelConfig& config) {
   constexpr const char* kKey = "attention.head_count_kv";
   const GgufValue* value = file.find(full_key(file, kKey));
   if (value == nullptr || value->type != GgufType::array) {
@@ -115,16 +120,48 @@ void read_kv_heads(const GgufFile& file, ModelConfig& config) {
     const int heads = (*listed)[i];
     if (heads == 0)
       config.layers[i].mixer = Mixer::short_convolution;
-    else if (heads != most)
+    else if (heads != most && !uneven)
       refuse(file, ErrorCode::unsupported,
              cat("layer ", i, " has ", heads, " KV heads and others have ", most,
                  "; all that have any must have the same number"));
+    else if (heads < 0)
+      refuse(file, ErrorCode::bad_format, cat("layer ", i, " has ", heads, " KV heads"));
+    else
+      config.layers[i].kv_heads = uneven ? heads : 0;
   }
 }
 
+// Inside the feed-forward: one number for all layers, or one for each.
+void read_hidden(const GgufFile& file, bool uneven, ModelConfig& config) {
+  constexpr std::int64_t kWide = std::int64_t{1} << 20;
+  constexpr const char* kKey = "feed_forward_length";
+  const GgufValue* value = file.find(full_key(file, kKey));
+  if (uneven && value != nullptr && value->type == GgufType::array) {
+    const auto listed = file.get_ints(full_key(file, kKey));
+    if (!listed || listed->size() != config.layers.size())
+      refuse(file, ErrorCode::bad_format,
+             cat("'", full_key(file, kKey), "' must have one entry for each of ", config.layers.size(),
+                 " layers"));
+    for (std::size_t i = 0; i < listed->size(); ++i) {
+      const std::int64_t hidden = (*listed)[i];
+      if (hidden < 1 || hidden > kWide)
+        refuse(file, ErrorCode::bad_format,
+               cat("layer ", i, " has a feed-forward of ", hidden, "; it must be between 1 and ", kWide));
+      config.layers[i].hidden = hidden;
+      config.hidden = std::max(config.hidden, hidden);
+    }
+    return;
+  }
+  // Models whose layers all have experts may say the width inside those only.
+  std::optional<std::int64_t> inside;
+  if (file.find(full_key(file, "expert_feed_forward_length")) != nullptr)
+    inside = read_count(file, "expert_feed_forward_length", 1, kWide);
+  config.hidden = read_count(file, kKey, 0, kWide, inside);
+}
+
 // Of layers with attention, and how they rotate.
-void read_heads(const GgufFile& file, ModelConfig& config) {
-  read_kv_heads(file, config);
+void read_heads(const GgufFile& file, bool uneven, ModelConfig& config) {
+  read_kv_heads(file, uneven, config);
   check_heads(file.path(), config);
   std::optional<std::int64_t> divided;
   if (config.width % config.heads == 0) divided = config.width / config.heads;
@@ -167,23 +204,19 @@ ExpertsConfig read_experts(const GgufFile& file, bool shared) {
   return experts;
 }
 
-void read_common(const GgufFile& file, ModelConfig& config) {
+void read_common(const GgufFile& file, bool uneven, ModelConfig& config) {
   constexpr std::int64_t kWide = std::int64_t{1} << 20;
   config.context_length = read_count(file, "context_length", 1, std::int64_t{1} << 31);
   config.width = read_count(file, "embedding_length", 1, kWide);
-  // Models whose layers all have experts may say the width inside those only.
-  std::optional<std::int64_t> inside;
-  if (file.find(full_key(file, "expert_feed_forward_length")) != nullptr)
-    inside = read_count(file, "expert_feed_forward_length", 1, kWide);
-  config.hidden = read_count(file, "feed_forward_length", 0, kWide, inside);
   config.heads = static_cast<int>(read_count(file, "attention.head_count", 0, 4096));
   config.layers.resize(static_cast<std::size_t>(read_count(file, "block_count", 1, 1024)));
+  read_hidden(file, uneven, config);
   // Models whose norms take the mean off have the number under the shorter name.
   const char* epsilon = "attention.layer_norm_rms_epsilon";
   if (file.find(full_key(file, "attention.layer_norm_epsilon")) != nullptr)
     epsilon = "attention.layer_norm_epsilon";
   config.norm_epsilon = static_cast<float>(read_real(file, epsilon, 1e-12, 1e-1));
-  if (config.heads > 0) read_heads(file, config);
+  if (config.heads > 0) read_heads(file, uneven, config);
 
   const GgufTensor* embedding = file.find_tensor("token_embd.weight");
   if (embedding == nullptr) refuse(file, ErrorCode::bad_format, "the tensor 'token_embd.weight' is missing");

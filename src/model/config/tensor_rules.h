@@ -33,6 +33,14 @@ enum class Role {
   feed_forward_norm,
   feed_forward_norm_bias,
   feed_forward_post_norm,
+  // Numbers that a token gives to every layer (layer_inputs.h); the first three are of the model:
+  layer_input_embedding,
+  layer_input_projection,
+  layer_input_norm,
+  layer_input_gate,
+  layer_input_out,
+  layer_input_post_norm,
+  layer_scale,  // one number by which the stream is multiplied behind a layer
   gate,
   up,
   up_bias,
@@ -96,6 +104,11 @@ enum class Role {
   router_first_bias,
   router_second,
   router_second_bias,
+  router_scale,  // of the router's own input, and of what an expert puts out
+  expert_scale,
+  experts_norm,  // of experts beside a feed-forward (feed_forward.h): before them, and behind both
+  experts_post_norm,
+  beside_post_norm,
   router_out,
   router_out_bias,
   router_balance,

@@ -82,7 +82,8 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
       }
     }
   }
-  bytes.references = References::bytes_for(reference_shape(memory_spec(spec), spec.layers.front().head_dim));
+  bytes.references =
+      References::bytes_for(reference_shape(memory_spec(spec), whole_layer(spec.layers).head_dim));
   if (p.far_from > 0 && blocks_read > 0) {
     // The turns by which blocks and sinks are seen nearer.
     std::int64_t turns = 1 + blocks;

@@ -12,7 +12,7 @@ int head_dim_of(const KvSpec& shape) {
   if (shape.layers.empty())
     throw Error(ErrorCode::invalid_argument,
                 "procedural memory: no layer of the model keeps rows, so there is nothing to compress");
-  return shape.layers.front().head_dim;
+  return whole_layer(shape.layers).head_dim;
 }
 
 void check_pins(const std::vector<PosRange>& pins) {
@@ -53,7 +53,7 @@ ProceduralSpec procedural_spec(const KvSpec& shape, const AttentionShape& attent
     throw Error(ErrorCode::invalid_argument, "procedural memory: " + why);
   };
   head_dim_of(shape);  // there are layers
-  const int kv_heads = shape.layers.front().kv_heads, layers = static_cast<int>(shape.layers.size());
+  const int kv_heads = whole_layer(shape.layers).kv_heads, layers = static_cast<int>(shape.layers.size());
   const std::size_t heads = shape.layers.size() * static_cast<std::size_t>(kv_heads);
   if (!o.heads.needs.empty() && (o.heads.kv_heads != kv_heads || o.heads.needs.size() != heads))
     refuse(cat("the head table has ", o.heads.needs.size(), " heads, the model ", heads));

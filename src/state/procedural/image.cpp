@@ -227,7 +227,7 @@ ProceduralImage ProceduralMemory::image() const {
 }
 
 void ProceduralMemory::restore(const ProceduralImage& image, Pos position) {
-  check(image, spec_, position, layers_.front().head_dim);
+  check(image, spec_, position, head_dim_of(spec_, layers_));
   clear();
   sealed_ = image.sealed;
   for (const auto& block : image.blocks)

@@ -25,10 +25,16 @@ References::Shape reference_shape(const ProceduralSpec& spec, int head_dim) {
   return shape;
 }
 
+int ProceduralMemory::head_dim_of(const ProceduralSpec& spec, const std::vector<LayerShape>& layers) {
+  for (std::size_t layer = 0; layer < layers.size(); ++layer)
+    if (!spec.plans[layer].empty()) return layers[layer].head_dim;
+  return layers.front().head_dim;
+}
+
 ProceduralMemory::ProceduralMemory(const ProceduralSpec& spec, const std::vector<LayerShape>& layers)
     : spec_(spec),
       layers_(layers),
-      references_(std::make_shared<References>(reference_shape(spec, layers.front().head_dim))) {
+      references_(std::make_shared<References>(reference_shape(spec, head_dim_of(spec, layers)))) {
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     auto& heads = heads_.emplace_back();
     for (const HeadPlan& plan : spec_.plans[layer]) {

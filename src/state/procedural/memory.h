@@ -44,6 +44,8 @@ class ProceduralMemory {
     int kv_heads = 0, head_dim = 0;
   };
   ProceduralMemory(const ProceduralSpec& spec, const std::vector<LayerShape>& layers);
+  // Of the layers that are compressed, which all have the same.
+  static int head_dim_of(const ProceduralSpec& spec, const std::vector<LayerShape>& layers);
   ProceduralMemory(const ProceduralMemory& other);
   ProceduralMemory(ProceduralMemory&&) noexcept = default;
   ProceduralMemory& operator=(ProceduralMemory&&) noexcept = default;

@@ -115,7 +115,7 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
       writable(target);
       droppings.push_back(prepare_drop(target, std::move(gone)));
     }
-    std::vector<float> key(static_cast<std::size_t>(layers_.front().head_dim));
+    std::vector<float> key(static_cast<std::size_t>(head_dim_of(spec_, layers_)));
     expect_event();
     // From here on nothing needs memory.
     for (std::size_t i = 0; i < droppings.size(); ++i) {

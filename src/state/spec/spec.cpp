@@ -112,8 +112,8 @@ void check_procedural(const KvSpec& spec) {
   if (spec.layers.empty()) refuse_spec("needs layers that keep rows for a procedural memory");
   check_chosen(p);
   for (const LayerSpec& layer : spec.layers)
-    if (layer.head_dim != spec.layers.front().head_dim)
-      refuse_spec("a procedural memory needs heads of one size in all layers");
+    if (!layer.window && layer.head_dim != whole_layer(spec.layers).head_dim)
+      refuse_spec("a procedural memory needs heads of one size in all layers without a window");
   if (p.plans.size() != spec.layers.size() || p.frequencies.size() != spec.layers.size())
     refuse_spec("a procedural memory needs the plans and the frequencies of every layer");
   for (std::size_t i = 0; i < p.plans.size(); ++i) check_plans(spec, i);

@@ -45,6 +45,13 @@ struct KvSpec {
   bool rotary = true;  // keys are rotated by position: only then can rows be seen from another distance
 };
 
+// How the layers without a window lie: what a procedural memory compresses. There must be layers.
+inline const LayerSpec& whole_layer(const std::vector<LayerSpec>& layers) {
+  for (const LayerSpec& layer : layers)
+    if (!layer.window) return layer;
+  return layers.front();
+}
+
 // Throws Error(invalid_argument) naming the first rule that the spec breaks.
 void check(const KvSpec& spec);
 
