@@ -99,16 +99,16 @@ StateSpaceWeights load_state_space(const ModelConfig& config, WeightSource& sour
   load_projections(space, config.width, source, w);
   w.taps = load_channel_taps(source, Role::space_conv, space.channels(), space.taps);
   if (space.conv_biased) w.conv_bias = source.values(Role::space_conv_bias, {space.channels()});
-  if (source.has(Role::space_log_decay)) {
+  if (source.has(Role::space_log_decay) || !source.has(Role::space_decay)) {
     w.decay = source.values(Role::space_log_decay, {space.heads});
     for (float& value : w.decay) value = static_cast<float>(-std::exp(static_cast<double>(value)));
   } else {
     w.decay = source.values(Role::space_decay, {space.heads});
   }
   w.skip = source.values(Role::space_skip, {space.heads});
-  w.norm = source.has(Role::space_norm)
-               ? source.values(Role::space_norm, {space.inner()})
-               : source.values(Role::space_group_norm, {space.groups, space.inner() / space.groups});
+  w.norm = source.has(Role::space_group_norm)
+               ? source.values(Role::space_group_norm, {space.groups, space.inner() / space.groups})
+               : source.values(Role::space_norm, {space.inner()});
   return w;
 }
 

@@ -110,9 +110,11 @@ TEST_P(RecurrentLayers, RowsAloneCannotBeContinued_AndPositionsCannotBeDropped) 
   Session session(model, short_session());
   const auto tokens = random_tokens(10, model.vocabulary(), 14);
   session.read(tokens);
-  const State rows(session.state().shape(), 10, tokens);
-  expect_refused(ErrorCode::invalid_argument, "rows alone cannot be continued",
-                 [&] { session.restore(rows); });
+  if (!session.state().shape().layers.empty()) {
+    const State rows(session.state().shape(), 10, tokens);
+    expect_refused(ErrorCode::invalid_argument, "rows alone cannot be continued",
+                   [&] { session.restore(rows); });
+  }
   expect_refused(ErrorCode::invalid_argument, "tensor 'layers.0.conv_state' holds something of all of them",
                  [&] {
                    session.apply(Drop{{2, 5}});

@@ -10,13 +10,13 @@
 namespace kvtide {
 namespace {
 
-ModelConfig config_of(const std::string& more) {
+ModelConfig config_of(const std::string& more, int whole_heads = 32) {
   const std::string text =
       R"({"model_type":"gemma4_text","hidden_size":64,"num_hidden_layers":6,"num_attention_heads":4,)"
-      R"("num_key_value_heads":2,"head_dim":16,"global_head_dim":32,"intermediate_size":96,"vocab_size":100,)"
+      R"("num_key_value_heads":2,"head_dim":16,"intermediate_size":96,"vocab_size":100,)"
       R"("hidden_size_per_layer_input":0,"sliding_window":20,"layer_types":["sliding_attention",)"
       R"("full_attention","sliding_attention","full_attention","sliding_attention","full_attention"])" +
-      more + "}";
+      R"(,"global_head_dim":)" + std::to_string(whole_heads) + more + "}";
   const JsonValue json = JsonValue::parse(text, "config.json");
   return read_config(JsonFields(json, "config.json"));
 }
@@ -74,7 +74,7 @@ TEST(Gemma4Config, RefusesWhatItDoesNotKnow) {
   expect_refused(R"(,"attention_bias":true)", "'attention_bias' is true", ErrorCode::unsupported);
   expect_refused(R"(,"num_global_key_value_heads":3,"attention_k_eq_v":true)",
                  "4 query heads cannot share 3");
-  expect_refused(R"(,"global_head_dim":33)", "heads of 33 cannot be rotated");
+  testing::expect_refused(ErrorCode::bad_format, "heads of 33 cannot be rotated", [] { config_of("", 33); });
   expect_refused(R"(,"rope_parameters":{"sliding_attention":{"rope_theta":1000}})",
                  "'rope_parameters' lacks 'full_attention'");
   expect_refused(R"(,"rope_parameters":{"full_attention":{"rope_type":"yarn"},"sliding_attention":{}})",

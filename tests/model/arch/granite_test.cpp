@@ -81,7 +81,8 @@ TEST(Mamba2Config, HasNeitherAttentionNorFeedForward) {
   EXPECT_EQ(c.state_space->inner(), 64);
   EXPECT_TRUE(c.state_space->conv_biased);
   expect_refused(mamba(R"(,"norm_before_gate":true)"), "'norm_before_gate' is true", ErrorCode::unsupported);
-  expect_refused(R"({"model_type":"mamba2","hidden_size":32,"num_hidden_layers":2,"vocab_size":100})",
+  expect_refused(R"({"model_type":"mamba2","hidden_size":32,"num_hidden_layers":2,"vocab_size":100,)"
+                 R"("num_heads":4})",
                  "'state_size' is missing");
 }
 
