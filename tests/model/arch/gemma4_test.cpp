@@ -15,8 +15,9 @@ ModelConfig config_of(const std::string& more, int whole_heads = 32) {
       R"({"model_type":"gemma4_text","hidden_size":64,"num_hidden_layers":6,"num_attention_heads":4,)"
       R"("num_key_value_heads":2,"head_dim":16,"intermediate_size":96,"vocab_size":100,)"
       R"("hidden_size_per_layer_input":0,"sliding_window":20,"layer_types":["sliding_attention",)"
-      R"("full_attention","sliding_attention","full_attention","sliding_attention","full_attention"])" +
-      R"(,"global_head_dim":)" + std::to_string(whole_heads) + more + "}";
+      R"("full_attention","sliding_attention","full_attention","sliding_attention","full_attention"],)"
+      R"("global_head_dim":)" +
+      std::to_string(whole_heads) + more + "}";
   const JsonValue json = JsonValue::parse(text, "config.json");
   return read_config(JsonFields(json, "config.json"));
 }
