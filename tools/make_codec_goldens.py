@@ -39,6 +39,20 @@ LAYOUTS = {
     Q.Q6_K: ([208], (192, 208)),
     Q.IQ4_NL: ([0], None),
 }
+# The same of types that came later; random numbers of their own, so that the goldens above stay what they are.
+LATER_LAYOUTS = {
+    Q.IQ4_XS: ([0], (2, 8)),
+    Q.IQ3_XXS: ([0], (66, 98)),
+    Q.IQ3_S: ([0], (106, 110)),
+    Q.IQ2_XXS: ([0], None),
+    Q.IQ2_XS: ([0], (66, 74)),
+    Q.IQ2_S: ([0], (74, 82)),
+    Q.IQ1_S: ([0], (34, 50)),
+    Q.IQ1_M: ([], (48, 56)),  # its f16 lies in four parts
+    Q.TQ1_0: ([52], None),
+    Q.TQ2_0: ([64], None),
+}
+IQ1_M_SCALES = slice(48, 56)
 # 0, -0, smallest and largest subnormal, smallest normal, 1, -1, largest, smallest and largest negative, 0.1
 EXTREME_HALVES = [0x0000, 0x8000, 0x0001, 0x03FF, 0x0400, 0x3C00, 0xBC00, 0x7BFF, 0x8001, 0xFBFF, 0x2E66]
 FILLS = [None, 0x00, 0xFF, 0x80]  # None: random
@@ -49,14 +63,22 @@ def set_halves(block: np.ndarray, offsets: list[int], bits: list[int]) -> None:
         block[offset : offset + 2] = np.array([value], dtype="<u2").view(np.uint8)
 
 
+def set_scattered_half(block: np.ndarray, bits: int) -> None:
+    """A quarter of the f16 in the upper four bits of each of four words, the lowest first."""
+    words = block[IQ1_M_SCALES].view("<u2")
+    words[:] = (words & 0x0FFF) | [(bits >> 4 * i & 15) << 12 for i in range(4)]
+
+
 def blocks_of(qtype: gguf.GGMLQuantizationType, rng: np.random.Generator) -> np.ndarray:
-    offsets, scales = LAYOUTS[qtype]
+    offsets, scales = (LAYOUTS | LATER_LAYOUTS)[qtype]
     _, size = gguf.GGML_QUANT_SIZES[qtype]
     blocks = []
     for _ in range(8):
         block = rng.integers(0, 256, size, dtype=np.uint8)
         halves = rng.normal(0, 0.05, len(offsets)).astype(np.float16).view(np.uint16)
         set_halves(block, offsets, [int(h) for h in halves])
+        if qtype == Q.IQ1_M:
+            set_scattered_half(block, int(rng.normal(0, 0.05, 1).astype(np.float16).view(np.uint16)[0]))
         blocks.append(block)
     for i, half in enumerate(EXTREME_HALVES):
         block = rng.integers(0, 256, size, dtype=np.uint8)
@@ -66,6 +88,8 @@ def blocks_of(qtype: gguf.GGMLQuantizationType, rng: np.random.Generator) -> np.
         if scales is not None and FILLS[(i + 1) % len(FILLS)] is not None:
             block[scales[0] : scales[1]] = FILLS[(i + 1) % len(FILLS)]
         set_halves(block, offsets, [half, EXTREME_HALVES[(i * 3 + 5) % len(EXTREME_HALVES)]])
+        if qtype == Q.IQ1_M:
+            set_scattered_half(block, half)
         blocks.append(block)
     return np.concatenate(blocks)
 
@@ -114,6 +138,13 @@ def build() -> bytes:
     floats = gguf.quants.dequantize(blocks, Q.MXFP4).astype("<f4", copy=False)
     header.append(f"type mxfp4 {floats.size} {blocks.size}")
     body += [blocks.tobytes(), floats.tobytes()]
+    later = np.random.default_rng(SEED + 2)
+    for qtype in LATER_LAYOUTS:
+        blocks = blocks_of(qtype, later)
+        floats = gguf.quants.dequantize(blocks, qtype).astype("<f4", copy=False)
+        assert np.isfinite(floats).all(), qtype
+        header.append(f"type {qtype.name.lower()} {floats.size} {blocks.size}")
+        body += [blocks.tobytes(), floats.tobytes()]
     rows = rows_to_encode(rng)
     for qtype in [Q.F32, Q.F16, Q.Q8_0]:
         blocks = gguf.quants.quantize(rows, qtype).view(np.uint8)

@@ -17,20 +17,6 @@ inline std::string_view unsupported_type_name(std::uint32_t number) {
       return "q8_1";
     case 15:
       return "q8_k";
-    case 16:
-      return "iq2_xxs";
-    case 17:
-      return "iq2_xs";
-    case 18:
-      return "iq3_xxs";
-    case 19:
-      return "iq1_s";
-    case 21:
-      return "iq3_s";
-    case 22:
-      return "iq2_s";
-    case 23:
-      return "iq4_xs";
     case 24:
       return "i8";
     case 25:
@@ -41,20 +27,12 @@ inline std::string_view unsupported_type_name(std::uint32_t number) {
       return "i64";
     case 28:
       return "f64";
-    case 29:
-      return "iq1_m";
     case 31:
       return "q4_0_4_4, withdrawn";
     case 32:
       return "q4_0_4_8, withdrawn";
     case 33:
       return "q4_0_8_8, withdrawn";
-    case 34:
-      return "tq1_0";
-    case 35:
-      return "tq2_0";
-    case 39:
-      return "mxfp4";
     case 40:
       return "nvfp4";
     case 41:

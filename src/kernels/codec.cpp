@@ -38,6 +38,26 @@ const Codec& codec(DType dtype) noexcept {
       return kCodecQ5K;
     case DType::q6_k:
       return kCodecQ6K;
+    case DType::iq4_xs:
+      return kCodecIQ4XS;
+    case DType::iq3_xxs:
+      return kCodecIQ3XXS;
+    case DType::iq3_s:
+      return kCodecIQ3S;
+    case DType::iq2_xxs:
+      return kCodecIQ2XXS;
+    case DType::iq2_xs:
+      return kCodecIQ2XS;
+    case DType::iq2_s:
+      return kCodecIQ2S;
+    case DType::iq1_s:
+      return kCodecIQ1S;
+    case DType::iq1_m:
+      return kCodecIQ1M;
+    case DType::tq1_0:
+      return kCodecTQ1_0;
+    case DType::tq2_0:
+      return kCodecTQ2_0;
   }
   assert(false && "a DType outside its enumeration");
   return kCodecF32;

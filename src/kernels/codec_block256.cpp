@@ -108,6 +108,51 @@ void decode_q6_k(const BlockQ6K& block, float* out) {
   }
 }
 
+// 8 groups of 32 under the levels of iq4_nl. A scale has 6 bits with an offset of 32: four from the nibbles of
+// scales_low, two from bits 2 g of scales_high. The low nibbles of a group's 16 bytes are its first elements.
+void decode_iq4_xs(const BlockIQ4XS& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  for (int group = 0; group < 8; ++group) {
+    const int low = (block.scales_low[group / 2] >> (group % 2 * 4)) & 15;
+    const int high = (block.scales_high >> (2 * group)) & 3;
+    const float scale = d * static_cast<float>((low | (high << 4)) - 32);
+    const std::uint8_t* qs = block.qs + group * 16;
+    for (int i = 0; i < 16; ++i) {
+      out[group * 32 + i] = scale * static_cast<float>(kIq4Levels[qs[i] & 15]);
+      out[group * 32 + 16 + i] = scale * static_cast<float>(kIq4Levels[qs[i] >> 4]);
+    }
+  }
+}
+
+// `count` bytes hold `digits` times `count` consecutive elements. A byte is a fraction of 256 in base 3, the first
+// element its first digit; digit n comes to the front when the byte is multiplied by 3^n.
+void decode_digits(const std::uint8_t* bytes, int count, int digits, float d, float* out) {
+  int power = 1;
+  for (int n = 0; n < digits; ++n, power *= 3)
+    for (int i = 0; i < count; ++i) {
+      const int rest = (bytes[i] * power) & 255;
+      out[n * count + i] = d * static_cast<float>((rest * 3 >> 8) - 1);
+    }
+}
+
+// Elements are -1, 0 or 1. Five digits to a byte, then four.
+void decode_tq1_0(const BlockTQ1_0& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  decode_digits(block.qs, 32, 5, d, out);
+  decode_digits(block.qs + 32, 16, 5, d, out + 160);
+  decode_digits(block.qh, 4, 4, d, out + 240);
+}
+
+// Elements are -1, 0, 1 or 2. 32 bytes hold four times 32 consecutive elements, lowest bits first.
+void decode_tq2_0(const BlockTQ2_0& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  for (int run = 0; run < 8; ++run)
+    for (int i = 0; i < 32; ++i) {
+      const int q = (block.qs[run / 4 * 32 + i] >> (run % 4 * 2)) & 3;
+      out[run * 32 + i] = d * static_cast<float>(q - 1);
+    }
+}
+
 }  // namespace
 
 const Codec kCodecQ2K{DType::q2_k, decode_blocks<BlockQ2K, 256, decode_q2_k>,
@@ -120,5 +165,11 @@ const Codec kCodecQ5K{DType::q5_k, decode_blocks<BlockQ5K, 256, decode_q5_k>,
                       blocks_finite<BlockQ5K, 256, &BlockQ5K::d, &BlockQ5K::dmin>, nullptr};
 const Codec kCodecQ6K{DType::q6_k, decode_blocks<BlockQ6K, 256, decode_q6_k>,
                       blocks_finite<BlockQ6K, 256, &BlockQ6K::d>, nullptr};
+const Codec kCodecIQ4XS{DType::iq4_xs, decode_blocks<BlockIQ4XS, 256, decode_iq4_xs>,
+                        blocks_finite<BlockIQ4XS, 256, &BlockIQ4XS::d>, nullptr};
+const Codec kCodecTQ1_0{DType::tq1_0, decode_blocks<BlockTQ1_0, 256, decode_tq1_0>,
+                        blocks_finite<BlockTQ1_0, 256, &BlockTQ1_0::d>, nullptr};
+const Codec kCodecTQ2_0{DType::tq2_0, decode_blocks<BlockTQ2_0, 256, decode_tq2_0>,
+                        blocks_finite<BlockTQ2_0, 256, &BlockTQ2_0::d>, nullptr};
 
 }  // namespace kvtide

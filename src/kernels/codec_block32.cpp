@@ -62,15 +62,11 @@ void decode_q8_0(const BlockQ8_0& block, float* out) {
   for (int i = 0; i < 2 * kHalf; ++i) out[i] = static_cast<float>(block.qs[i]) * d;
 }
 
-// The sixteen levels of iq4_nl, in units of the scale.
-constexpr std::int8_t kLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                     1,    13,   25,  38,  53,  69,  89,  113};
-
 void decode_iq4_nl(const BlockIQ4NL& block, float* out) {
   const float d = f16_to_f32(block.d);
   for (int i = 0; i < kHalf; ++i) {
-    out[i] = d * static_cast<float>(kLevels[block.qs[i] & 15]);
-    out[i + kHalf] = d * static_cast<float>(kLevels[block.qs[i] >> 4]);
+    out[i] = d * static_cast<float>(kIq4Levels[block.qs[i] & 15]);
+    out[i + kHalf] = d * static_cast<float>(kIq4Levels[block.qs[i] >> 4]);
   }
 }
 

@@ -12,10 +12,13 @@
 
 namespace kvtide {
 
-extern const Codec kCodecF32, kCodecF16, kCodecBF16;                            // codec_float.cpp
-extern const Codec kCodecQ4_0, kCodecQ4_1, kCodecQ5_0, kCodecQ5_1, kCodecQ8_0;  // codec_block32.cpp
-extern const Codec kCodecIQ4NL, kCodecMxfp4;                                    // codec_block32.cpp
-extern const Codec kCodecQ2K, kCodecQ3K, kCodecQ4K, kCodecQ5K, kCodecQ6K;       // codec_block256.cpp
+extern const Codec kCodecF32, kCodecF16, kCodecBF16;                               // codec_float.cpp
+extern const Codec kCodecQ4_0, kCodecQ4_1, kCodecQ5_0, kCodecQ5_1, kCodecQ8_0;     // codec_block32.cpp
+extern const Codec kCodecIQ4NL, kCodecMxfp4;                                       // codec_block32.cpp
+extern const Codec kCodecQ2K, kCodecQ3K, kCodecQ4K, kCodecQ5K, kCodecQ6K;          // codec_block256.cpp
+extern const Codec kCodecIQ4XS, kCodecTQ1_0, kCodecTQ2_0;                          // codec_block256.cpp
+extern const Codec kCodecIQ3XXS, kCodecIQ3S;                                       // codec_codebooks.cpp
+extern const Codec kCodecIQ2XXS, kCodecIQ2XS, kCodecIQ2S, kCodecIQ1S, kCodecIQ1M;  // codec_codebooks.cpp
 
 // Calls one(block, out) for each block of a row: what all quantised decoders share.
 template <class Block, std::int64_t kElements, void (*kOne)(const Block&, float*)>

@@ -110,7 +110,7 @@ std::vector<HostileCase> value_cases() {
       {"StringArrayLengthPastTheEnd", with(Kind::array_length, "b.strings", std::uint64_t{100000}), kBad,
        "declares 100000 strings of at least 8 bytes each"},
       {"StringArrayOneTooLong", with(Kind::array_length, "b.strings", std::uint64_t{4}), kBad,
-       "tensor 1 of 9"},
+       "tensor 1 of 14"},
       {"DeepNesting", built([](auto& b) {
          Bytes nested;
          for (int depth = 0; depth < 60000; ++depth) {

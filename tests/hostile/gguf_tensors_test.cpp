@@ -77,8 +77,8 @@ std::vector<HostileCase> shape_cases() {
       {"FiveDimensions", with(Kind::dimensions, "t.f32", 5u), kBad, "has 5 dimensions; 1 to 4 are allowed"},
       {"2pow31Dimensions", with(Kind::dimensions, "t.f32", 1u << 31), kBad, "has 2147483648 dimensions"},
       {"2pow32Minus1Dimensions", with(Kind::dimensions, "t.f32", ~0u), kBad, "has 4294967295 dimensions"},
-      {"OneDimensionTooFew", with(Kind::dimensions, "t.f32", 1u), kUnsupported,
-       "tensor 't.f32': has type 18"},
+      {"OneDimensionTooFew", with(Kind::dimensions, "t.f32", 1u), kBad,
+       "tensor 't.f32': has rows of 32 elements; iq3_xxs needs a multiple of 256"},
       {"FirstDimensionIsZero", with(Kind::dimension, "t.f32", std::uint64_t{0}, 0), kBad, "dimension 0 is 0"},
       {"SecondDimensionIsZero", with(Kind::dimension, "t.f32", std::uint64_t{0}, 1), kBad,
        "dimension 1 is 0"},
@@ -102,6 +102,9 @@ std::vector<HostileCase> shape_cases() {
       {"RowOf31ForQ4_1", shaped({31}, DType::q4_1), kBad, "q4_1 needs a multiple of 32"},
       {"RowOf32ForQ4_K", shaped({32, 8}, DType::q4_k), kBad, "q4_k needs a multiple of 256"},
       {"RowOf255ForQ6_K", shaped({255}, DType::q6_k), kBad, "q6_k needs a multiple of 256"},
+      {"RowOf32ForIq4Xs", shaped({32, 8}, DType::iq4_xs), kBad, "iq4_xs needs a multiple of 256"},
+      {"RowOf255ForIq1M", shaped({255}, DType::iq1_m), kBad, "iq1_m needs a multiple of 256"},
+      {"ExabytesOfTernaryBlocks", shaped({p62}, DType::tq1_0), kBad, "needs 972777519512027136 bytes"},
       {"RowOf1ForIq4Nl", shaped({1, 32}, DType::iq4_nl), kBad, "iq4_nl needs a multiple of 32"},
   };
 }
@@ -115,13 +118,11 @@ std::vector<HostileCase> type_cases() {
   unknown("Q4_2", 4, "4 (q4_2, withdrawn)");
   unknown("Q8_1", 9, "9 (q8_1)");
   unknown("Q8_K", 15, "15 (q8_k)");
-  unknown("Iq2_xxs", 16, "16 (iq2_xxs)");
-  unknown("Iq4_xs", 23, "23 (iq4_xs)");
   unknown("I8", 24, "24 (i8)");
   unknown("F64", 28, "28 (f64)");
   unknown("Q4_0_8_8", 33, "33 (q4_0_8_8, withdrawn)");
-  unknown("Tq1_0", 34, "34 (tq1_0)");
-  unknown("Tq2_0", 35, "35 (tq2_0)");
+  unknown("Nvfp4", 40, "40 (nvfp4)");
+  unknown("Q1_0", 41, "41 (q1_0)");
   unknown("ANumberNobodyUses", 99, "99");
   unknown("2pow31", 1u << 31, "2147483648");
   unknown("2pow32Minus1", ~0u, "4294967295");

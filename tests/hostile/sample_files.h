@@ -8,7 +8,7 @@
 
 namespace kvtide::testing {
 
-// A value of every type, an array of every type, a tensor of every block size: about 4 KiB.
+// A value of every type, an array of every type, a tensor of every block size: about 5 KiB.
 inline GgufBuilder every_type_builder() {
   GgufBuilder builder;
   builder.key("general.architecture", "test")
@@ -46,6 +46,11 @@ inline GgufBuilder every_type_builder() {
       .tensor("t.q8_0", {64}, DType::q8_0)
       .tensor("t.q4_k", {256}, DType::q4_k)
       .tensor("t.q6_k", {256, 2, 1, 1}, DType::q6_k)
+      .tensor("t.iq4_xs", {256}, DType::iq4_xs)
+      .tensor("t.iq3_xxs", {256}, DType::iq3_xxs)
+      .tensor("t.iq2_s", {256, 2}, DType::iq2_s)
+      .tensor("t.iq1_m", {256}, DType::iq1_m)
+      .tensor("t.tq1_0", {256, 3}, DType::tq1_0)
       .tensor("t.iq4_nl", {32}, DType::iq4_nl);
   return builder;
 }

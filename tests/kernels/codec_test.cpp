@@ -15,6 +15,7 @@
 
 #include "base/half.h"
 #include "tensor/dtype.h"
+#include "tests/kernels/samples.h"
 
 namespace kvtide {
 namespace {
@@ -145,10 +146,12 @@ struct ScaleField {
 };
 
 constexpr ScaleField kScaleFields[] = {
-    {DType::f32, 0},   {DType::f16, 0},   {DType::bf16, 0},   {DType::q4_0, 0},   {DType::q4_1, 0},
-    {DType::q4_1, 2},  {DType::q5_0, 0},  {DType::q5_1, 0},   {DType::q5_1, 2},   {DType::q8_0, 0},
-    {DType::q2_k, 80}, {DType::q2_k, 82}, {DType::q3_k, 108}, {DType::q4_k, 0},   {DType::q4_k, 2},
-    {DType::q5_k, 0},  {DType::q5_k, 2},  {DType::q6_k, 208}, {DType::iq4_nl, 0},
+    {DType::f32, 0},     {DType::f16, 0},    {DType::bf16, 0},    {DType::q4_0, 0},   {DType::q4_1, 0},
+    {DType::q4_1, 2},    {DType::q5_0, 0},   {DType::q5_1, 0},    {DType::q5_1, 2},   {DType::q8_0, 0},
+    {DType::q2_k, 80},   {DType::q2_k, 82},  {DType::q3_k, 108},  {DType::q4_k, 0},   {DType::q4_k, 2},
+    {DType::q5_k, 0},    {DType::q5_k, 2},   {DType::q6_k, 208},  {DType::iq4_nl, 0}, {DType::iq4_xs, 0},
+    {DType::iq3_xxs, 0}, {DType::iq3_s, 0},  {DType::iq2_xxs, 0}, {DType::iq2_xs, 0}, {DType::iq2_s, 0},
+    {DType::iq1_s, 0},   {DType::iq1_m, 48}, {DType::tq1_0, 52},  {DType::tq2_0, 64},
 };
 
 // Writes `value` (NaN, infinity or a plain number) into the scale at `at`, in the scale's own type.
@@ -159,7 +162,10 @@ void put_scale(DType dtype, std::byte* at, float value) {
   }
   const auto upper = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
   const std::uint16_t bits = dtype == DType::bf16 ? upper : f32_to_f16(value);
-  std::memcpy(at, &bits, sizeof(bits));
+  if (dtype == DType::iq1_m)
+    testing::put_iq1_m_scale(at - 48, bits);
+  else
+    std::memcpy(at, &bits, sizeof(bits));
 }
 
 TEST(ScalesFinite, FindsNanAndInfinityInEveryScaleOfEveryBlock) {

@@ -65,9 +65,22 @@ inline std::vector<std::size_t> scale_offsets(DType dtype) {
     case DType::f16:
     case DType::bf16:
     case DType::mxfp4:
+    case DType::iq1_m:
       return {};
+    case DType::tq1_0:
+      return {52};
+    case DType::tq2_0:
+      return {64};
     default:
       return {0};
+  }
+}
+
+// A quarter of the scale in the upper four bits of each of the block's last four words, the lowest first.
+inline void put_iq1_m_scale(std::byte* block, std::uint16_t bits) {
+  for (unsigned i = 0; i < 4; ++i) {
+    std::byte& upper = block[48 + 2 * i + 1];
+    upper = (upper & std::byte{15}) | static_cast<std::byte>((bits >> (4 * i) & 15u) << 4);
   }
 }
 
@@ -94,6 +107,7 @@ inline std::vector<std::byte> random_blocks(DType dtype, std::int64_t elements, 
     if (dtype == DType::mxfp4)  // a power of two, up to a quarter of the scale
       out[at] =
           static_cast<std::byte>(125 + static_cast<int>(std::log2(scale)) - static_cast<int>(rng.bits() % 5));
+    if (dtype == DType::iq1_m) put_iq1_m_scale(out.data() + at, f32_to_f16(rng.real(-1.0f, 1.0f) * scale));
     for (const std::size_t offset : scale_offsets(dtype))
       put16(at + offset, f32_to_f16(rng.real(-1.0f, 1.0f) * scale));
   }

@@ -72,6 +72,24 @@ inline float spread(DType dtype) {
       return 790.0f;
     case DType::iq4_nl:
       return 40.0f;
+    case DType::iq4_xs:
+      return 710.0f;
+    case DType::iq3_xxs:
+      return 85.0f;
+    case DType::iq3_s:
+      return 80.0f;
+    case DType::iq2_xxs:
+      return 30.0f;
+    case DType::iq2_xs:
+    case DType::iq2_s:
+      return 32.0f;
+    case DType::iq1_s:
+    case DType::iq1_m:
+      return 4.2f;
+    case DType::tq1_0:
+      return 0.47f;
+    case DType::tq2_0:
+      return 0.71f;
     case DType::mxfp4:
       return 0.3f;
     default:

@@ -35,8 +35,18 @@ constexpr Known kKnown[] = {
     {12, DType::q4_k, "q4_k", 256, 2 + 2 + 12 + 128},
     {13, DType::q5_k, "q5_k", 256, 2 + 2 + 12 + 32 + 128},
     {14, DType::q6_k, "q6_k", 256, 128 + 64 + 16 + 2},
+    {16, DType::iq2_xxs, "iq2_xxs", 256, 2 + 64},
+    {17, DType::iq2_xs, "iq2_xs", 256, 2 + 64 + 8},
+    {18, DType::iq3_xxs, "iq3_xxs", 256, 2 + 64 + 32},
+    {19, DType::iq1_s, "iq1_s", 256, 2 + 32 + 16},
     {20, DType::iq4_nl, "iq4_nl", 32, 2 + 16},
+    {21, DType::iq3_s, "iq3_s", 256, 2 + 64 + 8 + 32 + 4},
+    {22, DType::iq2_s, "iq2_s", 256, 2 + 64 + 8 + 8},
+    {23, DType::iq4_xs, "iq4_xs", 256, 2 + 2 + 4 + 128},
+    {29, DType::iq1_m, "iq1_m", 256, 32 + 16 + 8},
     {30, DType::bf16, "bf16", 1, 2},
+    {34, DType::tq1_0, "tq1_0", 256, 48 + 4 + 2},
+    {35, DType::tq2_0, "tq2_0", 256, 64 + 2},
     {39, DType::mxfp4, "mxfp4", 32, 1 + 16},
 };
 
@@ -53,7 +63,7 @@ TEST(DType, TableHoldsTheTypesOfTheFormatWithTheirNumbersNamesAndSizes) {
 }
 
 TEST(DType, NumbersAndNamesThatAreNotReadGiveNothing) {
-  for (const std::uint32_t number : {4u, 5u, 9u, 15u, 16u, 19u, 21u, 29u, 31u, 38u, 40u, 0xffffffffu})
+  for (const std::uint32_t number : {4u, 5u, 9u, 15u, 24u, 28u, 31u, 36u, 38u, 40u, 0xffffffffu})
     EXPECT_EQ(dtype_from_number(number), std::nullopt) << number;
   for (const std::string_view name : {"", "Q4_0", "q4", "f64", "q4_0 ", "i8"})
     EXPECT_EQ(dtype_from_name(name), std::nullopt) << name;
@@ -87,6 +97,16 @@ TEST(Blocks, AreAsLargeAsTheTypeTableSays_AndNeedNoAlignment) {
   expect_block<BlockQ5K>(DType::q5_k);
   expect_block<BlockQ6K>(DType::q6_k);
   expect_block<BlockIQ4NL>(DType::iq4_nl);
+  expect_block<BlockIQ4XS>(DType::iq4_xs);
+  expect_block<BlockIQ3XXS>(DType::iq3_xxs);
+  expect_block<BlockIQ3S>(DType::iq3_s);
+  expect_block<BlockIQ2XXS>(DType::iq2_xxs);
+  expect_block<BlockIQ2XS>(DType::iq2_xs);
+  expect_block<BlockIQ2S>(DType::iq2_s);
+  expect_block<BlockIQ1S>(DType::iq1_s);
+  expect_block<BlockIQ1M>(DType::iq1_m);
+  expect_block<BlockTQ1_0>(DType::tq1_0);
+  expect_block<BlockTQ2_0>(DType::tq2_0);
   expect_block<BlockMxfp4>(DType::mxfp4);
 }
 
@@ -109,6 +129,19 @@ TEST(Blocks, PutTheirFieldsAtTheOffsetsOfTheFormat) {
   EXPECT_EQ(offsetof(BlockQ6K, qh), 128u);
   EXPECT_EQ(offsetof(BlockQ6K, scales), 192u);
   EXPECT_EQ(offsetof(BlockQ6K, d), 208u);
+  EXPECT_EQ(offsetof(BlockIQ4XS, scales_low), 4u);
+  EXPECT_EQ(offsetof(BlockIQ4XS, qs), 8u);
+  EXPECT_EQ(offsetof(BlockIQ3XXS, signs_and_scale), 66u);
+  EXPECT_EQ(offsetof(BlockIQ3S, qh), 66u);
+  EXPECT_EQ(offsetof(BlockIQ3S, signs), 74u);
+  EXPECT_EQ(offsetof(BlockIQ3S, scales), 106u);
+  EXPECT_EQ(offsetof(BlockIQ2XS, scales), 66u);
+  EXPECT_EQ(offsetof(BlockIQ2S, signs), 34u);
+  EXPECT_EQ(offsetof(BlockIQ2S, qh), 66u);
+  EXPECT_EQ(offsetof(BlockIQ1S, qh), 34u);
+  EXPECT_EQ(offsetof(BlockIQ1M, scales), 48u);
+  EXPECT_EQ(offsetof(BlockTQ1_0, d), 52u);
+  EXPECT_EQ(offsetof(BlockTQ2_0, d), 64u);
 }
 
 }  // namespace
