@@ -5,6 +5,7 @@ text and the log-probability of each token, which are the bits of its logits.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import random
@@ -186,7 +187,8 @@ async def run(base, sessions, turns, tokens, at_once, reference=None, during=Non
         outcome.seconds = time.monotonic() - begun
         if beside:
             beside.cancel()
-            await asyncio.gather(beside, return_exceptions=True)
+            with contextlib.suppress(asyncio.CancelledError):
+                await beside  # what went wrong in it makes the run worthless
     return outcome
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import httpx
 import psutil
@@ -98,7 +99,9 @@ class LocalCluster:
         ray.init(address=self._cluster.address, log_to_driver=False, logging_level="ERROR")
 
     def _add(self):
-        return self._cluster.add_node(num_cpus=1, object_store_memory=OBJECTS)
+        # Ray sets handlers of signals for a node, which only the main thread may.
+        with mock.patch("signal.signal"):
+            return self._cluster.add_node(num_cpus=1, object_store_memory=OBJECTS)
 
     def deploy(self, application, seconds=180.0):
         from ray import serve

@@ -11,6 +11,7 @@ import os
 import time
 import uuid
 import weakref
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ T = TypeVar("T")
 
 _TURNS = ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/completion")
 _MOST_BODY = 16 << 20
+_MOST_BROUGHT = 1024  # stored answers that others gave
 _THREADS = 16
 
 
@@ -64,6 +66,7 @@ class SessionApp:
         self._inner = inner
         self._store = store
         self._responses = folder / "cache" / "responses"
+        self._brought: deque[Path] = deque()  # the oldest go; the server counts only answers of its own
         self._local = LocalSnapshots(folder / "states", local_bytes)
         self._timeout = store_timeout
         self._headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
@@ -180,7 +183,7 @@ class SessionApp:
         begun = time.monotonic()
         if response is not None:
             await self._call(self._save_response, response, lease.name)
-        body = {**model, "filename": self._local.new_file(lease.name)}
+        body = {**model, "filename": self._local.new_file(lease.name), "durable": False}
         status, answer = await self._slot(where, "save", lease.name, body)
         tokens = int(json.loads(answer)["n_saved"]) if status == 200 else 0
         try:
@@ -222,6 +225,9 @@ class SessionApp:
             temporary = file.with_name(f"{response}.{uuid.uuid4().hex}")
             temporary.write_bytes(data)
             os.replace(temporary, file)
+            self._brought.append(file)
+            if len(self._brought) > _MOST_BROUGHT:
+                self._brought.popleft().unlink(missing_ok=True)
         return session
 
     async def _slot(self, where: str, action: str, session: str, body: dict[str, Any]) -> tuple[int, bytes]:

@@ -85,17 +85,16 @@ class Replica:
         while not self._ending.wait(_EVERY):
             try:
                 page = asyncio.run(ask(self._app, "GET", "/metrics", headers=self._app._headers))[1].decode()
+                values = dict(line.split(" ", 1) for line in page.splitlines() if line and line[0] != "#")
+                for name, gauge in gauges.items():
+                    gauge.set(float(values[name]))
+                for name, gauge in own.items():
+                    gauge.set(float(getattr(self._app.figures, name)))
+                warm = self._warm_bytes()
+                warm_gauge.set(warm)
+                self._stats = {"warm_bytes": warm, "waiting": float(values["vllm:num_requests_waiting"])}
             except Exception:  # of an app that is about to end
                 logging.getLogger("ray.serve").debug("kvtide: no metrics", exc_info=True)
-                continue
-            values = dict(line.split(" ", 1) for line in page.splitlines() if line and line[0] != "#")
-            for name, gauge in gauges.items():
-                gauge.set(float(values[name]))
-            for name, gauge in own.items():
-                gauge.set(float(getattr(self._app.figures, name)))
-            warm = self._warm_bytes()
-            warm_gauge.set(warm)
-            self._stats = {"warm_bytes": warm, "waiting": float(values["vllm:num_requests_waiting"])}
 
     def _warm_bytes(self) -> float:
         """What sessions of the last minutes hold: memory beyond it is a cache, and no reason for another replica."""
