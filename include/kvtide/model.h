@@ -28,11 +28,14 @@ struct PackedOptions {
   bool verify = false;  // compare all sums, not only once after every start of the machine
 };
 
-struct ModelOptions {    // change only speed or memory
+struct ModelOptions {    // all but `context` change only speed or memory
   int threads = 0;       // for loading; 0: as many as the machine has
   bool map_file = true;  // false: copy the file into memory, immune to other programs that shorten it;
                          // packed weights are then not mapped, either
   PackedOptions packed = {};
+  // The longest text that sessions will hold; 0: what the model was trained for. Matters to models that rotate short
+  // and long texts differently (longrope): within its original context such a model is one of short texts.
+  std::int64_t context = 0;
 };
 
 // Where the packed weights of a model are.

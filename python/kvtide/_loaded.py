@@ -49,6 +49,7 @@ class LoadedModel(Closing):
         cache: bool | str | os.PathLike[str] = True,
         cache_limit: int | str = "32G",
         packed: str | os.PathLike[str] | None = None,
+        context: int | None = None,
     ) -> None:
         """See ``load``."""
         self._native = _native.Model(
@@ -58,6 +59,7 @@ class LoadedModel(Closing):
             weights_folder(cache),
             byte_count(cache_limit, "cache_limit"),
             b"" if packed is None else file_path(packed),
+            0 if context is None else whole(context, "context", 1, 1 << 31),
         )
         for note in self.packed.notes:
             logging.getLogger("kvtide").warning("%s", note)
@@ -72,6 +74,7 @@ class LoadedModel(Closing):
         cache: bool | str | os.PathLike[str] = True,
         cache_limit: int | str = "32G",
         packed: str | os.PathLike[str] | None = None,
+        context: int | None = None,
     ) -> Self:
         """Loads a model, without holding the GIL.
 
@@ -84,11 +87,15 @@ class LoadedModel(Closing):
         ``cache``: whether packed weights are kept in ~/.cache/kvtide/weights, or in which folder: the next load maps
         them, in a moment, and shares their pages with other processes. At most ``cache_limit`` bytes: what was used
         longest ago goes. ``packed``: a file that ``kvtide pack`` made. A file that is of no use is made anew or left
-        out; the logger "kvtide" tells. Raises NotFoundError, BadFormatError,
+        out; the logger "kvtide" tells.
+
+        ``context``: the longest text that sessions will hold (None: what the model was trained for). It matters to models
+        that rotate short and long texts differently (longrope, as Phi 3.5). Raises NotFoundError, BadFormatError,
         UnsupportedError, NumericError (NaN or infinity in the weights), IoError, OutOfMemoryError.
         """
         return cls(
-            path, threads=threads, map_file=map_file, cache=cache, cache_limit=cache_limit, packed=packed
+            path, threads=threads, map_file=map_file, cache=cache, cache_limit=cache_limit, packed=packed,
+            context=context,
         )  # fmt: skip
 
     @classmethod

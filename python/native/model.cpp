@@ -93,15 +93,16 @@ void bind_model(nb::module_& module) {
       .def(
           "__init__",
           [](PyModel* self, const nb::bytes& path, int threads, bool map_file, const nb::bytes& cache,
-             std::int64_t cache_limit, const nb::bytes& packed) {
+             std::int64_t cache_limit, const nb::bytes& packed, std::int64_t context) {
             ModelOptions options{.threads = threads, .map_file = map_file};
+            options.context = context;
             options.packed.folder = text_of(cache);
             options.packed.limit = cache_limit;
             options.packed.file = text_of(packed);
             new (self) PyModel(text_of(path), options);
           },
           nb::arg("path"), nb::arg("threads"), nb::arg("map_file"), nb::arg("cache"), nb::arg("cache_limit"),
-          nb::arg("packed"))
+          nb::arg("packed"), nb::arg("context"))
       .def("close", &PyModel::close)
       .def_prop_ro("closed", &PyModel::closed)
       .def_prop_ro("path", [](const PyModel& self) { return bytes_of(self.open()->path()); })

@@ -1,5 +1,6 @@
 // session_memory.cpp: a session that goes on from another memory, and gives its own away: forks, snapshots, states.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/file.h"
@@ -40,6 +41,13 @@ void Session::Impl::check_fits(const KvState& theirs, const SnapshotExtras& extr
   const auto& layers = theirs.spec().layers;
   if (!std::equal(layers.begin(), layers.end(), ours.layers.begin(), ours.layers.end(), same_layer))
     refuse("its layers have another shape than the model's");
+  // The same model rotates short texts and long ones differently; arrays that came from elsewhere may not say how.
+  const auto about_same = [](double a, double b) { return std::abs(a - b) <= 1e-3 * std::abs(b); };
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (const auto& a = layers[i].frequencies, &b = ours.layers[i].frequencies;
+        !a.empty() && !std::equal(a.begin(), a.end(), b.begin(), b.end(), about_same))
+      refuse(
+          "its keys were rotated by other angles (a model with two rotations, loaded for another context)");
   const auto same_tensor = [](const RecurrentSpec& a, const RecurrentSpec& b) {
     return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape;
   };

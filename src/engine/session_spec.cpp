@@ -46,6 +46,9 @@ SessionOptions completed(const ModelConfig& config, SessionOptions o) {
   if (config.learned_positions && o.context > config.context_length)
     refuse(cat("a context of ", o.context, " does not fit this model: it has learned ", config.context_length,
                " positions, and none can be shifted or added"));
+  if (config.short_rotation && o.context > config.context_length)
+    refuse(cat("a context of ", o.context, " does not fit this model as it was loaded: for texts of at most ",
+               config.context_length, " tokens, which it rotates differently; load it for a longer context"));
   o.prefill_chunk = std::min(o.prefill_chunk, o.context);
   if (o.auto_attention && o.attention_size) refuse("an attention size is either given or adapts itself");
   if (o.auto_attention && o.auto_attention->largest == 0)

@@ -7,6 +7,7 @@
 #include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kvtide/error.h"
+#include "model/config/longrope.h"
 #include "model/identity.h"
 #include "model/loaded_model.h"
 #include "model/packed_binding.h"
@@ -19,6 +20,7 @@ Model::Model(const std::string& path, const ModelOptions& options) try
   m.path = path;
   m.checkpoint = open_checkpoint(path, options.map_file ? MappedFile::Mode::map : MappedFile::Mode::copy);
   m.config = m.checkpoint->config();
+  choose_rotation(m.config, options.context);
   m.name = m.checkpoint->name();
   m.chat_template = m.checkpoint->chat_template();
   m.files = m.checkpoint->files();

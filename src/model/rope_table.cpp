@@ -39,8 +39,8 @@ RopeTable::RopeTable(const RopeConfig& config, int rope_dims) {
     }
     frequencies_.push_back(frequency);
   }
-  if (config.scaling == RopeScaling::yarn)
-    magnitude_ = config.magnitude.value_or(config.factor > 1.0 ? 0.1 * std::log(config.factor) + 1.0 : 1.0);
+  const bool grows = config.scaling == RopeScaling::yarn && config.factor > 1.0;
+  magnitude_ = config.magnitude.value_or(grows ? 0.1 * std::log(config.factor) + 1.0 : 1.0);
 }
 
 void RopeTable::fill(Pos first, std::int64_t count, float* cosine, float* sine) const {

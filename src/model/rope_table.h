@@ -26,7 +26,7 @@ class RopeTable {
 
  private:
   std::vector<double> frequencies_;  // radians per position
-  double magnitude_ = 1.0;           // YaRN scales both factors of a score
+  double magnitude_ = 1.0;           // YaRN and LongRoPE scale both factors of a score
 };
 
 }  // namespace kvtide

@@ -45,15 +45,17 @@ void write_state(const State& state, const std::string& path) {
 int main(int count, char** words) {
   if (count != 6) return 2;
   try {
-    const Model model(words[1]);
+    const MappedFile file(words[2]);
+    std::vector<TokenId> ids(file.bytes().size() / sizeof(TokenId));
+    std::memcpy(ids.data(), file.bytes().data(), ids.size() * sizeof(TokenId));
+    ModelOptions loading;
+    loading.context = static_cast<std::int64_t>(ids.size()) + std::atoi(words[5]);
+    const Model model(words[1], loading);
     SessionOptions options;
     options.exact = true;
     options.key_type = options.value_type = ElementType::f32;
     options.threads = 2;
     Session session(model, options);
-    const MappedFile file(words[2]);
-    std::vector<TokenId> ids(file.bytes().size() / sizeof(TokenId));
-    std::memcpy(ids.data(), file.bytes().data(), ids.size() * sizeof(TokenId));
     std::ofstream out(words[3], std::ios::binary);
     ReadOptions read;
     read.logits_from = 0;

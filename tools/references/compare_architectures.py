@@ -69,6 +69,13 @@ INPUTS = dict(hidden_size_per_layer_input=6, vocab_size_per_layer_input=COMMON["
 BESIDE = dict(enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=12)
 
 
+def longrope(pairs: int, original: int, **more) -> dict:
+    """Factors of the size that Phi 3.5 has; whether the short or the long ones hold follows from PROMPT."""
+    factors = dict(short_factor=[1.0 + 0.05 * i for i in range(pairs)], long_factor=[1.1 + 3.0 * i for i in range(pairs)])
+    # Phi3Config has the original context as a member of its own, too.
+    return dict(original_max_position_embeddings=original, rope_parameters=rope("longrope", original_max_position_embeddings=original, **factors, **more))
+
+
 def olmo_ropes(**full) -> dict:
     return dict(sliding_attention=rope(theta=5000.0), full_attention=rope(theta=5000.0) | full)
 
@@ -103,6 +110,13 @@ CASES = [
          dict(FOUR, num_key_value_heads=4, sliding_window=11, tie_word_embeddings=False)),
     Case("phi3, odd sizes", "phi3", "Phi3", 434, "",
          dict(FOUR, hidden_size=36, num_attention_heads=3, num_key_value_heads=1, intermediate_size=28, num_hidden_layers=3)),
+    Case("phi3, longrope, a long text", "phi3", "Phi3", 435, "", dict(FOUR, **longrope(4, 16), max_position_embeddings=512)),
+    Case("phi3, longrope, a short text", "phi3", "Phi3", 436, "", dict(FOUR, **longrope(4, 256), max_position_embeddings=512)),
+    Case("phi3, longrope, half a head, an attention factor", "phi3", "Phi3", 437, "",
+         dict(FOUR, **longrope(2, 32, attention_factor=1.25, partial_rotary_factor=0.5), num_key_value_heads=1,
+              max_position_embeddings=4096)),
+    Case("llama, longrope, a factor", "llama", "Llama", 438, "no gguf",
+         dict(FOUR, **longrope(4, 40, factor=3.0), head_dim=8, max_position_embeddings=2048)),
     Case("olmo2", "olmo2", "Olmo2", 441, "", dict(FOUR)),
     Case("olmo2, three heads", "olmo2", "Olmo2", 442, "",
          dict(FOUR, hidden_size=36, num_attention_heads=3, num_key_value_heads=3, intermediate_size=28, tie_word_embeddings=False)),

@@ -174,6 +174,9 @@ def export(model, arch: str, name: str, path: str, four_bits: bool = False) -> N
 
     if arch not in ("mamba2", "gemma4") and (rope := _global_rope(config, arch))["rope_type"] == "llama3":
         writer.add_tensor("rope_freqs.weight", llama3_divisors(head_dim_of(config), rope))
+    if rope["rope_type"] == "longrope":
+        for kind in ("short", "long"):
+            writer.add_tensor(f"rope_factors_{kind}.weight", np.array(rope[f"{kind}_factor"], dtype=np.float32))
     for key, tensor in model.state_dict().items():
         if key == "lm_head.weight" and config.tie_word_embeddings:
             continue
@@ -382,6 +385,11 @@ def _add_parameters(writer: gguf.GGUFWriter, config, arch: str) -> None:
         if rope.get("beta_fast"):
             writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
             writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+    elif rope["rope_type"] == "longrope":
+        original = rope["original_max_position_embeddings"]
+        longer = max(1.0, config.max_position_embeddings / original)
+        writer.add_rope_scaling_orig_ctx_len(original)
+        writer.add_rope_scaling_attn_factors(rope.get("attention_factor") or math.sqrt(1 + math.log(longer) / math.log(original)))
     if rope.get("llama_4_scaling_beta"):
         writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
 

@@ -5,8 +5,10 @@
 
 namespace kvtide {
 
-Model load_model(const std::string& path, const Arguments& arguments) {
-  Model model(path, arguments.loading);
+Model load_model(const std::string& path, const Arguments& arguments, std::int64_t context) {
+  ModelOptions options = arguments.loading;
+  options.context = context > 0 ? context : arguments.session.context;
+  Model model(path, options);
   const PackedUse& packed = model.packed();
   for (const std::string& note : packed.notes) say(cat("note: ", note));
   if (packed.made)

@@ -9,6 +9,6 @@
 namespace kvtide {
 
 // `path`: of which of the models. Throws as Model does.
-Model load_model(const std::string& path, const Arguments& arguments);
+Model load_model(const std::string& path, const Arguments& arguments, std::int64_t context = 0);
 
 }  // namespace kvtide

@@ -115,7 +115,8 @@ bool calls_itself_base(std::string_view name) {
 }  // namespace
 
 OpenModel::OpenModel(const Arguments& arguments, std::int64_t context)
-    : model(load_model(arguments.model, arguments)), session(model, options_for(arguments, model, context)) {
+    : model(load_model(arguments.model, arguments, context)),
+      session(model, options_for(arguments, model, context)) {
   load_seconds = watch.seconds();
   stop_if_interrupted("stopped while loading; nothing was read or written");
 }

@@ -1,8 +1,5 @@
 // phi3.cpp: Phi 3 and 4 (mini). What differs from Llama: queries, keys and values lie in one tensor, gate and
-// up in another; halves rotate together, in some models those of a part of the head. The rotation "longrope" is
-// refused: its angles depend on how long the text will be, so rows that were written for a short one are others.
-#include "base/text.h"
-#include "kvtide/error.h"
+// up in another; halves rotate together, in some models those of a part of the head.
 #include "model/arch/architectures.h"
 #include "model/arch/tensor_names.h"
 #include "model/config/folder_config.h"
@@ -10,15 +7,6 @@
 
 namespace kvtide::phi3 {
 namespace {
-
-void adjust(const GgufFile& file, ModelConfig& config) {
-  if (file.find_tensor("rope_factors_short.weight") != nullptr)
-    throw Error(ErrorCode::unsupported,
-                cat(file.path(),
-                    ": rope scaling longrope (the tensor 'rope_factors_short.weight') is not "
-                    "supported: its angles depend on the length of the text"));
-  read_one_window(file, config);
-}
 
 void read(const JsonFields& json, ModelConfig& config) {
   read_llama_like(json, config);
@@ -54,7 +42,7 @@ constexpr auto kFolder = joined(kFolderFused, kLlamaFolderTensors);
 
 namespace kvtide {
 
-const Architecture kPhi3{"phi3",       &phi3::adjust, phi3::kGguf,  //
-                         phi3::kTypes, &phi3::read,   phi3::kFolder};
+const Architecture kPhi3{"phi3",       &read_one_window, phi3::kGguf,  //
+                         phi3::kTypes, &phi3::read,      phi3::kFolder};
 
 }  // namespace kvtide

@@ -17,12 +17,15 @@ struct RopeConfig {
   double factor = 1.0;                         // of linear and yarn scaling
   double original_context = 0.0;               // yarn: the context the model was first trained for
   double fast_turns = 32.0, slow_turns = 1.0;  // yarn: of the pairs that are kept, and of those stretched
-  // yarn: of cosines and sines; nullopt: 1 + 0.1 ln(factor)
+  // Of cosines and sines. nullopt: 1, and of yarn 1 + 0.1 ln(factor).
   std::optional<double> magnitude = std::nullopt;
-  std::vector<float> divisors;  // one per pair, or empty: frequencies are divided by these (llama 3)
-  bool whole_pairs = true;      // yarn: the pairs between which it blends are rounded to whole numbers
-  bool still = false;           // positions turn nothing (NoPE): every frequency is 0
-  int dims = 0;                 // of a head that are rotated, where layers differ; 0: ModelConfig::rope_dims
+  // One per pair, or empty: frequencies are divided by these (llama 3, longrope).
+  std::vector<float> divisors;
+  // longrope: instead of `divisors`, for texts within original_context (longrope.h); empty: there is no choice.
+  std::vector<float> short_divisors = {};
+  bool whole_pairs = true;  // yarn: the pairs between which it blends are rounded to whole numbers
+  bool still = false;       // positions turn nothing (NoPE): every frequency is 0
+  int dims = 0;             // of a head that are rotated, where layers differ; 0: ModelConfig::rope_dims
   // Only so many pairs are turned, the first ones; the others stand still. nullopt: all of them.
   std::optional<int> turning = std::nullopt;
 };
@@ -160,6 +163,7 @@ struct ModelConfig {
   bool scaled_residual = false;     // outputs and the stream are scaled where they meet (residual.h)
   std::optional<ExpertsConfig> experts;  // instead of one feed-forward
   std::vector<RopeConfig> ropes;
+  bool short_rotation = false;  // loaded for texts within context_length only (longrope.h)
   std::vector<LayerConfig> layers;
 };
 

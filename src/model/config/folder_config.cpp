@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "kernels/attend_kernel.h"
+#include "model/config/longrope.h"
 
 namespace kvtide {
 namespace {
@@ -91,7 +92,7 @@ void require_silu(const JsonFields& json) {
     json.refuse(ErrorCode::unsupported, "'hidden_act' must be silu");
 }
 
-RopeConfig read_rope_object(const JsonFields& rope, const ModelConfig& config, double base) {
+RopeConfig read_rope_object(const JsonFields& rope, const ModelConfig& config, double base, double original) {
   RopeConfig out;
   out.base = rope.real("rope_theta", 1.0, 1e12, base);
   const std::string type = rope.text("rope_type").value_or(rope.text("type").value_or("default"));
@@ -102,18 +103,21 @@ RopeConfig read_rope_object(const JsonFields& rope, const ModelConfig& config, d
     read_yarn(rope, config, out);
   } else if (type == "llama3") {
     out.divisors = llama3_divisors(rope, out.base, config.rope_dims);
+  } else if (type == "longrope" || type == "su") {  // "su": its first name
+    read_longrope(rope, config, original, out);
   } else if (type != "default") {
     rope.refuse(ErrorCode::unsupported,
                 cat("rope scaling ", quoted(type),
-                    " is not supported; kvtide knows default, linear, yarn and llama3"));
+                    " is not supported; kvtide knows default, linear, yarn, llama3 and longrope"));
   }
   return out;
 }
 
 RopeConfig read_folder_rope(const JsonFields& json, const ModelConfig& config, double base) {
   base = json.real("rope_theta", 1.0, 1e12, base);
-  if (const auto rope = json.child("rope_parameters")) return read_rope_object(*rope, config, base);
-  if (const auto rope = json.child("rope_scaling")) return read_rope_object(*rope, config, base);
+  const double original = json.real("original_max_position_embeddings", 1.0, 1e9, 0.0);
+  if (const auto rope = json.child("rope_parameters")) return read_rope_object(*rope, config, base, original);
+  if (const auto rope = json.child("rope_scaling")) return read_rope_object(*rope, config, base, original);
   RopeConfig out;
   out.base = base;
   return out;

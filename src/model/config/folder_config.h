@@ -17,8 +17,9 @@ void read_llama_like(const JsonFields& json, ModelConfig& config,
 // One description of a rotation: rope_parameters of today, rope_theta and rope_scaling of before.
 // head_dim and the trained context are taken from `config`; `base` is the fallback of rope_theta.
 RopeConfig read_folder_rope(const JsonFields& json, const ModelConfig& config, double base);
-// The same from one object that has it all.
-RopeConfig read_rope_object(const JsonFields& rope, const ModelConfig& config, double base);
+// The same from one object that has it all, but for the context that was trained first, perhaps (0: not known).
+RopeConfig read_rope_object(const JsonFields& rope, const ModelConfig& config, double base,
+                            double original = 0.0);
 
 // Gives the layers that `layer_types` calls sliding_attention their window; all of them where the list is
 // absent and `window_from` layers have passed.

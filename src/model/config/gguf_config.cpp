@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "kernels/attend_kernel.h"
 #include "kvtide/error.h"
+#include "model/config/longrope.h"
 
 namespace kvtide {
 namespace {
@@ -45,10 +46,14 @@ RopeConfig read_rope(const GgufFile& file, int rope_dims) {
     rope.scaling = scaling == "linear" ? RopeScaling::linear : RopeScaling::yarn;
     rope.factor = read_real(file, "rope.scaling.factor", 1e-3, 1e6);
     if (scaling == "yarn") read_yarn(file, rope);
-  } else if (scaling != "none" && scaling != "llama3") {
+  } else if (scaling == "longrope" && file.find_tensor("rope_factors_short.weight") == nullptr) {
+    refuse(
+        file, ErrorCode::bad_format,
+        "rope scaling longrope needs the tensors 'rope_factors_short.weight' and 'rope_factors_long.weight'");
+  } else if (scaling != "none" && scaling != "llama3" && scaling != "longrope") {
     refuse(file, ErrorCode::unsupported,
            cat("rope scaling ", quoted(scaling),
-               " is not supported; kvtide knows none, linear, yarn and llama3"));
+               " is not supported; kvtide knows none, linear, yarn, llama3 and longrope"));
   }
   if (const GgufTensor* divisors = file.find_tensor("rope_freqs.weight")) {
     if (divisors->dtype != DType::f32 || divisors->shape.size() != 1 || divisors->shape[0] != rope_dims / 2)
@@ -216,7 +221,10 @@ void read_common(const GgufFile& file, bool uneven, ModelConfig& config) {
   if (file.find(full_key(file, "attention.layer_norm_epsilon")) != nullptr)
     epsilon = "attention.layer_norm_epsilon";
   config.norm_epsilon = static_cast<float>(read_real(file, epsilon, 1e-12, 1e-1));
-  if (config.heads > 0) read_heads(file, uneven, config);
+  if (config.heads > 0) {
+    read_heads(file, uneven, config);
+    read_longrope(file, config);
+  }
 
   const GgufTensor* embedding = file.find_tensor("token_embd.weight");
   if (embedding == nullptr) refuse(file, ErrorCode::bad_format, "the tensor 'token_embd.weight' is missing");

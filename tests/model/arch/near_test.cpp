@@ -2,8 +2,11 @@
 // refused.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/json/json_value.h"
 #include "kvtide/error.h"
+#include "model/config/longrope.h"
 #include "model/read_config.h"
 #include "tests/model/expect_refused.h"
 
@@ -52,10 +55,45 @@ TEST(Mistral3, QueriesGrowWithTheContextThatWasTrainedFirst) {
                  "original_max_position_embeddings' is missing");
 }
 
-TEST(Phi3, RefusesARotationThatHangsOnTheLengthOfTheText) {
+// Four rotated pairs, 64 positions trained first.
+std::string two_rotations(const std::string& lists,
+                          const std::string& original = ",\"original_max_position_embeddings\":64") {
+  return R"("head_dim":8,"rope_scaling":{"type":"longrope",)" + lists + "}" + original;
+}
+
+constexpr const char* kLists = R"("short_factor":[1.0,1.0,1.25,1.5],"long_factor":[1.0,2.0,4.0,8.0])";
+
+TEST(Phi3, HasOneRotationForShortTextsAndOneForLongOnes) {
   EXPECT_EQ(config_of("phi3", R"("partial_rotary_factor":0.75)").rope_dims, 12);
-  expect_refused("phi3", R"("rope_scaling":{"type":"longrope","short_factor":[1.0],"long_factor":[2.0]})",
-                 "rope scaling 'longrope' is not supported", ErrorCode::unsupported);
+  const std::vector<float> near = {1.0f, 1.0f, 1.25f, 1.5f}, far = {1.0f, 2.0f, 4.0f, 8.0f};
+  for (const std::int64_t context : {0, 1, 64, 65, 512, 100000}) {
+    ModelConfig c = config_of("phi3", two_rotations(kLists));
+    choose_rotation(c, context);
+    const bool short_text = context == 1 || context == 64;
+    EXPECT_EQ(c.ropes.at(0).divisors, short_text ? near : far) << context;
+    EXPECT_EQ(c.context_length, short_text ? 64 : 512) << context;
+    EXPECT_EQ(c.short_rotation, short_text) << context;
+    EXPECT_NEAR(c.ropes[0].magnitude.value(), std::sqrt(1.0 + std::log(8.0) / std::log(64.0)), 1e-7);
+  }
+  // Never trained for more: one rotation, whatever is asked.
+  ModelConfig only = config_of("phi3", two_rotations(kLists, ",\"original_max_position_embeddings\":512"));
+  EXPECT_EQ(only.ropes.at(0).divisors, near);
+  choose_rotation(only, 16);
+  EXPECT_EQ(only.context_length, 512);
+  EXPECT_EQ(
+      config_of("phi3", two_rotations(std::string(kLists) + R"(,"attention_factor":1.5)")).ropes[0].magnitude,
+      1.5);
+}
+
+TEST(Phi3, RefusesRotationsThatDoNotFit) {
+  expect_refused("phi3", two_rotations(kLists, ""), "original_max_position_embeddings' is missing");
+  expect_refused("phi3", two_rotations(R"("short_factor":[1.0],"long_factor":[1.0,2.0,4.0,8.0])"),
+                 "'short_factor' has 1 numbers; it needs 4");
+  expect_refused("phi3", two_rotations(R"("short_factor":[1,1,1,1],"long_factor":[1,1,1,0])"), "long_factor");
+  expect_refused("phi3", two_rotations(R"("short_factor":[1,1,1,1],"long_factor":[1,1,1,"8"])"),
+                 "long_factor");
+  expect_refused("phi3", R"("rope_scaling":{"type":"dynamic","factor":2.0})",
+                 "rope scaling 'dynamic' is not supported", ErrorCode::unsupported);
 }
 
 TEST(Olmo, HasNormsBehindItsLayers_AndScalesOnlyLayersThatSeeEverything) {

@@ -179,9 +179,25 @@ TEST(Config, RefusesNumbersThatAreNotNumbers) {
 }
 
 TEST(Config, RefusesARopeScalingItDoesNotKnow_OrCannotUse) {
+  expect_refused(
+      sample_model().set("llama.rope.scaling.type", std::string("dynamic")),
+      "rope scaling 'dynamic' is not supported; kvtide knows none, linear, yarn, llama3 and longrope",
+      ErrorCode::unsupported);
   expect_refused(sample_model().set("llama.rope.scaling.type", std::string("longrope")),
-                 "rope scaling 'longrope' is not supported; kvtide knows none, linear, yarn and llama3",
-                 ErrorCode::unsupported);
+                 "needs the tensors 'rope_factors_short.weight'");
+  const std::vector<float> ones(8, 1.0f);
+  expect_refused(sample_model().set_floats("rope_factors_long.weight", {8}, ones), "there is only one");
+  const auto both = [&](std::uint64_t pairs) {
+    return sample_model()
+        .set_floats("rope_factors_short.weight", {8}, ones)
+        .set_floats("rope_factors_long.weight", {pairs}, std::vector<float>(pairs, 2.0f));
+  };
+  expect_refused(both(8), "'llama.rope.scaling.original_context_length' is missing");
+  const auto whole = [&](std::uint64_t pairs) {
+    return both(pairs).set("llama.rope.scaling.original_context_length", std::uint32_t{16});
+  };
+  expect_refused(whole(7), "'rope_factors_long.weight' must be f32 [8]");
+  EXPECT_EQ(config_of(whole(8)).ropes[0].divisors, std::vector<float>(8, 2.0f));
   const auto linear = [] { return sample_model().set("llama.rope.scaling.type", std::string("linear")); };
   expect_refused(linear(), "'llama.rope.scaling.factor' is missing");
   for (const float bad : {0.0f, -8.0f, std::numeric_limits<float>::quiet_NaN(), 1e9f})
