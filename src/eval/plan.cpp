@@ -117,19 +117,26 @@ double mixer_elements(const ModelConfig& config, Mixer mixer) {
   return width * head * ((config.gated_attention ? 3.0 : 2.0) * config.heads + 2.0 * config.kv_heads);
 }
 
+double layer_elements(const ModelConfig& config, bool all_experts) {
+  double all = 0.0;
+  for (const LayerConfig& layer : config.layers) {
+    const bool routed = config.experts && layer.routed;
+    const auto experts = routed ? (all_experts ? config.experts->count : config.experts->chosen) : 0;
+    const auto inside = routed ? experts * expert_width(config) + config.experts->shared : config.hidden;
+    all += 3.0 * static_cast<double>(config.width * inside) + mixer_elements(config, layer.mixer);
+  }
+  return all;
+}
+
 }  // namespace
 
 double matrix_elements(const ModelConfig& config) {
-  const double width = static_cast<double>(config.width);
-  double all = width * static_cast<double>(config.vocab);
-  for (const LayerConfig& layer : config.layers) {
-    const bool routed = config.experts && layer.routed;
-    const double inside =
-        routed ? static_cast<double>(config.experts->chosen * expert_width(config) + config.experts->shared)
-               : static_cast<double>(config.hidden);
-    all += 3.0 * width * inside + mixer_elements(config, layer.mixer);
-  }
-  return all;
+  return static_cast<double>(config.width * config.vocab) + layer_elements(config, false);
+}
+
+double stored_elements(const ModelConfig& config) {
+  const double heads = config.tied_head.value_or(true) ? 1.0 : 2.0;
+  return heads * static_cast<double>(config.width * config.vocab) + layer_elements(config, true);
 }
 
 PredictedRates predict(const ModelConfig& config, const MemoryPlan& plan, const MachineLimits& limits,

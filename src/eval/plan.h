@@ -45,6 +45,8 @@ MemoryPlan plan_memory(const ModelConfig& config, SessionOptions options, std::i
 
 // Elements of the matrices that a token goes through, the output matrix included.
 double matrix_elements(const ModelConfig& config);
+// Of all matrices that the model has: every expert, and the embedding where the output matrix is known to be another.
+double stored_elements(const ModelConfig& config);
 
 // The most that a machine's limits allow, at the end of the text:
 //   write = read bandwidth / (bytes of weights + bytes of KV)

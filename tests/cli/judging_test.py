@@ -239,11 +239,27 @@ class Plan(JudgingTest):
         self.assertEqual(plan["full_heads"] + plan["plain_heads"], 32 * 8)
         self.assertEqual(plan["full_heads"], 23)
         seen = plan["total_bytes"] - plan["bytes"]["references"]
-        self.assertAlmostEqual(plan["write_tok_s"] * (plan["weights_bytes"] + seen), plan["limits"]["read_gb_s"] * 1e9,
+        self.assertAlmostEqual(plan["write_tok_s"] * (plan["read_weights_bytes"] + seen), plan["limits"]["read_gb_s"] * 1e9,
                                delta=1e3)  # fmt: skip
         text = self.assert_fine(kvtide("plan", "--like", "mistral-7b", "--ctx", 100000, "--budget", "1G")).text
         for word in ("window and sinks", "heads that keep every row", "of 1.00 GiB", "picked:", "measured here: memory gives "):
             self.assertIn(word, text)
+
+    def test_known_models_with_layers_of_several_kinds_tell_what_a_token_and_a_checkpoint_cost(self):
+        plan = self.plan("--like", "lfm2-1.2b", "--ctx", 4096)
+        # 6 layers of 8 KV heads of 64, keys and values of two bytes; 10 that carry two columns of 2,048 floats.
+        self.assertEqual(plan["token_bytes"], 6 * 8 * 64 * 2 * 2)
+        self.assertEqual(plan["carried_bytes"], 10 * 2 * 2048 * 4)
+        self.assertEqual(plan["checkpoint_bytes"], plan["carried_bytes"])
+        oss = self.plan("--like", "gpt-oss-20b", "--ctx", 4096)
+        self.assertEqual(oss["token_bytes"], 24 * 8 * 64 * 2 * 2)
+        self.assertEqual(oss["carried_bytes"], 0)
+        self.assertGreaterEqual(oss["checkpoint_bytes"], 12 * 128 * 8 * 64 * 2 * 2)
+        self.assertLess(oss["read_weights_bytes"], oss["weights_bytes"] / 4)
+        text = self.assert_fine(kvtide("plan", "--like", "deepseek-v3", "--ctx", 4096)).text
+        self.assertIn("a token: ", text)
+        self.assertIn("of which a token reads", text)
+        self.assert_refused(kvtide("plan", "--like", "lfm2-1.2b", "--layers", 3), USAGE, "do not change this shape")
 
     def test_refusals(self):
         self.assert_refused(kvtide("plan"), USAGE, "-m, --like")

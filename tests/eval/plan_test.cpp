@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "eval/known_models.h"
 #include "tests/engine/logits.h"
 #include "tests/model/expect_refused.h"
 #include "tests/model/sample_model.h"
@@ -94,6 +97,24 @@ TEST(Plan, MatrixElements_AreThoseOfTheModelsCard) {
     if (shape.name == "smollm2-135m") {
       EXPECT_NEAR(elements, 134.5e6, 0.1e6);
     }  // the embedding is the output matrix
+  }
+}
+
+// Elements as the models' cards tell them, in thousands of millions: all, and those of a token.
+TEST(KnownModels, HaveAsManyElementsAsTheirCardsSay) {
+  const std::map<std::string_view, std::pair<double, double>> cards = {
+      {"qwen3-0.6b", {0.6, 0.6}},     {"qwen3-30b-a3b", {30.5, 3.0}}, {"qwen3-next-80b-a3b", {79.7, 3.6}},
+      {"qwen3.5-0.8b", {0.75, 0.75}}, {"qwen3.5-2b", {1.88, 1.88}},   {"qwen3.5-4b", {4.2, 4.2}},
+      {"lfm2-350m", {0.354, 0.354}},  {"lfm2-1.2b", {1.17, 1.17}},    {"gpt-oss-20b", {20.9, 3.6}},
+      {"gpt-oss-120b", {116.8, 5.1}}, {"deepseek-v3", {671.0, 37.0}}, {"smollm3-3b", {3.08, 3.08}}};
+  for (const KnownModel& known : known_models()) {
+    const ModelConfig config = config_of(known);
+    const auto card = cards.find(known.name);
+    ASSERT_NE(card, cards.end()) << known.name;
+    EXPECT_NEAR(stored_elements(config) / 1e9, card->second.first, 0.02 * card->second.first) << known.name;
+    EXPECT_NEAR(matrix_elements(config) / 1e9, card->second.second, 0.1 * card->second.second) << known.name;
+    const MemoryPlan plan = plan_memory(config, options(0, 0, assumed_heads(config, 1)), 100000);
+    EXPECT_GT(plan.full_cache, plan.bytes.total()) << known.name;
   }
 }
 

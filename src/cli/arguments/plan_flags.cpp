@@ -16,7 +16,7 @@ constexpr Flag kPlan[] = {
        a.memory.procedural.any = true;
        a.memory.procedural.chosen.budget = bytes(g, "the budget", 1 << 20);
      }},
-    {"", "--like", "NAME", "the shape of a known model: mistral-7b, llama-3.1-8b, gemma-3-4b, ...",
+    {"", "--like", "NAME", "the shape of a known model: mistral-7b, qwen3.5-4b, gpt-oss-20b, lfm2-1.2b, ...",
      [](A& a, const G& g) { a.plan.like = g.value; }},
     {"", "--layers", "N", "layers of a model that is not here",
      [](A& a, const G& g) { a.plan.layers = whole(g, "the number of layers", 1, 1024); }},

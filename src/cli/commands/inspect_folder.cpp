@@ -151,6 +151,7 @@ void set_memory(Json& result, const std::optional<ModelConfig>& config, const st
     for (const std::int64_t tokens : kContexts) costs.set(cat(tokens), costs_json(*config, tokens));
   result.set("kv_bytes", config ? std::move(costs) : Json());
   result.set("carried_bytes", config ? Json(carried_cost(*config)) : Json());
+  result.set("checkpoint_bytes", config ? Json(checkpoint_cost(*config, DType::f16)) : Json());
   if (!config) result.set("kv_unknown", why_not);
 }
 
@@ -160,6 +161,8 @@ std::string memory_text(const std::optional<ModelConfig>& config, const std::str
   for (const std::int64_t tokens : kContexts) text += costs_text(*config, tokens);
   if (const std::int64_t carried = carried_cost(*config); carried > 0)
     text += cat("  carried from token to token, for any length: ", bytes_text(carried), "\n");
+  if (const std::int64_t one = checkpoint_cost(*config, DType::f16); one > 0)
+    text += cat("  a checkpoint, to go back to: ", bytes_text(one), " at most (rows in f16)\n");
   return text;
 }
 

@@ -11,8 +11,10 @@
 #include "cli/commands/inspect_shards.h"
 #include "cli/commands/loading.h"
 #include "cli/output/columns.h"
+#include "cli/output/kv_cost.h"
 #include "cli/output/procedural_report.h"
 #include "cli/output/terminal.h"
+#include "eval/known_models.h"
 #include "eval/plan.h"
 #include "kvtide/error.h"
 #include "model/loaded_model.h"
@@ -29,6 +31,8 @@ struct Subject {
   ModelConfig config;
   HeadTable heads;
   double weights_bytes = 0.0;
+  double read_bytes =
+      0.0;  // of them, by a token that is written: the experts that it does not choose are left out
   std::string heads_words;
 };
 
@@ -39,6 +43,7 @@ ModelShape shape_of(const PlanRequest& request, std::int64_t tokens) {
                                     [&](const ModelShape& s) { return s.name == request.like; });
     std::string list;
     for (const ModelShape& s : known_shapes()) list += cat(list.empty() ? "" : ", ", s.name);
+    for (const KnownModel& m : known_models()) list += cat(", ", m.name);
     if (known == known_shapes().end())
       throw Error(ErrorCode::invalid_argument,
                   cat("--like: there is no ", quoted(request.like), "; there are ", list));
@@ -71,19 +76,47 @@ ModelShape shape_of(const PlanRequest& request, std::int64_t tokens) {
   return shape;
 }
 
+// A model whose layers differ has no shape by numbers.
+std::optional<ModelConfig> known_config(const PlanRequest& request) {
+  for (const KnownModel& known : known_models()) {
+    if (known.name != request.like) continue;
+    if (request.layers || request.heads || request.kv_heads || request.head_dim || request.width ||
+        request.hidden || request.vocab || request.trained)
+      throw Error(
+          ErrorCode::invalid_argument,
+          cat("--like ", known.name, ": numbers do not change this shape; its layers are not all alike"));
+    return config_of(known);
+  }
+  return std::nullopt;
+}
+
 Subject subject_of(const Arguments& arguments, std::int64_t tokens) {
   const std::string& table = arguments.memory.procedural.heads;
   if (!arguments.model.empty()) {
     const Model model = load_model(arguments.model, arguments);
-    Subject subject{model.name(), model.internals().config, choose_heads(arguments, model),
-                    static_cast<double>(model.weights_bytes()), ""};
+    Subject subject{model.name(),
+                    model.internals().config,
+                    choose_heads(arguments, model),
+                    static_cast<double>(model.weights_bytes()),
+                    0.0,
+                    ""};
+    subject.read_bytes =
+        subject.weights_bytes * matrix_elements(subject.config) / stored_elements(subject.config);
     subject.heads_words =
         subject.heads.needs.empty() ? "all alike (--kv-heads even)" : "as in the model's head table";
     return subject;
   }
-  const ModelShape shape = shape_of(arguments.plan, tokens);
-  Subject subject{std::string(shape.name), config_of(shape), {}, 0.0, ""};
-  subject.weights_bytes = matrix_elements(subject.config) * arguments.plan.bits / 8.0;
+  Subject subject;
+  if (auto known = known_config(arguments.plan)) {
+    subject.name = arguments.plan.like;
+    subject.config = std::move(*known);
+  } else {
+    const ModelShape shape = shape_of(arguments.plan, tokens);
+    subject.name = shape.name;
+    subject.config = config_of(shape);
+  }
+  subject.weights_bytes = stored_elements(subject.config) * arguments.plan.bits / 8.0;
+  subject.read_bytes = matrix_elements(subject.config) * arguments.plan.bits / 8.0;
   if (table == "even") {
     subject.heads_words = "all alike (--kv-heads even)";
   } else if (table != "auto") {
@@ -145,6 +178,10 @@ std::string plan_json(const Predicted& all) {
       .set("plain_heads", plan.plain_heads)
       .set("heads", subject.heads_words)
       .set("weights_bytes", subject.weights_bytes)
+      .set("read_weights_bytes", subject.read_bytes)
+      .set("token_bytes", kv_cost(subject.config, DType::f16, 1))
+      .set("carried_bytes", carried_cost(subject.config))
+      .set("checkpoint_bytes", checkpoint_cost(subject.config, DType::f16))
       .set("limits", std::move(machine))
       .set("read_tok_s", rates.read_tok_s)
       .set("write_tok_s", rates.write_tok_s)
@@ -169,6 +206,24 @@ std::string bytes_table(const Predicted& all) {
                        {"full f16 cache", bytes_text(all.plan.full_cache), cat(number_text(gain, 1), "x")}});
 }
 
+// Of the plain memory: what a token adds, what layers carry, what a place to go back to keeps.
+std::string memory_line(const ModelConfig& config) {
+  std::string text;
+  if (const auto token = kv_cost(config, DType::f16, 1))
+    text = cat("a token: ", bytes_text(*token), " in f16");
+  if (const auto carried = carried_cost(config); carried > 0) text += cat("; carried: ", bytes_text(carried));
+  const auto back = checkpoint_cost(config, DType::f16);
+  return cat(text, "; a checkpoint: ", back > 0 ? bytes_text(back) : "nothing, it goes back anywhere", "\n");
+}
+
+std::string weights_line(const Subject& subject, const Arguments& arguments) {
+  std::string text = cat("weights: ", bytes_text(static_cast<std::int64_t>(subject.weights_bytes)));
+  if (arguments.model.empty()) text += cat(" (", number_text(arguments.plan.bits, 2), " bits each)");
+  if (subject.config.experts)
+    text += cat(", of which a token reads ", bytes_text(static_cast<std::int64_t>(subject.read_bytes)));
+  return text + "\n";
+}
+
 std::string plan_text(const Predicted& all, const Arguments& arguments) {
   const auto& [subject, tokens, plan, limits, rates] = all;
   const ProceduralOptions& p = *plan.options.procedural;
@@ -176,10 +231,8 @@ std::string plan_text(const Predicted& all, const Arguments& arguments) {
              p.block, " keep ", p.rows, " rows (", p.summaries, " summaries), ", p.levels, " levels; ",
              plan.full_heads, " of ", plan.full_heads + plan.plain_heads, " heads keep ",
              p.full_rows == 0 ? "all" : count_text(p.full_rows), " rows in ", name_of(p.full_type), " (",
-             subject.heads_words, ")\n",
-             "weights: ", bytes_text(static_cast<std::int64_t>(subject.weights_bytes)),
-             arguments.model.empty() ? cat(" (", number_text(arguments.plan.bits, 2), " bits each)") : "",
-             "\n", "at most, at the end: write ", number_text(rates.write_tok_s, 1), " tok/s (full cache ",
+             subject.heads_words, ")\n", weights_line(subject, arguments), memory_line(subject.config),
+             "at most, at the end: write ", number_text(rates.write_tok_s, 1), " tok/s (full cache ",
              number_text(rates.full_write_tok_s, 1), "), read ", number_text(rates.read_tok_s, 1), " tok/s\n",
              "  measured here: memory gives ", number_text(limits.read_gb_s, 1),
              " GB/s, and a token that is written reads all weights and the KV memory;\n  a token that is "
@@ -199,7 +252,7 @@ int plan_command(const Arguments& arguments) {
   options.procedural->heads = subject.heads;
   MemoryPlan plan = plan_memory(subject.config, options, tokens);
   const MachineLimits limits = measure_limits(plan.options);
-  const PredictedRates rates = predict(subject.config, plan, limits, subject.weights_bytes);
+  const PredictedRates rates = predict(subject.config, plan, limits, subject.read_bytes);
   const Predicted all{std::move(subject), tokens, std::move(plan), limits, rates};
   write_result(arguments.json ? plan_json(all) : plan_text(all, arguments));
   return kExitFine;

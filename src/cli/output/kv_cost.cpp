@@ -5,6 +5,7 @@
 #include "cli/output/session_words.h"
 #include "model/loaded_model.h"
 #include "model/memory_shape.h"
+#include "state/checkpoints.h"
 #include "state/recurrent.h"
 #include "state/spec/bytes.h"
 #include "tensor/element_type.h"
@@ -23,6 +24,13 @@ std::int64_t carried_cost(const ModelConfig& config) {
   std::int64_t bytes = 0;
   for (const RecurrentSpec& tensor : memory_shape(config).recurrent) bytes += recurrent_bytes(tensor);
   return bytes;
+}
+
+std::int64_t checkpoint_cost(const ModelConfig& config, DType type) {
+  constexpr Pos kFar = Pos{1} << 30;  // no window reaches from here to the beginning
+  KvSpec spec = memory_shape(config);
+  spec.key_type = spec.value_type = type;
+  return needs_checkpoints(spec) ? checkpoint_bytes(spec, {kFar}) : 0;
 }
 
 std::int64_t full_cache_bytes(const Session& session, std::int64_t tokens) {

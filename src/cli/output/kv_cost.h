@@ -20,6 +20,10 @@ std::optional<std::int64_t> kv_cost(const ModelConfig& config, DType type, std::
 // Bytes of what layers carry from token to token beside rows, whatever the length of the text.
 std::int64_t carried_cost(const ModelConfig& config);
 
+// Bytes that a checkpoint behind a long text keeps: what is carried, and the rows that windows have left by then. 0: the
+// memory of such a model can go back to anywhere.
+std::int64_t checkpoint_cost(const ModelConfig& config, DType type);
+
 // Bytes of a full cache of `tokens` tokens in the types of this session.
 std::int64_t full_cache_bytes(const Session& session, std::int64_t tokens);
 // What the session's memory holds, about, when `tokens` more have been read.
