@@ -2,7 +2,7 @@
 """Writes a model with random weights in the shape of one that people run, as a GGUF file: for speed and memory, not for text.
 
     make bench-shapes
-    tools/random_model.py DONOR.gguf OUT.gguf --shape llama1b|mistral7b|qwen3-0.6b [--types q4_k_m|q8_0|q4_0] [--layers N]
+    tools/random_model.py DONOR.gguf OUT.gguf --shape llama1b|mistral7b|qwen3-0.6b|lfm2-1.2b|qwen3.5-0.8b [--types q4_k_m|q8_0|q4_0] [--layers N]
 
 The vocabulary is the donor's. Numbers have the spread that trained weights have, so that activations stay finite. A block
 of random weights is written again and again: what is measured depends on types and shapes, not on values. Needs gguf.
@@ -25,17 +25,22 @@ class Shape:
     kv_heads: int
     head_dim: int
     own_head: bool  # an output matrix beside the embedding
+    attention: tuple[int, ...] | None = None  # the layers that have it; None: all
 
 
 SHAPES = {
     "llama1b": Shape("llama", 2048, 8192, 16, 32, 8, 64, False),
     "mistral7b": Shape("llama", 4096, 14336, 32, 32, 8, 128, True),
     "qwen3-0.6b": Shape("qwen3", 1024, 3072, 28, 16, 8, 128, False),
+    "lfm2-1.2b": Shape("lfm2", 2048, 8192, 16, 32, 8, 64, False, (2, 5, 8, 10, 12, 14)),
+    "qwen3.5-0.8b": Shape("qwen35", 1024, 3584, 24, 8, 2, 256, False, tuple(range(3, 24, 4))),
 }
 # Where a block has its half-precision steps, and what an element of it spreads when the step is one.
 STEPS = {Type.Q8_0: ((0, 1.0),), Type.Q4_0: ((0, 1.0),), Type.Q4_K: ((0, 1.0), (2, 7.5)), Type.Q6_K: ((208, 1.0),)}
 SPREAD = {Type.Q8_0: 74.0, Type.Q4_0: 4.6, Type.Q4_K: 32 * 4.6, Type.Q6_K: 16 * 18.5}
 REPEATED = 1 << 14  # blocks
+TAPS = 3  # of LFM2's convolutions
+NET_HEADS, NET_DIM, NET_TAPS = 16, 128, 4  # of the delta nets of Qwen3.5-0.8B: heads of keys and of values, their size
 
 
 def random_blocks(rng, rows, columns, dtype):
@@ -79,6 +84,44 @@ def copy_vocabulary(writer, donor):
     return tokens
 
 
+def describe_hybrid(writer, shape, layers):
+    """What only LFM2 or Qwen 3.5 says."""
+    if shape.arch == "lfm2":
+        writer.add_shortconv_l_cache(TAPS)
+    if shape.arch == "qwen35":
+        writer.add_ssm_conv_kernel(NET_TAPS)
+        writer.add_ssm_state_size(NET_DIM)
+        writer.add_ssm_group_count(NET_HEADS)
+        writer.add_ssm_time_step_rank(NET_HEADS)
+        writer.add_ssm_inner_size(NET_HEADS * NET_DIM)
+        writer.add_full_attention_interval(4)
+        writer.add_rope_dimension_sections([11, 11, 10, 0])
+
+
+def add_mixer(writer, rng, shape, block, layer, matrix):
+    """What a layer has instead of attention."""
+    width, inner = shape.width, NET_HEADS * NET_DIM
+
+    def floats(name, *extents):
+        values = rng.standard_normal(extents) / np.sqrt(extents[-1])
+        writer.add_tensor(f"{block}.{name}", values.astype(np.float32))
+
+    if shape.arch == "lfm2":
+        matrix(f"{block}.shortconv.in_proj", 3 * width, width, layer)
+        matrix(f"{block}.shortconv.out_proj", width, width, layer)
+        floats("shortconv.conv.weight", width, TAPS)
+        return
+    matrix(f"{block}.attn_qkv", 3 * inner, width, layer)
+    matrix(f"{block}.attn_gate", inner, width, layer)
+    matrix(f"{block}.ssm_out", width, inner, layer)
+    floats("ssm_alpha.weight", NET_HEADS, width)
+    floats("ssm_beta.weight", NET_HEADS, width)
+    floats("ssm_conv1d.weight", 3 * inner, NET_TAPS)
+    writer.add_tensor(f"{block}.ssm_a", -np.linspace(0.5, 8.0, NET_HEADS, dtype=np.float32))
+    writer.add_tensor(f"{block}.ssm_dt.bias", np.full(NET_HEADS, -2.0, np.float32))
+    writer.add_tensor(f"{block}.ssm_norm.weight", np.ones(NET_DIM, np.float32))
+
+
 def write(donor, out, name, types, layers):
     shape, rng = SHAPES[name], np.random.default_rng(1)
     layers = layers or shape.layers
@@ -90,10 +133,12 @@ def write(donor, out, name, types, layers):
     writer.add_block_count(layers)
     writer.add_feed_forward_length(shape.hidden)
     writer.add_head_count(shape.heads)
-    writer.add_head_count_kv(shape.kv_heads)
+    attends = [shape.attention is None or layer in shape.attention for layer in range(layers)]
+    writer.add_head_count_kv([shape.kv_heads * has for has in attends] if shape.arch == "lfm2" else shape.kv_heads)
     writer.add_key_length(shape.head_dim)
     writer.add_value_length(shape.head_dim)
-    writer.add_rope_dimension_count(shape.head_dim)
+    writer.add_rope_dimension_count(shape.head_dim // 4 if shape.arch == "qwen35" else shape.head_dim)
+    describe_hybrid(writer, shape, layers)
     writer.add_rope_freq_base(500000.0)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(vocabulary)
@@ -106,21 +151,26 @@ def write(donor, out, name, types, layers):
         writer.add_tensor(f"{tensor}.weight", random_blocks(rng, rows, columns, dtype), raw_dtype=dtype)
 
     matrix("token_embd", vocabulary, shape.width)
-    norm("output_norm", shape.width)
+    norm("token_embd_norm" if shape.arch == "lfm2" else "output_norm", shape.width)
     if shape.own_head:
         matrix("output", vocabulary, shape.width)
     queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     for layer in range(layers):
         block = f"blk.{layer}"
         norm(f"{block}.attn_norm", shape.width)
-        norm(f"{block}.ffn_norm", shape.width)
-        if shape.arch == "qwen3":
+        norm(f"{block}.{'post_attention_norm' if shape.arch == 'qwen35' else 'ffn_norm'}", shape.width)
+        for tensor, rows, columns in (("ffn_gate", shape.hidden, shape.width), ("ffn_up", shape.hidden, shape.width),
+                                      ("ffn_down", shape.width, shape.hidden)):  # fmt: skip
+            matrix(f"{block}.{tensor}", rows, columns, layer)
+        if not attends[layer]:
+            add_mixer(writer, rng, shape, block, layer, matrix)
+            continue
+        if shape.arch != "llama":
             norm(f"{block}.attn_q_norm", shape.head_dim)
             norm(f"{block}.attn_k_norm", shape.head_dim)
-        for tensor, rows, columns in (("attn_q", queries, shape.width), ("attn_k", keys, shape.width),
-                                      ("attn_v", keys, shape.width), ("attn_output", shape.width, queries),
-                                      ("ffn_gate", shape.hidden, shape.width), ("ffn_up", shape.hidden, shape.width),
-                                      ("ffn_down", shape.width, shape.hidden)):  # fmt: skip
+        gated = 2 if shape.arch == "qwen35" else 1
+        for tensor, rows, columns in (("attn_q", gated * queries, shape.width), ("attn_k", keys, shape.width),
+                                      ("attn_v", keys, shape.width), ("attn_output", shape.width, queries)):  # fmt: skip
             matrix(f"{block}.{tensor}", rows, columns, layer)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
