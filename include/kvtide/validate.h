@@ -218,6 +218,22 @@ enum class Slip {
   share_ignored,   // the expert's result is not multiplied by its probability
   carry_dropped,   // of the router's states
   skip_otherwise,  // the slot behind the experts gives nothing, or what it got
+  shared_expert_dropped,
+  // Recurrences: short convolutions and gated delta nets. (The slips of convolutions above mean these, too.)
+  history_forgotten,    // what a convolution is handed from the tokens before Twist::carried_from
+  state_forgotten,      // what a matrix is handed from them
+  carried_forgotten,    // both
+  state_decayed_twice,  // by the decay's square
+  state_not_decayed,
+  state_read_before,          // queries read the matrix as the token before left it
+  delta_ignored,              // values are added, whatever the matrix gives for their key already
+  rate_ignored,               // of learning: 1
+  keys_not_normed,            // queries and keys, to length 1
+  value_heads_grouped,        // value head h with key head h % key heads, or the other way round
+  activation_skipped,         // behind the convolution
+  gate_before_norm,           // what heads read is gated, then normed
+  gate_skipped,               // of a recurrence, and of attention that is gated
+  convolution_gates_swapped,  // the gate before a short convolution and the one behind it
   // Before and behind the layers.
   embedding_scale,    // number: factor
   positions_shifted,  // number, of learned ones
@@ -238,6 +254,8 @@ struct Twist {
   std::vector<Pos> mixed_chunks =
       {};  // starts of chunks, and the end: heads and tokens change places in them
   std::function<Pos(Pos token)> position = {};  // that a token's query and key are rotated for
+  // The first token of which a recurrence hands anything to `token`, for slips that forget. Empty: the first of all.
+  std::function<Pos(Pos token)> carried_from = {};
   Slip slip = Slip::none;
   double number = 0.0;
   Part part = Part::all;

@@ -20,7 +20,7 @@ struct EngineState final : TestedState {
   KvState kv;
 };
 
-KvState& memory_of(TestedState& state) { return static_cast<EngineState&>(state).kv; }
+KvState& memory_of(TestedState& state) { return EngineModel::memory(state); }
 
 }  // namespace
 
@@ -35,11 +35,15 @@ EngineModel::EngineModel(const Model& model, const SessionOptions& options, std:
   require_known(config_);
 }
 
+KvState& EngineModel::memory(TestedState& state) { return static_cast<EngineState&>(state).kv; }
+
 TestedShape EngineModel::shape() const {
   TestedShape shape;
   shape.name = model_.name();
   for (const LayerConfig& layer : config_.layers)
-    shape.layers.push_back({config_.kv_heads, config_.head_dim, layer.window});
+    shape.layers.push_back(layer.mixer == Mixer::attention
+                               ? StateLayer{config_.kv_heads, config_.head_dim, layer.window}
+                               : StateLayer{});
   shape.width = config_.width;
   shape.vocab = config_.vocab;
   shape.largest_chunk = largest_chunk_;
@@ -79,8 +83,12 @@ Reading EngineModel::read(TestedState& state, std::span<const TokenId> tokens,
 }
 
 HeldRows EngineModel::rows(TestedState& state, int layer) {
-  const StateRows stored(memory_of(state));
   HeldRows out;
+  const std::vector<int> with_rows = attention_layers(config_);
+  const auto found = std::find(with_rows.begin(), with_rows.end(), layer);
+  if (found == with_rows.end()) return out;
+  layer = static_cast<int>(found - with_rows.begin());
+  const StateRows stored(memory_of(state));
   out.kv_heads = config_.kv_heads;
   out.head_dim = config_.head_dim;
   const auto& runs = stored.runs(layer);
@@ -123,7 +131,7 @@ void EngineModel::poison(TestedState& state, float value) {
   const KvState::Step step_rows = [&] {
     KvState::Step step = kv.begin(tokens);
     const std::vector<float> row(static_cast<std::size_t>(config_.head_dim), value);
-    for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer)
+    for (int layer = 0; layer < static_cast<int>(attention_layers(config_).size()); ++layer)
       for (int head = 0; head < config_.kv_heads; ++head)
         for (std::int64_t t = 0; t < tokens; ++t)
           step.write(kernels_.elementwise, layer, head, t, row.data(), row.data());

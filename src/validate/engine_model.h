@@ -16,7 +16,7 @@
 
 namespace kvtide {
 
-class EngineModel final : public TestedModel {
+class EngineModel : public TestedModel {
  public:
   // options: types of keys and values, exact, kernels and threads are taken. largest_chunk: tokens of the
   // largest call. Throws Error as Session does.
@@ -32,6 +32,8 @@ class EngineModel final : public TestedModel {
   std::unique_ptr<TestedState> through_snapshot(TestedState& state) override;
   // Opens a step, fills its rows and drops it: what stays in memory behind the newest token.
   void poison(TestedState& state, float value) override;
+  // What is behind a state of such a model.
+  static KvState& memory(TestedState& state);
 
  private:
   const Model& model_;

@@ -114,8 +114,16 @@ Sight sight_of(Inspection& in, const WrongLayer& wrong) {
   const auto of_ones = wrong.schedules();
   const bool ones_wrong = std::any_of(of_ones.begin(), of_ones.end(),
                                       [&](std::size_t s) { return in.schedules[s].longest() == 1; });
-  return read_sight(measured_sight(in, wrong.layer, small),
-                    in.shape.layers[static_cast<std::size_t>(wrong.layer)].window, ones_wrong);
+  const StateLayer& layer = in.shape.layers[static_cast<std::size_t>(wrong.layer)];
+  Sight sight = read_sight(measured_sight(in, wrong.layer, small), layer.window, ones_wrong);
+  // A layer without rows sees by what it is handed.
+  if (sight.cause == "mask_too_short" && in.shape.gives_rows && layer.kv_heads == 0) {
+    sight.cause = "recurrent_state_dropped";
+    sight.what =
+        "changing any earlier token changes nothing: this layer keeps no rows, and nothing is handed on";
+    sight.advice = "What a layer carries goes from call to call: keep it in the state.";
+  }
+  return sight;
 }
 
 }  // namespace

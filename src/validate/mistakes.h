@@ -39,6 +39,8 @@ std::vector<Mistake> mistakes_of_rotation(std::int64_t head_dim);
 std::vector<Mistake> mistakes_of_attention();
 // mistakes_norms.cpp
 std::vector<Mistake> mistakes_of_norms();
+// mistakes_recurrence.cpp: layers that carry a history or a matrix instead.
+std::vector<Mistake> mistakes_of_recurrence(const Schedule& schedule);
 // mistakes_feed_forward.cpp: activations, experts, and where the parts meet.
 std::vector<Mistake> mistakes_of_feed_forward();
 // mistakes_around.cpp: before and behind the layers, and layers that changed places.

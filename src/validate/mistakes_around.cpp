@@ -109,6 +109,7 @@ std::vector<Mistake> mistakes_of_layer(const Schedule& schedule, std::int64_t he
   append(out, mistakes_of_attention());
   append(out, mistakes_of_rotation(head_dim));
   append(out, mistakes_of_norms());
+  append(out, mistakes_of_recurrence(schedule));
   append(out, mistakes_of_feed_forward());
   append(out, mistakes_of_order(layer, layers));
   return out;

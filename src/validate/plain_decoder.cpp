@@ -8,6 +8,7 @@
 #include "base/out_of_memory.h"
 #include "base/text.h"
 #include "kernels/codec.h"
+#include "model/loaded_model.h"
 
 namespace kvtide {
 
@@ -166,8 +167,11 @@ HeldRows PlainDecoder::by_heads(const Rows& k, const Rows& v) const {
 void PlainDecoder::attention(Rows& x, int layer, const Twist& twist, HeldRows* kept) {
   const std::int64_t width = config_.width, dim = config_.head_dim, heads = config_.heads,
                      kv_heads = config_.kv_heads;
+  if (config_.layers[static_cast<std::size_t>(layer)].mixer != Mixer::attention) return recurrence(x, layer);
   const Rows input = normed(x, Role::attention_norm, Role::attention_norm_bias, layer);
-  Rows q = product(input, matrix(Role::query, layer, heads * dim, width));
+  Rows gates;
+  Rows q = config_.gated_attention ? gated_queries(input, layer, gates)
+                                   : product(input, matrix(Role::query, layer, heads * dim, width));
   Rows k = product(input, matrix(Role::key, layer, kv_heads * dim, width));
   Rows v = config_.convolved ? values_of_two_tokens(input, layer)
                              : product(input, matrix(Role::value, layer, kv_heads * dim, width));
@@ -188,6 +192,10 @@ void PlainDecoder::attention(Rows& x, int layer, const Twist& twist, HeldRows* k
 
   Rows mixed = mixed_values(q, k, v, layer, twist);
   if (slips(Slip::output_heads_rolled)) roll_heads(mixed);
+  if (!slips(Slip::gate_skipped))
+    for (std::size_t i = 0; i < gates.size(); ++i)
+      mixed[i] = static_cast<float>(static_cast<double>(mixed[i]) /
+                                    (1.0 + std::exp(-static_cast<double>(gates[i]))));
   if (kept != nullptr) *kept = by_heads(k, v);
   Rows y = product(mixed, matrix(Role::attention_output, layer, width, heads * dim));
   add_bias(y, Role::attention_output_bias, layer, width);
@@ -400,7 +408,9 @@ std::unique_ptr<Reference> plain_reference(std::unique_ptr<PlainWeights> weights
 }
 
 std::unique_ptr<Reference> plain_reference(const Model& model, int threads) try {
-  return plain_reference(plain_weights(model.path()), threads);
+  const ModelConfig& config = model.internals().config;
+  return plain_reference(plain_weights(model.path(), config.short_rotation ? config.context_length : 0),
+                         threads);
 } catch (const std::bad_alloc&) {
   throw_out_of_memory();
 }

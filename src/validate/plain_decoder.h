@@ -3,8 +3,8 @@
 //
 // The reference for models that come without one. It shares the reading of checkpoints with the engine and
 // nothing else: no state, no cache, no kernel, no packed weights, angles and norms of its own. Slow: one
-// decoded weight row after another. Knows every architecture that the engine knows; what zaya has of its own
-// is in plain_hybrid.cpp.
+// decoded weight row after another. Knows every architecture that the engine knows but those that require_known
+// names; what zaya has of its own is in plain_hybrid.cpp, layers without attention in plain_recurrence.cpp.
 // Ownership: owns the weights, refers to the pool.
 // Thread rules: one caller at a time.
 #pragma once
@@ -61,6 +61,12 @@ class PlainDecoder final : public Reference {
   // Golden's layers from `first` on, behind those that it has.
   void run_layers(Golden& golden, Rows x, int first);
   void attention(Rows& x, int layer, const Twist& twist, HeldRows* rows);
+  // Instead of attention; plain_recurrence.cpp.
+  class Recurrence;
+  void recurrence(Rows& x, int layer);
+  Rows short_convolution(const Rows& input, int layer);
+  Rows delta_net(const Rows& input, int layer);
+  Rows gated_queries(const Rows& input, int layer, Rows& gates);
   Rows mixed_values(const Rows& q, const Rows& k, const Rows& v, int layer, const Twist& twist);
   HeldRows by_heads(const Rows& k, const Rows& v) const;
   void feed_forward(Rows& x, int layer, const Rows& entered);
@@ -84,6 +90,7 @@ class PlainDecoder final : public Reference {
   void experts(Rows& x, int layer);
   Rows router_scores(const Rows& input, int layer);
   std::vector<double> router_shares(std::span<const float> scores) const;
+  Rows shared_expert(const Rows& input, int layer);
   Rows mixture(const Rows& input, int layer, std::span<const std::int64_t> chosen,
                const std::vector<double>& shares);
   // rows[width] of one token: what an expert, or the slot behind the last, makes of its input.

@@ -188,6 +188,22 @@ std::vector<double> PlainDecoder::router_shares(std::span<const float> scores) c
   return shares;
 }
 
+// What every token passes beside those.
+PlainDecoder::Rows PlainDecoder::shared_expert(const Rows& input, int layer) {
+  const std::int64_t width = config_.width, n = config_.experts->shared;
+  const Rows gate = product(input, matrix(Role::shared_gate, layer, n, width));
+  Rows up = product(input, matrix(Role::shared_up, layer, n, width));
+  for (std::size_t i = 0; i < up.size(); ++i)
+    up[i] = static_cast<float>(wide(gate[i]) / (1.0 + std::exp(-wide(gate[i]))) * wide(up[i]));
+  Rows out = product(up, matrix(Role::shared_down, layer, width, n));
+  if (!config_.experts->shared_gated) return out;
+  const auto share = vector(Role::shared_share, layer, width);
+  double score = 0.0;
+  for (std::size_t i = 0; i < share.size(); ++i) score += wide(share[i]) * wide(input[i]);
+  for (float& value : out) value = static_cast<float>(wide(value) / (1.0 + std::exp(-score)));
+  return out;
+}
+
 // What the chosen experts make of one token's input, together.
 PlainDecoder::Rows PlainDecoder::mixture(const Rows& input, int layer, std::span<const std::int64_t> chosen,
                                          const std::vector<double>& shares) {
@@ -200,6 +216,10 @@ PlainDecoder::Rows PlainDecoder::mixture(const Rows& input, int layer, std::span
     const double share = slips(Slip::share_ignored) ? 1.0 : shares[at(slot)] * times;
     const Rows one = expert(input, layer, slot, share);
     if (out.empty()) out.assign(one.size(), 0.0f);
+    for (std::size_t i = 0; i < one.size(); ++i) out[i] += one[i];
+  }
+  if (e.shared > 0 && !slips(Slip::shared_expert_dropped)) {
+    const Rows one = shared_expert(input, layer);
     for (std::size_t i = 0; i < one.size(); ++i) out[i] += one[i];
   }
   return out;

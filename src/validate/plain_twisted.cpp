@@ -57,8 +57,12 @@ std::optional<TwistedLayer> PlainDecoder::twisted(int layer, std::span<const flo
     router_ = pass->router;
   }
   const Twisted scope(*this, twist);
-  if (twist.slip == Slip::weights_of_other_layer && twist.number < static_cast<double>(config_.layers.size()))
-    layer = static_cast<int>(twist.number);
+  if (twist.slip == Slip::weights_of_other_layer &&
+      twist.number < static_cast<double>(config_.layers.size())) {
+    const auto& own = config_.layers[static_cast<std::size_t>(layer)];
+    const auto& other = config_.layers[static_cast<std::size_t>(twist.number)];
+    if (own.mixer == other.mixer && own.routed == other.routed) layer = static_cast<int>(twist.number);
+  }
   TwistedLayer out{{}, HeldRows{}};
   const Rows entered = x;
   attention(x, layer, twist, &*out.rows);

@@ -9,6 +9,7 @@
 #include "kernels/codec.h"
 #include "kvtide/error.h"
 #include "model/checkpoint.h"
+#include "model/config/longrope.h"
 
 namespace kvtide {
 namespace {
@@ -64,9 +65,12 @@ void decode(const StoredTensor& tensor, std::int64_t r, std::int64_t columns, fl
 
 class CheckpointWeights final : public PlainWeights {
  public:
-  explicit CheckpointWeights(const std::string& path) : checkpoint_(open_checkpoint(path)) {
-    constexpr std::array known = {"llama",   "gemma3",   "qwen2", "qwen3", "gpt2",    "zaya",
-                                  "smollm3", "mistral3", "phi3",  "olmo2", "qwen3moe"};
+  CheckpointWeights(const std::string& path, std::int64_t context)
+      : checkpoint_(open_checkpoint(path)), config_(checkpoint_->config()) {
+    choose_rotation(config_, context);
+    constexpr std::array known = {"llama",   "gemma3",   "qwen2",     "qwen3",    "gpt2",     "zaya",
+                                  "smollm3", "mistral3", "phi3",      "olmo2",    "qwen3moe", "lfm2",
+                                  "lfm2moe", "qwen35",   "qwen35moe", "qwen3next"};
     if (std::find(known.begin(), known.end(), config().architecture) == known.end())
       throw Error(
           ErrorCode::unsupported,
@@ -74,7 +78,7 @@ class CheckpointWeights final : public PlainWeights {
               "; give golden arrays with --reference, made by tools/references/golden_arrays.py"));
   }
 
-  const ModelConfig& config() const override { return checkpoint_->config(); }
+  const ModelConfig& config() const override { return config_; }
   bool has(Role role, int layer) const override { return checkpoint_->find(role, layer).has_value(); }
 
   PlainMatrix matrix(Role role, int layer, std::int64_t rows, std::int64_t columns,
@@ -135,7 +139,7 @@ class CheckpointWeights final : public PlainWeights {
   double magnitude(int layer) const override {
     if (config().learned_positions) return 1.0;
     const RopeConfig& rope = rope_of(layer);
-    if (rope.scaling != RopeScaling::yarn) return 1.0;
+    if (rope.scaling != RopeScaling::yarn) return rope.magnitude.value_or(1.0);
     return rope.magnitude.value_or(rope.factor > 1.0 ? 1.0 + 0.1 * std::log(rope.factor) : 1.0);
   }
   double rope_base(int layer) const override { return rope_of(layer).base; }
@@ -146,6 +150,7 @@ class CheckpointWeights final : public PlainWeights {
   }
 
   std::unique_ptr<Checkpoint> checkpoint_;
+  ModelConfig config_;
 };
 
 }  // namespace
@@ -163,14 +168,10 @@ void require_known(const ModelConfig& config) {
   if (config.state_space)
     throw Error(ErrorCode::unsupported,
                 cat("the validator does not know Mamba-2, which layers of ", config.architecture, " have"));
-  if (config.conv_taps > 0 || config.delta)
-    throw Error(ErrorCode::unsupported,
-                cat("the validator does not know ", config.delta ? "gated delta nets" : "short convolutions",
-                    ", which layers of ", config.architecture, " have"));
 }
 
-std::unique_ptr<PlainWeights> plain_weights(const std::string& path) {
-  return std::make_unique<CheckpointWeights>(path);
+std::unique_ptr<PlainWeights> plain_weights(const std::string& path, std::int64_t context) {
+  return std::make_unique<CheckpointWeights>(path, context);
 }
 
 }  // namespace kvtide

@@ -41,9 +41,9 @@ class PlainWeights {
 // Throws Error(unsupported): layers of a kind that the validator does not know.
 void require_known(const ModelConfig& config);
 
-// Of a GGUF file or a Hugging Face folder. Throws Error: what open_checkpoint throws, unsupported (another
+// Of a GGUF file or a Hugging Face folder; context: as ModelOptions::context. Throws Error: what open_checkpoint throws, unsupported (another
 // architecture).
-std::unique_ptr<PlainWeights> plain_weights(const std::string& path);
+std::unique_ptr<PlainWeights> plain_weights(const std::string& path, std::int64_t context = 0);
 // Of a folder of shards: what their files hold. Throws Error: what reading a manifest and files throws.
 std::unique_ptr<PlainWeights> plain_shard_weights(const std::string& folder);
 

@@ -20,9 +20,10 @@ std::string told(const ValidationReport& report) {
 std::vector<std::string> all_models() {
   std::vector<std::string> out;
   for (const std::string& model : testing::golden_models()) out.push_back(model + ".gguf");
-  for (const char* name : {"gemma3-f32", "gpt2-f32", "gpt2-long-f16", "llama-f32", "mistral-f16-shards",
-                           "qwen2-bf16", "qwen3-i8", "zaya-f16", "zaya-i8", "smollm3-f32", "ministral3-f32",
-                           "phi3-f32", "olmo3-f32", "qwen3-moe-f32"})
+  for (const char* name :
+       {"gemma3-f32", "gpt2-f32", "gpt2-long-f16", "llama-f32", "mistral-f16-shards", "qwen2-bf16",
+        "qwen3-i8", "zaya-f16", "zaya-i8", "smollm3-f32", "ministral3-f32", "phi3-f32", "olmo3-f32",
+        "qwen3-moe-f32", "lfm2-f32", "lfm2-moe-f32", "qwen3-5-f32", "qwen3-5-moe-f32", "qwen3-next-f32"})
     out.push_back(std::string(KVTIDE_GOLDENS "/folders/") + name);
   return out;
 }
