@@ -7,7 +7,7 @@
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kMostHeads = 65536, kMostHeadDim = 1024, kMostState = 4096, kMostTaps = 16;
+constexpr std::int64_t kMostSpaceHeads = 65536, kMostHeadDim = 1024, kMostState = 4096, kMostSpaceTaps = 16;
 
 bool is_infinity(const JsonValue& value) {
   if (value.text() != nullptr) return *value.text() == "Infinity";
@@ -30,7 +30,7 @@ void refuse_time_limit(const JsonFields& json) {
 
 void read_state_space(const GgufFile& file, ModelConfig& config) {
   StateSpaceConfig space;
-  space.heads = static_cast<int>(read_count(file, "ssm.time_step_rank", 1, kMostHeads));
+  space.heads = static_cast<int>(read_count(file, "ssm.time_step_rank", 1, kMostSpaceHeads));
   const std::int64_t inner = read_count(file, "ssm.inner_size", 1, std::int64_t{1} << 20);
   if (inner % space.heads != 0 || inner / space.heads > kMostHeadDim)
     throw Error(ErrorCode::bad_format,
@@ -38,8 +38,8 @@ void read_state_space(const GgufFile& file, ModelConfig& config) {
                     ": they must divide it, with at most ", kMostHeadDim, " each"));
   space.head_dim = static_cast<int>(inner / space.heads);
   space.state = static_cast<int>(read_count(file, "ssm.state_size", 1, kMostState));
-  space.groups = static_cast<int>(read_count(file, "ssm.group_count", 1, kMostHeads, 1));
-  space.taps = static_cast<int>(read_count(file, "ssm.conv_kernel", 2, kMostTaps));
+  space.groups = static_cast<int>(read_count(file, "ssm.group_count", 1, kMostSpaceHeads, 1));
+  space.taps = static_cast<int>(read_count(file, "ssm.conv_kernel", 2, kMostSpaceTaps));
   space.conv_biased = true;
   check_state_space(file.path(), space);
   config.state_space = space;
@@ -47,7 +47,7 @@ void read_state_space(const GgufFile& file, ModelConfig& config) {
 
 void read_state_space(const JsonFields& json, const StateSpaceKeys& keys, ModelConfig& config) {
   StateSpaceConfig space;
-  space.heads = static_cast<int>(json.count(keys.heads, 1, kMostHeads, 128));
+  space.heads = static_cast<int>(json.count(keys.heads, 1, kMostSpaceHeads, 128));
   const JsonValue* head_dim = json.find(keys.head_dim);
   std::int64_t expand = json.count("expand", 1, 64, json.count("mamba_expand", 1, 64, 2));
   if (head_dim == nullptr || head_dim->text() != nullptr) {  // "auto"
@@ -59,8 +59,8 @@ void read_state_space(const JsonFields& json, const StateSpaceKeys& keys, ModelC
     space.head_dim = static_cast<int>(json.count(keys.head_dim, 1, kMostHeadDim));
   }
   space.state = static_cast<int>(json.count(keys.state, 1, kMostState));
-  space.groups = static_cast<int>(json.count(keys.groups, 1, kMostHeads, 1));
-  space.taps = static_cast<int>(json.count(keys.taps, 2, kMostTaps, 4));
+  space.groups = static_cast<int>(json.count(keys.groups, 1, kMostSpaceHeads, 1));
+  space.taps = static_cast<int>(json.count(keys.taps, 2, kMostSpaceTaps, 4));
   space.biased = json.flag(keys.biased, false);
   space.conv_biased = json.flag(keys.conv_biased, true);
   check_state_space(json.file(), space);

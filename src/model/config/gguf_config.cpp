@@ -138,7 +138,7 @@ void read_kv_heads(const GgufFile& file, bool uneven, ModelConfig& config) {
 
 // Inside the feed-forward: one number for all layers, or one for each.
 void read_hidden(const GgufFile& file, bool uneven, ModelConfig& config) {
-  constexpr std::int64_t kWide = std::int64_t{1} << 20;
+  constexpr std::int64_t kWidestSize = std::int64_t{1} << 20;
   constexpr const char* kKey = "feed_forward_length";
   const GgufValue* value = file.find(full_key(file, kKey));
   if (uneven && value != nullptr && value->type == GgufType::array) {
@@ -149,9 +149,10 @@ void read_hidden(const GgufFile& file, bool uneven, ModelConfig& config) {
                  " layers"));
     for (std::size_t i = 0; i < listed->size(); ++i) {
       const std::int64_t hidden = (*listed)[i];
-      if (hidden < 1 || hidden > kWide)
-        refuse(file, ErrorCode::bad_format,
-               cat("layer ", i, " has a feed-forward of ", hidden, "; it must be between 1 and ", kWide));
+      if (hidden < 1 || hidden > kWidestSize)
+        refuse(
+            file, ErrorCode::bad_format,
+            cat("layer ", i, " has a feed-forward of ", hidden, "; it must be between 1 and ", kWidestSize));
       config.layers[i].hidden = hidden;
       config.hidden = std::max(config.hidden, hidden);
     }
@@ -160,8 +161,8 @@ void read_hidden(const GgufFile& file, bool uneven, ModelConfig& config) {
   // Models whose layers all have experts may say the width inside those only.
   std::optional<std::int64_t> inside;
   if (file.find(full_key(file, "expert_feed_forward_length")) != nullptr)
-    inside = read_count(file, "expert_feed_forward_length", 1, kWide);
-  config.hidden = read_count(file, kKey, 0, kWide, inside);
+    inside = read_count(file, "expert_feed_forward_length", 1, kWidestSize);
+  config.hidden = read_count(file, kKey, 0, kWidestSize, inside);
 }
 
 // Of layers with attention, and how they rotate.
@@ -210,9 +211,9 @@ ExpertsConfig read_experts(const GgufFile& file, bool shared) {
 }
 
 void read_common(const GgufFile& file, bool uneven, ModelConfig& config) {
-  constexpr std::int64_t kWide = std::int64_t{1} << 20;
+  constexpr std::int64_t kWidestSize = std::int64_t{1} << 20;
   config.context_length = read_count(file, "context_length", 1, std::int64_t{1} << 31);
-  config.width = read_count(file, "embedding_length", 1, kWide);
+  config.width = read_count(file, "embedding_length", 1, kWidestSize);
   config.heads = static_cast<int>(read_count(file, "attention.head_count", 0, 4096));
   config.layers.resize(static_cast<std::size_t>(read_count(file, "block_count", 1, 1024)));
   read_hidden(file, uneven, config);
