@@ -27,9 +27,9 @@ struct Snapshot {
   int minor = kSnapshotMinor;  // of the file that it came from
 };
 
-// Throws Error(io); the old file is then untouched.
+// Throws Error(io); the old file is then untouched. `later`: a loss of power may leave a file that is refused.
 void save_snapshot(FileSystem& files, const std::string& path, const KvState& state,
-                   const SnapshotExtras& extras);
+                   const SnapshotExtras& extras, Flush flush = Flush::now);
 
 // Throws Error: not_found, io, bad_format (damaged, or not a snapshot), unsupported (a newer version),
 // out_of_memory. expected: identity entries that must be equal, or Error(invalid_argument) names both.

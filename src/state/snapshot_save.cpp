@@ -32,7 +32,7 @@ void write_payload(const KvState& state, const SnapshotHeader& header, const Fil
 }  // namespace
 
 void save_snapshot(FileSystem& files, const std::string& path, const KvState& state,
-                   const SnapshotExtras& extras) {
+                   const SnapshotExtras& extras, Flush flush) {
   SnapshotHeader header;
   header.image = state.image();
   header.extras = extras;
@@ -60,26 +60,29 @@ void save_snapshot(FileSystem& files, const std::string& path, const KvState& st
   front.insert(front.end(), text.begin(), text.end());
   front.resize(aligned(front.size()));
 
-  save_file_in_parts(files, path, [&](const FileSink& write) {
-    write(front);
-    ChunkSums sums;
-    write_payload(state, header, [&](std::span<const std::byte> bytes) {
-      sums.add(bytes);
-      write(bytes);
-    });
-    const std::vector<std::uint32_t>& table = sums.finish();
-    Sha256 digest;
-    digest.add(front);
-    digest.add(bytes_of(table));
-    const auto hash = digest.finish();
-    std::vector<std::byte> trailer(hash.begin(), hash.end());
-    put(trailer,
-        static_cast<std::uint64_t>(front.size() + header.payload_bytes + table.size() * 4 + kTrailer));
-    trailer.insert(trailer.end(), reinterpret_cast<const std::byte*>(kEnd),
-                   reinterpret_cast<const std::byte*>(kEnd) + 8);
-    write(bytes_of(table));
-    write(trailer);
-  });
+  save_file_in_parts(
+      files, path,
+      [&](const FileSink& write) {
+        write(front);
+        ChunkSums sums;
+        write_payload(state, header, [&](std::span<const std::byte> bytes) {
+          sums.add(bytes);
+          write(bytes);
+        });
+        const std::vector<std::uint32_t>& table = sums.finish();
+        Sha256 digest;
+        digest.add(front);
+        digest.add(bytes_of(table));
+        const auto hash = digest.finish();
+        std::vector<std::byte> trailer(hash.begin(), hash.end());
+        put(trailer,
+            static_cast<std::uint64_t>(front.size() + header.payload_bytes + table.size() * 4 + kTrailer));
+        trailer.insert(trailer.end(), reinterpret_cast<const std::byte*>(kEnd),
+                       reinterpret_cast<const std::byte*>(kEnd) + 8);
+        write(bytes_of(table));
+        write(trailer);
+      },
+      flush);
 }
 
 }  // namespace kvtide

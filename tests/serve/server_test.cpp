@@ -203,7 +203,7 @@ TEST_F(ServerTest, ASessionIsSavedAndRestoredByItsHeader) {
   ASSERT_EQ(asked_as("a", "/v1/completions", longer)->status(), 200);
   ASSERT_EQ(asked_as("b", "/v1/completions", shorter)->status(), 200);
   const auto a = asked_as("a", "/slots/session?action=save", R"({"filename":"a"})");
-  const auto b = asked_as("b", "/slots/session?action=save", R"({"filename":"b"})");
+  const auto b = asked_as("b", "/slots/session?action=save", R"({"filename":"b","durable":false})");
   ASSERT_EQ(a->status(), 200) << a->body();
   ASSERT_EQ(b->status(), 200) << b->body();
   EXPECT_EQ(*at(json_of(*b), "session").text(), "b");

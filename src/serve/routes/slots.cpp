@@ -53,7 +53,7 @@ std::int64_t tokens_held(Scheduler& scheduler, std::size_t model, const std::str
   return out;
 }
 
-Response save(Service& service, const Slot& slot, const StateFile& file) {
+Response save(Service& service, const Slot& slot, const StateFile& file, bool durable) {
   const Stopwatch watch;
   std::optional<State> state = newest_of(service.scheduler(), file.model, slot.key);
   if (!state)
@@ -62,7 +62,7 @@ Response save(Service& service, const Slot& slot, const StateFile& file) {
                                   *slot.number, " has left its memory")
                             : cat("the session ", quoted(slot.key),
                                   " holds nothing: none of its requests has left its memory"));
-  save_state(service, file, *state);
+  save_state(service, file, *state, durable);
   Json out = Json::object(), times = Json::object();
   times.set("save_ms", watch.ms());
   slot.add_to(out);
@@ -111,9 +111,11 @@ void slot_action(Service& service, const Request& request, const std::shared_ptr
                 cat("action: must be save, restore or erase, not ", quoted(action)));
   const StateFile file = state_file(fields, service, model);
   const auto unless_held = fields.whole("unless_held", 1, slots::kMost);
-  service.apart([&service, reply, file, slot, unless_held, saves = action == "save"] {
+  const bool durable = fields.flag("durable").value_or(true);
+  service.apart([&service, reply, file, slot, unless_held, durable, saves = action == "save"] {
     answer_or_refuse(*reply, [&] {
-      return saves ? slots::save(service, slot, file) : slots::restore(service, slot, file, unless_held);
+      return saves ? slots::save(service, slot, file, durable)
+                   : slots::restore(service, slot, file, unless_held);
     });
   });
 }

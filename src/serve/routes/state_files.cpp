@@ -2,11 +2,12 @@
 
 #include <utility>
 
+#include "base/file.h"
 #include "base/text.h"
+#include "state/snapshot.h"
 #include "state/state_object.h"
 
 namespace kvtide::serve {
-
 StateFile state_file(const Fields& fields, const Service& service, std::size_t model) {
   const std::string& folder = service.options().states_folder;
   if (folder.empty())
@@ -20,9 +21,11 @@ StateFile state_file(const Fields& fields, const Service& service, std::size_t m
   return {model, std::move(name), std::move(path)};
 }
 
-void save_state(const Service& service, const StateFile& file, State& state) {
+void save_state(const Service& service, const StateFile& file, State& state, bool durable) {
   state.set_identity(service.models()[file.model].model->identity(service.options().states_folder));
-  state.save(file.path);
+  PosixFiles files;
+  const State::Impl& inner = state.internals();
+  save_snapshot(files, file.path, inner.kv, inner.extras, durable ? Flush::now : Flush::later);
 }
 
 State load_state(const Service& service, const StateFile& file) {

@@ -17,8 +17,8 @@ struct StateFile {
 // "filename" of a request. Throws Error: unsupported without a folder, invalid_argument for what is no name.
 StateFile state_file(const Fields& fields, const Service& service, std::size_t model);
 
-// Atomically. Throws Error(io).
-void save_state(const Service& service, const StateFile& file, State& state);
+// Atomically. durable: also forced to the disk. Throws Error(io).
+void save_state(const Service& service, const StateFile& file, State& state, bool durable = true);
 // Throws Error: not_found, io, bad_format; invalid_argument for one of another model or computed in another way.
 State load_state(const Service& service, const StateFile& file);
 
