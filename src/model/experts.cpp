@@ -310,11 +310,11 @@ ExpertsWeights load_experts(const ModelConfig& config, int layer, WeightSource& 
   w.router_out = source.matrix(Role::router_out, config.experts->slots(), router > 0 ? router : width);
   if (router > 0 || config.experts->balanced)
     w.balance = source.values(Role::router_balance, {config.experts->slots()});
-  if (source.has(Role::router_scale)) {
+  if (config.experts->beside && source.has(Role::router_scale)) {
     w.router_scale = source.values(Role::router_scale, {width});
     for (float& value : w.router_scale) value /= std::sqrt(static_cast<float>(width));
   }
-  if (source.has(Role::expert_scale))
+  if (config.experts->beside && source.has(Role::expert_scale))
     w.expert_scale = source.values(Role::expert_scale, {config.experts->count});
   const bool together = source.has(Role::expert_gate_up);
   for (int e = 0; e < config.experts->count; ++e) {
