@@ -34,6 +34,24 @@ class AnswerForm {
   std::shared_ptr<grammar::Constraint> constraint_;
 };
 
+// How far one answer has come in its form: for who chooses its tokens outside of generate(). The form must not be empty.
+// Thread rules: one thread at a time, together with the form's copies.
+class FormPlace {
+ public:
+  // Throws Error(invalid_argument) for the form that is anything.
+  explicit FormPlace(AnswerForm form);
+  bool may_go_on() const;  // false: the answer is complete, nothing may follow
+  // Makes tokens that may not come next impossible. Tokens that end a text, and `ends` with them, stay where the answer
+  // may end. Throws Error(unsupported) when no token may come.
+  void hold(std::span<float> logits, std::span<const TokenId> ends = {}) const;
+  // The answer goes on with the bytes of a token (Tokenizer::piece) that was allowed.
+  void advance(std::string_view piece);
+
+ private:
+  AnswerForm form_;
+  int at_ = 0;
+};
+
 struct SamplerOptions {
   float temperature = 0.0f;     // 0: the most likely token (greedy)
   int top_k = 40;               // keep the k most likely; 0: all

@@ -69,6 +69,9 @@ class Model {
 
   std::int64_t weights_bytes() const;  // weights in memory, packed or mapped
   const PackedUse& packed() const;
+  // Gives the memory of weights that lie in files back to the system. They come back from there when they are used
+  // next, so it costs time alone. Weights that this process packed for itself stay.
+  void release_pages() const noexcept;
   std::int64_t vocabulary_bytes() const;  // tables of the tokenizer, estimated from its texts
 
   // What a state of this model says it belongs to: hashes of the weights and the vocabulary. cache: folder

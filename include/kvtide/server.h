@@ -72,8 +72,9 @@ struct RequestServerOptions {
   std::string states_folder;  // of snapshots; empty: none are written
   std::string cache_folder;   // of prefixes and stored answers that outlive the process; empty: none
   std::int64_t cache_bytes = std::int64_t{4} << 30;
-  double idle_seconds = 0;  // until unused prefixes leave the memory for the disk; 0: they stay
-  std::string version;      // that /props tells
+  double idle_spill = 0;   // seconds until unused prefixes leave the memory for the disk; 0: they stay
+  double idle_unload = 0;  // seconds until weights of unused models leave it for their files; 0: they stay
+  std::string version;     // that /props tells
 };
 
 class Server;

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import json
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Literal, Mapping, NamedTuple, Sequence, TypedDict, TypeVar, Union
 
 from kvtide._arguments import byte_count, callback, real, string, strings, token_ids, whole
@@ -86,6 +87,8 @@ class GenerateOptions(TypedDict, total=False):
     repeat_penalty: float
     repeat_last: int
     seed: int
+    json_schema: Any
+    grammar: str | None
     history: Any
     progress: Progress
     logits_processor: LogitsProcessors
@@ -206,6 +209,21 @@ def progress_option(value: Any, name: str) -> Any:
     return value if isinstance(value, bool) else callback(value, name)
 
 
+def schema_text(value: Any, name: str) -> str | None:
+    """A JSON schema as text: given as a dict, as text, or as a class that tells one (pydantic's models do)."""
+    if value is None or isinstance(value, str):
+        return value
+    telling = getattr(value, "model_json_schema", None)
+    if callable(telling):
+        value = telling()
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a dict, JSON text or a pydantic model, not {value!r}")
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"{name} is no JSON: {error}") from None
+
+
 def draft_option(value: Any, name: str) -> bool:
     if value not in (None, "ngram"):
         raise InvalidArgumentError(f'{name} must be "ngram" or None, not {value!r}')
@@ -224,6 +242,8 @@ GENERATE = Table(
         "repeat_penalty": Option(1.0, real),
         "repeat_last": Option(64, bounded(0, 2**31 - 1)),
         "seed": Option(0, bounded(0, 2**64 - 1)),
+        "json_schema": Option(None, schema_text),
+        "grammar": Option(None, optional(string)),
         "history": Option(None, optional(id_list)),
         "progress": Option(None, progress_option),
         "logits_processor": Option(None, callables),
@@ -244,6 +264,11 @@ def check_draft(options: Mapping[str, Any], stream: bool = False) -> None:
             raise InvalidArgumentError(f"draft and {name} exclude each other: a draft reads several tokens at once")
     if options["draft"] and stream:
         raise InvalidArgumentError("draft and stream=True exclude each other; on_text receives the text as it comes")
+
+
+def check_form(options: Mapping[str, Any]) -> None:
+    if options["json_schema"] is not None and options["grammar"] is not None:
+        raise InvalidArgumentError("json_schema and grammar exclude each other: an answer has one form")
 
 
 SAMPLER_NAMES = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last", "seed")

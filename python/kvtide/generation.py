@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NamedTuple
 
 from kvtide import _native
 from kvtide._hooks import Criteria, Processors
-from kvtide._options import SAMPLER_NAMES
+from kvtide._options import SAMPLER_NAMES, check_form
 from kvtide.errors import BusyError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -48,7 +48,12 @@ class Generation(Iterator[Piece]):
     """
 
     def __init__(
-        self, native: _native.Session, tokenizer: Tokenizer, options: Mapping[str, Any], recent: list[int]
+        self,
+        native: _native.Session,
+        tokenizer: Tokenizer,
+        options: Mapping[str, Any],
+        recent: list[int],
+        form: _native.AnswerForm | None = None,
     ) -> None:
         """``options``: every one of ``GENERATE``. ``recent``: tokens that the repeat penalty sees."""
         self.tokens: list[int] = []
@@ -59,10 +64,11 @@ class Generation(Iterator[Piece]):
         self._sampler = sampler_of(options)
         self._max_tokens: int = options["max_tokens"]
         self._stop: list[str] = options["stop"]
-        self._stop_tokens = frozenset(options["stop_tokens"])
+        self._stop_tokens: list[int] = list(options["stop_tokens"])
         self._repeat_last: int = options["repeat_last"]
         self._processors = Processors(options["logits_processor"])
         self._criteria = Criteria(options["stopping_criteria"])
+        self._place = None if form is None else _native.FormPlace(form)
         self._recent = recent
         self._characters = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._held = ""  # text that may yet become a stop string
@@ -79,6 +85,8 @@ class Generation(Iterator[Piece]):
             raise BusyError("the session was used by someone else since this generation began; start a new one")
         if 0 <= self._max_tokens <= len(self.tokens):
             return self._end("max_tokens")
+        if self._place is not None and not self._place.may_go_on:
+            return self._end("end_of_text")
         token = self._pick()
         if self._tokenizer.ends_text(token) or token in self._stop_tokens:
             return self._end("end_of_text")
@@ -86,6 +94,8 @@ class Generation(Iterator[Piece]):
         full = self._native.room == 0
         if not full:
             self._changes = self._native.advance(token, changes)
+        if self._place is not None:
+            self._place.advance(self._tokenizer.piece(token))
         self.tokens.append(token)
         self._recent = [*self._recent[len(self._recent) + 1 - self._repeat_last :], token] if self._repeat_last else []
         text, stopped = self._certain(self._characters.decode(self._tokenizer.piece(token)))
@@ -116,12 +126,17 @@ class Generation(Iterator[Piece]):
         return Completion(self.text, self.tokens, self.reason or "cancelled")
 
     def _pick(self) -> int:
-        if not self._processors:
+        logits = None
+        if self._processors:
+            logits = self._native.logits()
+            if logits.size == 0:
+                raise InvalidArgumentError(self._native.why_no_logits())
+            logits = self._processors.applied(logits, self._native)
+        if self._place is not None:
+            return self._native.pick_held(self._sampler, self._place, logits, self._recent, self._stop_tokens)
+        if logits is None:
             return self._native.pick(self._sampler, self._recent)
-        logits = self._native.logits()
-        if logits.size == 0:
-            raise InvalidArgumentError(self._native.why_no_logits())
-        return self._native.pick_from(self._sampler, self._processors.applied(logits, self._native), self._recent)
+        return self._native.pick_from(self._sampler, logits, self._recent)
 
     def _end(self, reason: str) -> Piece:
         self.reason = reason
@@ -153,6 +168,17 @@ class Generation(Iterator[Piece]):
 
     def __repr__(self) -> str:
         return f"<kvtide.Generation: {len(self.tokens)} tokens, {self.reason or 'going on'}>"
+
+
+def form_of(model: _native.Model, options: Mapping[str, Any]) -> _native.AnswerForm | None:
+    """What the answer is held to. Raises BadFormatError, InvalidArgumentError, UnsupportedError."""
+    check_form(options)
+    if options["json_schema"] is None and options["grammar"] is None:
+        return None
+    schema, grammar = (options["json_schema"] or "").encode(), (options["grammar"] or "").encode()
+    if options["json_schema"] is not None and not schema.strip():
+        raise InvalidArgumentError("json_schema is empty")
+    return _native.AnswerForm(model, schema, grammar)
 
 
 def sampler_of(options: Mapping[str, Any]) -> _native.Sampler:

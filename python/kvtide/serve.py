@@ -104,6 +104,7 @@ def app(
     cache_dir: str | os.PathLike[str] | None = None,
     cache_bytes: int | str = "4G",
     idle_spill: float | None = None,
+    idle_unload: float | None = None,
 ) -> App:
     """An ASGI app that answers for one model, or for several by name: ``app({"small": model, "large": "large.gguf"})``.
 
@@ -138,7 +139,8 @@ def app(
             "states_folder": b"" if slot_save_path is None else file_path(slot_save_path),
             "cache_folder": b"" if cache_dir is None else file_path(cache_dir),
             "cache_bytes": byte_count(cache_bytes, "cache_bytes"),
-            "idle_seconds": 0.0 if idle_spill is None else real(idle_spill, "idle_spill"),
+            "idle_spill": 0.0 if idle_spill is None else real(idle_spill, "idle_spill"),
+            "idle_unload": 0.0 if idle_unload is None else real(idle_unload, "idle_unload"),
         },
     )
 

@@ -16,7 +16,7 @@ from kvtide._options import (
 from kvtide._progress import over, reading
 from kvtide._session_memory import SessionMemory
 from kvtide.errors import InvalidArgumentError
-from kvtide.generation import Completion, Generation, sampler_of
+from kvtide.generation import Completion, Generation, form_of, sampler_of
 from kvtide.memory import MemoryUse as MemoryUse
 from kvtide.tokenizer import chat_ids
 
@@ -120,6 +120,9 @@ class Session(SessionMemory):
         ``max_tokens`` (or ``max_new_tokens``) -1: until the text ends. ``stop`` strings end the answer and are not part
         of it. ``history``: tokens that the repeat penalty sees from the start (None: those of the prompt).
 
+        ``json_schema``: a dict, JSON text or a pydantic model that the answer is held to. ``grammar``: the same in the
+        notation of llama.cpp (GBNF). What neither allows has no probability, and an answer that nothing may follow ends.
+
         ``logits_processor``: a function, or several, that changes the logits before a token is chosen. It takes them as
         a float32 array ``[vocabulary]``, or ``(tokens, logits)`` with the int32 ids that the session holds, and gives
         others or changes them in place. ``stopping_criteria``: a function, or several, that takes this iterator, or
@@ -132,7 +135,8 @@ class Session(SessionMemory):
             return self._each(prompt, options)
         filled = GENERATE(options)
         sampler_of(filled)  # a value out of range is refused before the prompt is read
-        return Generation(self._native, self._model.tokenizer, filled, self._read_prompt(prompt, filled))
+        form = form_of(self._model._native, filled)
+        return Generation(self._native, self._model.tokenizer, filled, self._read_prompt(prompt, filled), form)
 
     @overload
     def complete(self, prompt: list[str] | tuple[str, ...], **options: Unpack[CompleteOptions]) -> list[Completion]: ...
@@ -157,15 +161,16 @@ class Session(SessionMemory):
         filled = COMPLETE(options)
         sampler_of(filled)
         check_draft(filled)
+        form = form_of(self._model._native, filled)
         recent = self._read_prompt(prompt, filled)
         if filled["logits_processor"] or filled["stopping_criteria"]:
-            return Generation(self._native, self._model.tokenizer, filled, recent).finish(filled["on_text"])
-        return self._at_once(filled, recent)
+            return Generation(self._native, self._model.tokenizer, filled, recent, form).finish(filled["on_text"])
+        return self._at_once(filled, recent, form)
 
-    def _at_once(self, options: Mapping[str, Any], recent: list[int]) -> Completion:
+    def _at_once(self, options: Mapping[str, Any], recent: list[int], form: _native.AnswerForm | None) -> Completion:
         sampler = {name: options[name] for name in SAMPLER_NAMES}
         limits = options["max_tokens"], options["stop"], options["stop_tokens"]
-        tokens, text, reason = self._native.generate(*limits, sampler, recent, options["draft"], options["on_text"])
+        tokens, text, reason = self._native.generate(*limits, sampler, recent, options["draft"], form, options["on_text"])
         return Completion(text, tokens, reason)
 
     @overload
@@ -186,17 +191,18 @@ class Session(SessionMemory):
         filled = CHAT(options)
         sampler_of(filled)
         check_draft(filled, stream)
+        form = form_of(self._model._native, filled)
         live = self._talk is not None and self._talk.at() == self._native.changes
         held = self._talk if self._talk is not None and live else Talk([], None, 0, self._native.position, b"")
         talk = joined(held.all(), messages)
         chat = self._rest_of_chat(talk, held, filled)
         recent = self._read_prompt(chat.read, filled)
         if filled["draft"]:
-            completion = self._at_once(filled, recent)
+            completion = self._at_once(filled, recent, form)
             said: Message = ("assistant", completion.text, "")
             self._talk = Talk([*talk, said], None, self._native.changes, held.base, chat.text + completion.text.encode())
             return completion
-        answer = Generation(self._native, self._model.tokenizer, filled, recent)
+        answer = Generation(self._native, self._model.tokenizer, filled, recent, form)
         self._talk = Talk(talk, answer, 0, held.base, chat.text)
         return answer if stream else answer.finish(filled["on_text"])
 

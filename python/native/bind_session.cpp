@@ -30,9 +30,34 @@ void make_sampler(Sampler* self, float temperature, int top_k, float top_p, floa
                       .seed = seed});
 }
 
+AnswerForm form_of(const PyModel& model, const nb::bytes& json_schema, const nb::bytes& grammar) {
+  const Tokenizer& tokenizer = model.open()->tokenizer();
+  const std::string_view schema = view_of(json_schema), rules = view_of(grammar);
+  return schema.empty() ? AnswerForm::gbnf(tokenizer, rules) : AnswerForm::json_schema(tokenizer, schema);
+}
+
+void bind_forms(nb::module_& module) {
+  nb::class_<AnswerForm>(module, "AnswerForm", "What answers are held to.")
+      .def(
+          "__init__",
+          [](AnswerForm* self, const PyModel& model, const nb::bytes& json_schema, const nb::bytes& grammar) {
+            new (self) AnswerForm(form_of(model, json_schema, grammar));
+          },
+          nb::arg("model"), nb::arg("json_schema"), nb::arg("grammar"), "One of the two is empty.");
+  nb::class_<FormPlace>(module, "FormPlace", "How far one answer has come in its form.")
+      .def(
+          "__init__", [](FormPlace* self, const AnswerForm& form) { new (self) FormPlace(form); },
+          nb::arg("form"))
+      .def_prop_ro("may_go_on", &FormPlace::may_go_on)
+      .def(
+          "advance", [](FormPlace& self, const nb::bytes& piece) { self.advance(view_of(piece)); },
+          nb::arg("piece"));
+}
+
 }  // namespace
 
 void bind_session(nb::module_& module) {
+  bind_forms(module);
   nb::class_<Sampler>(module, "Sampler", "Chooses tokens.")
       .def("__init__", &make_sampler, nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
            nb::arg("min_p"), nb::arg("repeat_penalty"), nb::arg("repeat_last"), nb::arg("seed"));
@@ -84,14 +109,24 @@ void bind_session(nb::module_& module) {
           },
           nb::arg("sampler"), nb::arg("logits").noconvert(), nb::arg("recent"),
           "The same, of logits that the caller has changed.")
+      .def(
+          "pick_held",
+          [](PySession& self, Sampler& sampler, const FormPlace& place, const nb::object& logits,
+             const Sequence<TokenId>& recent, const Sequence<TokenId>& ends) {
+            return self.pick_held(sampler, place, logits, vector_of<TokenId>(recent, "recent"),
+                                  vector_of<TokenId>(ends, "ends"));
+          },
+          nb::arg("sampler"), nb::arg("place"), nb::arg("logits").none(), nb::arg("recent"), nb::arg("ends"),
+          "The same, among the tokens that the answer's form allows; without logits the session's own.")
       .def("why_no_logits", &PySession::why_no_logits)
       .def("log_probability", &PySession::log_probability, nb::arg("token"))
       .def(
           "generate",
           [](PySession& self, std::int64_t max_tokens, const Sequence<std::string>& stop,
              const Sequence<TokenId>& stop_tokens, const Dict& sampler, const Sequence<TokenId>& history,
-             bool draft, const nb::object& on_text) {
+             bool draft, const AnswerForm* form, const nb::object& on_text) {
             GenerateOptions options;
+            if (form != nullptr) options.form = *form;
             options.max_tokens = max_tokens;
             options.stop = texts_of(stop, "stop");
             options.stop_tokens = vector_of<TokenId>(stop_tokens, "stop_tokens");
@@ -108,7 +143,7 @@ void bind_session(nb::module_& module) {
             return std::make_tuple(out.tokens, out.text, std::string(stop_reason_name(out.reason)));
           },
           nb::arg("max_tokens"), nb::arg("stop"), nb::arg("stop_tokens"), nb::arg("sampler"),
-          nb::arg("history"), nb::arg("draft"), nb::arg("on_text").none())
+          nb::arg("history"), nb::arg("draft"), nb::arg("form").none(), nb::arg("on_text").none())
       .def("fork", &PySession::fork, nb::rv_policy::take_ownership)
       .def(
           "save",

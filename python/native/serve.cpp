@@ -129,7 +129,7 @@ serve::RequestServerOptions options_of(std::int64_t kv_budget, std::int64_t cont
                                        const Sequence<nb::str>& hosts, bool any_host,
                                        const nb::str& chat_template, const nb::bytes& states_folder,
                                        const nb::bytes& cache_folder, std::int64_t cache_bytes,
-                                       double idle_seconds) {
+                                       double idle_spill, double idle_unload) {
   serve::RequestServerOptions out;
   out.kv_budget = kv_budget;
   out.context = context;
@@ -146,7 +146,8 @@ serve::RequestServerOptions options_of(std::int64_t kv_budget, std::int64_t cont
   out.states_folder = text_of(states_folder);
   out.cache_folder = text_of(cache_folder);
   out.cache_bytes = cache_bytes;
-  out.idle_seconds = idle_seconds;
+  out.idle_spill = idle_spill;
+  out.idle_unload = idle_unload;
   out.version = KVTIDE_VERSION;
   return out;
 }
@@ -179,7 +180,7 @@ void bind_serve(nb::module_& module) {
              int threads, bool exact, const nb::str& session_kv, const nb::str& api_key,
              const Sequence<nb::str>& hosts, bool any_host, const nb::str& chat_template,
              const nb::bytes& states_folder, const nb::bytes& cache_folder, std::int64_t cache_bytes,
-             double idle_seconds) {
+             double idle_spill, double idle_unload) {
             std::vector<serve::RequestServer::NamedModel> served;
             const std::vector<std::string> called = texts_of(names, "names");
             std::size_t next = 0;
@@ -188,13 +189,13 @@ void bind_serve(nb::module_& module) {
             new (self) PyServer(std::move(served),
                                 options_of(kv_budget, context, max_tokens, parallel, queue, threads, exact,
                                            session_kv, api_key, hosts, any_host, chat_template, states_folder,
-                                           cache_folder, cache_bytes, idle_seconds));
+                                           cache_folder, cache_bytes, idle_spill, idle_unload));
           },
           nb::arg("names"), nb::arg("models"), nb::kw_only(), nb::arg("kv_budget"), nb::arg("context"),
           nb::arg("max_tokens"), nb::arg("parallel"), nb::arg("queue"), nb::arg("threads"), nb::arg("exact"),
           nb::arg("session_kv"), nb::arg("api_key"), nb::arg("hosts"), nb::arg("any_host"),
           nb::arg("chat_template"), nb::arg("states_folder"), nb::arg("cache_folder"), nb::arg("cache_bytes"),
-          nb::arg("idle_seconds"))
+          nb::arg("idle_spill"), nb::arg("idle_unload"))
       .def(
           "handle",
           [](PyServer& self, const nb::str& method, const nb::bytes& target, const Headers& headers,

@@ -230,16 +230,33 @@ TokenId PySession::pick(Sampler& sampler, const std::vector<TokenId>& recent) {
   return sampler.pick(session_->logits(), recent);
 }
 
-TokenId PySession::pick_from(Sampler& sampler, const ConstLogits& logits,
-                             const std::vector<TokenId>& recent) {
-  const Use use(*this);
-  check_history(recent);
+// A copy of the logits that the caller gave: nobody changes it meanwhile.
+std::vector<float> PySession::checked_logits(const ConstLogits& logits) const {
   if (logits.size() != static_cast<std::size_t>(model_->vocabulary()))
     throw Error(ErrorCode::invalid_argument, "there must be one logit for each of the " +
                                                  std::to_string(model_->vocabulary()) + " tokens, not " +
                                                  std::to_string(logits.size()));
-  const std::vector<float> kept(logits.data(),
-                                logits.data() + logits.size());  // nobody changes these meanwhile
+  return {logits.data(), logits.data() + logits.size()};
+}
+
+TokenId PySession::pick_held(Sampler& sampler, const FormPlace& place, const nb::object& logits,
+                             const std::vector<TokenId>& recent, const std::vector<TokenId>& ends) {
+  const Use use(*this);
+  check_history(recent);
+  check_logits();
+  std::vector<float> held = logits.is_none()
+                                ? std::vector<float>(session_->logits().begin(), session_->logits().end())
+                                : checked_logits(nb::cast<ConstLogits>(logits));
+  place.hold(held, ends);  // under the GIL: another thread may go on in the same form
+  const WithoutGil others_run;
+  return sampler.pick(held, recent);
+}
+
+TokenId PySession::pick_from(Sampler& sampler, const ConstLogits& logits,
+                             const std::vector<TokenId>& recent) {
+  const Use use(*this);
+  check_history(recent);
+  const std::vector<float> kept = checked_logits(logits);
   const WithoutGil others_run;
   return sampler.pick(kept, recent);
 }

@@ -64,6 +64,9 @@ class PySession {
   TokenId pick(Sampler& sampler, const std::vector<TokenId>& recent);
   // The same, of logits that the caller has changed: one for every token of the vocabulary.
   TokenId pick_from(Sampler& sampler, const ConstLogits& logits, const std::vector<TokenId>& recent);
+  // The same, among the tokens that the answer's form allows; `logits` may be None: the session's own.
+  TokenId pick_held(Sampler& sampler, const FormPlace& place, const nanobind::object& logits,
+                    const std::vector<TokenId>& recent, const std::vector<TokenId>& ends);
   std::string why_no_logits() const;  // for messages
   double log_probability(TokenId token);
   Generated generate(GenerateOptions options, const nanobind::object& on_text);
@@ -115,6 +118,7 @@ class PySession {
   void note_memory() noexcept;  // when it is another one
   void check_history(const std::vector<TokenId>& recent) const;
   void check_logits() const;
+  std::vector<float> checked_logits(const ConstLogits& logits) const;
 
   std::shared_ptr<const Model> model_;  // outlives the session
   std::unique_ptr<Session> session_;

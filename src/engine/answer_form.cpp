@@ -1,6 +1,7 @@
-// AnswerForm of kvtide/generate.h.
+// AnswerForm and FormPlace of kvtide/generate.h.
 #include "base/json/json_value.h"
 #include "base/out_of_memory.h"
+#include "kvtide/error.h"
 #include "kvtide/generate.h"
 #include "text/grammar/constraint.h"
 #include "text/grammar/gbnf.h"
@@ -32,6 +33,30 @@ AnswerForm AnswerForm::gbnf(const Tokenizer& tokenizer, std::string_view text) {
     AnswerForm out;
     out.constraint_ = constraint_of(tokenizer, grammar::grammar_of_gbnf(text, "the grammar"));
     return out;
+  });
+}
+
+FormPlace::FormPlace(AnswerForm form) : form_(std::move(form)) {
+  if (!form_.constraint())
+    throw Error(ErrorCode::invalid_argument, "an answer may be anything: it has no form");
+  at_ = form_.constraint()->start();
+}
+
+bool FormPlace::may_go_on() const { return form_.constraint()->may_go_on(at_); }
+
+void FormPlace::hold(std::span<float> logits, std::span<const TokenId> ends) const {
+  or_out_of_memory([&] {
+    if (!form_.constraint()->allow(at_, logits, ends))
+      throw Error(ErrorCode::unsupported, "no token of this model's vocabulary goes on as the grammar asks");
+  });
+}
+
+void FormPlace::advance(std::string_view piece) {
+  or_out_of_memory([&] {
+    const grammar::Constraint::State next = form_.constraint()->behind(at_, piece);
+    if (next == grammar::Constraint::kNowhere)
+      throw Error(ErrorCode::invalid_argument, "the answer does not go on so: its form forbids this token");
+    at_ = next;
   });
 }
 

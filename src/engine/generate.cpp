@@ -7,7 +7,6 @@
 #include "engine/stop_filter.h"
 #include "engine/suffix_draft.h"
 #include "kvtide/error.h"
-#include "text/grammar/constraint.h"
 #include "text/utf8.h"
 
 namespace kvtide {
@@ -23,9 +22,8 @@ class Writer {
         tokenizer_(session.model().tokenizer()),
         sampler_(options.sampler),
         filter_(options.stop),
-        recent_(options.history),
-        constraint_(options.form.constraint().get()) {
-    if (constraint_ != nullptr) place_ = constraint_->start();
+        recent_(options.history) {
+    if (options.form.constraint()) place_.emplace(options.form);
   }
 
   Generated run() {
@@ -52,17 +50,17 @@ class Writer {
       return std::nullopt;
     }
     if (options_.on_logits) options_.on_logits(logits);
-    if (constraint_ != nullptr && !constraint_->may_go_on(place_)) {
+    if (place_ && !place_->may_go_on()) {
       reason_ = StopReason::end_of_text;
       return std::nullopt;
     }
-    const TokenId token = sampler_.pick(constraint_ == nullptr ? logits : held_to_form(logits), recent_);
+    const TokenId token = sampler_.pick(place_ ? held_to_form(logits) : logits, recent_);
     const auto& ends = options_.stop_tokens;
     if (tokenizer_.ends_text(token) || std::find(ends.begin(), ends.end(), token) != ends.end()) {
       reason_ = StopReason::end_of_text;
       return std::nullopt;
     }
-    if (constraint_ != nullptr) place_ = constraint_->behind(place_, tokenizer_.piece(token));
+    if (place_) place_->advance(tokenizer_.piece(token));
     out_.tokens.push_back(token);
     recent_.push_back(token);
     if (!emit(filter_.add(characters_.push(tokenizer_.piece(token))))) reason_ = StopReason::cancelled;
@@ -72,8 +70,7 @@ class Writer {
 
   std::span<const float> held_to_form(std::span<const float> logits) {
     held_.assign(logits.begin(), logits.end());
-    if (!constraint_->allow(place_, held_, options_.stop_tokens))
-      throw Error(ErrorCode::unsupported, "no token of this model's vocabulary goes on as the grammar asks");
+    place_->hold(held_, options_.stop_tokens);
     return held_;
   }
 
@@ -129,9 +126,8 @@ class Writer {
   StopFilter filter_;
   Utf8Stream characters_;
   std::vector<TokenId> recent_, history_;  // for the penalty; what guesses are taken from
-  grammar::Constraint* constraint_;        // nullptr: none
-  grammar::Constraint::State place_ = 0;
-  std::vector<float> held_;  // logits, with what the form forbids taken out
+  std::optional<FormPlace> place_;         // nullopt: the answer may be anything
+  std::vector<float> held_;                // logits, with what the form forbids taken out
   DraftLength length_;
   std::optional<StopReason> reason_;
   Generated out_;

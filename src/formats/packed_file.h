@@ -56,6 +56,9 @@ class PackedFile {
   std::span<const std::byte> bytes(std::size_t matrix) const;  // starts at a multiple of 4096 of the file
   std::span<const std::byte> all_bytes() const { return bytes_; }
 
+  // The pages leave the resident set and come back when they are touched.
+  void release() const noexcept { file_.release(0, bytes_.size()); }
+
   // Reads everything. Throws Error(bad_format) naming a matrix whose sum is another.
   void verify(ThreadPool& pool) const;
 

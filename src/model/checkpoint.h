@@ -68,6 +68,7 @@ class Checkpoint {
   std::string wanted_name(Role role, int layer, int expert = 0) const;
   // Lets go of `size` bytes of a tensor from `offset` on: they come back from the file when touched again.
   virtual void release(const StoredTensor& tensor, std::size_t offset, std::size_t size) const noexcept = 0;
+  virtual void release_all() const noexcept = 0;  // of every tensor
 
  protected:
   virtual std::optional<StoredTensor> find_named(const std::string& name) const = 0;

@@ -75,6 +75,10 @@ class FolderCheckpoint final : public Checkpoint {
 
   VocabSpec vocabulary() const override { return vocab_->spec(); }
 
+  void release_all() const noexcept override {
+    for (const SafeTensorsFiles::Tensor& tensor : files_of_weights_.tensors())
+      files_of_weights_.release(tensor, 0, tensor.value.bytes.size());
+  }
   void release(const StoredTensor& tensor, std::size_t offset, std::size_t size) const noexcept override {
     files_of_weights_.release(files_of_weights_.tensors()[tensor.place], offset, size);
   }

@@ -29,6 +29,9 @@ class GgufCheckpoint final : public Checkpoint {
 
   VocabSpec vocabulary() const override { return read_vocab(file_); }
 
+  void release_all() const noexcept override {
+    for (const GgufTensor& tensor : file_.tensors()) file_.release(tensor);
+  }
   void release(const StoredTensor& tensor, std::size_t offset, std::size_t size) const noexcept override {
     file_.release(file_.tensors()[tensor.place], offset, size);
   }

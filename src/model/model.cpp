@@ -68,6 +68,11 @@ std::int64_t Model::weights_bytes() const {
   return w.packed_bytes() + w.shared_bytes() + w.mapped_bytes();
 }
 const PackedUse& Model::packed() const { return loaded_->packed; }
+void Model::release_pages() const noexcept {
+  loaded_->weights->release_pages();
+  if (loaded_->checkpoint) loaded_->checkpoint->release_all();
+}
+
 std::int64_t Model::vocabulary_bytes() const { return loaded_->vocabulary_bytes; }
 
 std::int64_t pack_model(const std::string& path, const std::string& out, const ModelOptions& options) try {

@@ -77,6 +77,11 @@ class Weights {
   const std::optional<LayerInputsWeights>& layer_inputs() const { return layer_inputs_; }
   const LayerWeights& layer(int i) const { return layers_[static_cast<std::size_t>(i)]; }
 
+  // Pages of a file of packed weights leave the resident set until they are touched.
+  void release_pages() const noexcept {
+    if (packed_) packed_->release();
+  }
+
   std::int64_t packed_bytes() const { return packed_bytes_; }  // in memory of our own
   std::int64_t shared_bytes() const { return shared_bytes_; }  // packed, in the pages of a file
   std::int64_t mapped_bytes() const { return mapped_bytes_; }  // used where they lie in the checkpoint

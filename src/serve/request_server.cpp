@@ -26,7 +26,7 @@ ServiceOptions service_options(const RequestServerOptions& options) {
   out.states_folder = options.states_folder;
   out.cache_folder = options.cache_folder;
   out.cache_bytes = options.cache_bytes;
-  out.idle_seconds = options.idle_seconds;
+  out.idle = {options.idle_spill, options.idle_unload};
   out.version = options.version;
   return out;
 }

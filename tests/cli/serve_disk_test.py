@@ -122,6 +122,14 @@ class ServeDiskTest(unittest.TestCase):
         self.assertEqual(server.end()[0], 0)
         self.assertIn("--cache-dir", kvtide("serve", "-m", LLAMA, "--idle-spill", "5").err)
 
+    def test_idle_models_leave_the_memory(self):
+        server = DiskServer(self.folder, "--idle-unload", "1")
+        first = server.complete(WORDS)
+        server.wait_for("kvtide_idle_unloads_total", 1)
+        self.assertEqual(server.complete(WORDS)[:2], first[:2])
+        server.wait_for("kvtide_idle_unloads_total", 2)
+        self.assertEqual(server.end()[0], 0)
+
     def test_the_end_saves_what_the_memory_holds(self):
         server = DiskServer(self.folder)
         short = WORDS[:70]

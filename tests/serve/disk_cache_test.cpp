@@ -261,7 +261,7 @@ TEST_F(DiskCacheTest, BitsAreEqualWhileStatesComeAndGo) {
   serve::ServiceOptions how = with_disk();
   how.work.kv_budget = std::int64_t{5} << 19;
   how.log = {};
-  how.idle_seconds = 0.05;
+  how.idle = {0.05, 0.05};
   std::int64_t hits = 0;
   for (int round = 0; round < 3; ++round) {
     serve::Server server({{"tiny", &model_}}, how);

@@ -39,7 +39,10 @@ constexpr Flag kServe[] = {
     {"", "--cache-bytes", "BYTES", "of the prefixes in that folder [4G]",
      [](A& a, const G& g) { a.serve.cache_bytes = bytes(g, "the size of the cache", 1 << 20); }},
     {"", "--idle-spill", "SECONDS", "prefixes that were not used for so long leave the memory for the folder",
-     [](A& a, const G& g) { a.serve.idle_seconds = real(g, "the time", 1, 1e9); }},
+     [](A& a, const G& g) { a.serve.idle_spill = real(g, "the time", 1, 1e9); }},
+    {"", "--idle-unload", "SECONDS",
+     "weights of models that were not used for so long leave the memory for their files",
+     [](A& a, const G& g) { a.serve.idle_unload = real(g, "the time", 1, 1e9); }},
     {"", "--quiet", "", "no line for every request", [](A& a, const G&) { a.serve.quiet = true; }},
 };
 constexpr Flag kServeMemory[] = {
@@ -84,7 +87,7 @@ void check_serve_request(const Arguments& a) {
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
     refuse(cat("-m: two models are called ", quoted(*twice), "; -m NAME=MODEL gives one another name"));
-  if (a.serve.idle_seconds > 0 && a.serve.cache_folder.empty())
+  if (a.serve.idle_spill > 0 && a.serve.cache_folder.empty())
     refuse("--idle-spill needs a folder to write to: --cache-dir FOLDER");
   if (!serve::is_loopback(a.serve.host) && a.serve.api_key.empty() && !a.serve.no_auth)
     refuse(cat("--host ", a.serve.host,

@@ -18,7 +18,7 @@ struct ServeRequest {
   std::string api_key;
   std::string states_folder, cache_folder;
   std::int64_t cache_bytes = std::int64_t{4} << 30;
-  double idle_seconds = 0;
+  double idle_spill = 0, idle_unload = 0;  // seconds; 0: never
   std::string session_kv = "full";
   bool no_auth = false, quiet = false;
 };

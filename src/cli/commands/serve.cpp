@@ -44,7 +44,7 @@ serve::ServiceOptions service_options(const Arguments& a) {
   out.states_folder = a.serve.states_folder;
   out.cache_folder = a.serve.cache_folder;
   out.cache_bytes = a.serve.cache_bytes;
-  out.idle_seconds = a.serve.idle_seconds;
+  out.idle = {a.serve.idle_spill, a.serve.idle_unload};
   out.version = KVTIDE_VERSION;
   out.log = [](const std::string& line) { say(line); };
   return out;

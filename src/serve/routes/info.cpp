@@ -75,6 +75,9 @@ void metrics(Service& service, const Request&, const std::shared_ptr<Reply>& rep
            c.reading_seconds);
   page.add("kvtide_writing_seconds_total", "counter", "Seconds of passes that only wrote.",
            c.writing_seconds);
+  if (service.idle() != nullptr)
+    page.add("kvtide_idle_unloads_total", "counter", "Times that an idle model gave its weights back.",
+             service.idle()->unloads());
   if (service.disk() != nullptr) {
     const DiskFigures d = service.disk()->figures();
     page.add("kvtide_disk_states", "gauge", "Prefixes on the disk.", d.states);

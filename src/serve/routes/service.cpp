@@ -68,8 +68,8 @@ Service::Service(std::vector<ServedModel> models, ServiceOptions options)
       disk_(service::disk_of(models_, options_)),
       responses_(service::kMostResponses, service::kMostResponseBytes, service::files_of(options_)),
       scheduler_(service::plain(models_), service::with_disk(options_.work, disk_.get())) {
-  if (disk_ && options_.idle_seconds > 0)
-    idle_ = std::make_unique<IdleSpill>(scheduler_, *disk_, options_.idle_seconds);
+  if ((disk_ && options_.idle.prefixes > 0) || options_.idle.models > 0)
+    idle_ = std::make_unique<IdleMemory>(scheduler_, disk_.get(), options_.idle);
 }
 
 void Service::start() {

@@ -18,7 +18,7 @@
 #include "serve/routes/chat_prompt.h"
 #include "serve/routes/response_store.h"
 #include "serve/work/disk_cache.h"
-#include "serve/work/idle_spill.h"
+#include "serve/work/idle_memory.h"
 #include "serve/work/scheduler.h"
 #include "serve/work/worker.h"
 #include "text/grammar/token_trie.h"
@@ -48,8 +48,7 @@ struct ServiceOptions {
   std::string states_folder;  // where snapshots of /slots and /states lie; empty: none are written
   std::string cache_folder;   // where prefixes and stored answers outlive the process; empty: nowhere
   std::int64_t cache_bytes = std::int64_t{4} << 30;  // of the files of prefixes
-  double idle_seconds =
-      0;  // prefixes that were not used for so long leave the memory for the disk; 0: they stay
+  IdleTimes idle;  // until prefixes leave the memory for the disk, and weights for their files
   std::string version;
   std::function<void(const std::string&)>
       log;  // what went wrong behind the answers, a line each; from any thread
@@ -64,7 +63,8 @@ class Service {
   const ServedChat& chat(std::size_t model) const { return chats_[model]; }
   Scheduler& scheduler() { return scheduler_; }
   ResponseStore& responses() { return responses_; }
-  const DiskCache* disk() const { return disk_.get(); }  // nullptr: there is none
+  const DiskCache* disk() const { return disk_.get(); }   // nullptr: there is none
+  const IdleMemory* idle() const { return idle_.get(); }  // likewise
 
   // The model that a request names; the first without a name. Throws Error(not_found).
   std::size_t model_of(const Fields& fields) const;
@@ -101,7 +101,7 @@ class Service {
   std::unique_ptr<DiskCache> disk_;
   ResponseStore responses_;
   Scheduler scheduler_;  // behind what its thread uses, which ends first
-  std::unique_ptr<IdleSpill> idle_;
+  std::unique_ptr<IdleMemory> idle_;
   Worker worker_;  // uses the scheduler
 };
 

@@ -118,6 +118,7 @@ Running& Lane::begin(AnswerSpec spec, std::shared_ptr<const State> shape,
                      std::shared_ptr<AnswerListener> listener, std::int64_t max_tokens) {
   const auto prompt = static_cast<std::int64_t>(spec.prompt.size());
   Running& out = running_.emplace_back();
+  ++begun_;
   try {
     out.spec = std::move(spec);
     out.shape = std::move(shape);

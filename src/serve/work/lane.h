@@ -72,6 +72,8 @@ class Lane {
   std::list<Running>& running() { return running_; }
   const std::list<Running>& running() const { return running_; }
 
+  std::uint64_t begun() const { return begun_; }  // answers, so far
+
   // Tokens of a session that keeps everything, at most.
   std::int64_t context() const { return context_; }
   // An empty state with the memory of such answers, for planning. Throws Error(invalid_argument) when the model cannot
@@ -121,6 +123,7 @@ class Lane {
   std::list<Running> running_;
   double token_ms_ = 0;       // of steps that read prompts, of late; 0: not known yet
   std::int64_t written_ = 0;  // tokens, since the step began
+  std::uint64_t begun_ = 0;
 };
 
 }  // namespace kvtide::serve
