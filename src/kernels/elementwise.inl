@@ -259,7 +259,7 @@ void quantize(const float* x, std::int64_t n, const QuantRow& out) noexcept {
                        second = quantize16(b, inverse, q + 4 * out.stride * 4, out.stride);
     out.d[block * out.stride] = step;
     out.d_sum[block * out.stride] = step * static_cast<float>(first + second);
-    out.minus_sums[2 * block * out.stride] = -first;
+    out.minus_sums[2 * block * out.stride] = -(first + second);
     out.minus_sums[(2 * block + 1) * out.stride] = -second;
   }
 }

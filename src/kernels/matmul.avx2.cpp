@@ -58,7 +58,7 @@ template <int kBits>
 inline Int16 shifted_left(Int16 a) {
   return {_mm256_slli_epi32(a.lo, kBits), _mm256_slli_epi32(a.hi, kBits)};
 }
-inline Int16 plus(Int16 a, Int16 b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
+inline Int16 less(Int16 a, Int16 b) { return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)}; }
 
 inline __m256i four_bytes(const std::int8_t* p) {
   std::int32_t bytes = 0;

@@ -46,7 +46,7 @@ template <int kBits>
 inline Int16 shifted_left(Int16 a) {
   return ints(_mm512_slli_epi32(wide(a), kBits));
 }
-inline Int16 plus(Int16 a, Int16 b) { return ints(_mm512_add_epi32(wide(a), wide(b))); }
+inline Int16 less(Int16 a, Int16 b) { return ints(_mm512_sub_epi32(wide(a), wide(b))); }
 inline Int16 dot(Int16 sum, Int16 w, const std::int8_t* x) {
   std::int32_t four = 0;
   __builtin_memcpy(&four, x, 4);

@@ -50,12 +50,13 @@ struct XView {
   Words<M> d() const { return Words<M>(at.d); }
   Words<M> d_sum() const { return Words<M>(at.d_sum); }
   // Minus the sum of the block, or of a half of it.
-  Words<M> minus_sum16(int half) const { return Words<M>(at.minus_sums + half * stride()); }
-  Words<M> minus_sum() const {
-    Words<M> sum = minus_sum16(0);
-    const Words<M> second = minus_sum16(1);
-    each<(M + 3) / 4>([&](auto i) { sum.v[i] = vaddq_u32(sum.v[i], second.v[i]); });
-    return sum;
+  Words<M> minus_sum() const { return Words<M>(at.minus_sums); }
+  Words<M> minus_sum16(int half) const {
+    const Words<M> second(at.minus_sums + stride());
+    if (half == 1) return second;
+    Words<M> first = minus_sum();
+    each<(M + 3) / 4>([&](auto i) { first.v[i] = vsubq_u32(first.v[i], second.v[i]); });
+    return first;
   }
 
   void skip(std::int64_t blocks) {

@@ -2,7 +2,7 @@
 // matmul.avx2.cpp and matmul.avx512.cpp behind what it is written on, which includes what matmul_decode.inl wants:
 //   Float16, Int16  sixteen floats or 32-bit integers; lane r belongs to row r of the panel
 //   load, store, store_columns, half16, bf16_16, set1, mul, add, subtract, fma, fnma, to_float
-//   zero, every (an integer in each lane), shifted_left<bits>, plus, bytes_to_int
+//   zero, every (an integer in each lane), shifted_left<bits>, less (a difference), bytes_to_int
 //   dot(sum, w, x)        sum + the products of four unsigned bytes (at most 63) and four signed ones
 //   dot_bytes(sum, w, x)  the same for a group of q8_0 as bytes_of gives it, which is kByteOffset too large
 //   nibble_group, five_bit_group, six_bit_group, bytes_of, byte_group  quants of four elements, a byte each
@@ -24,8 +24,12 @@ struct XView {
   const std::int8_t* q(int entry, int m) const { return at.q + (entry * stride() + m) * 4; }
   Float16 d(int m) const { return set1(at.d[m]); }
   Float16 d_sum(int m) const { return set1(at.d_sum[m]); }
-  Int16 minus_sum16(int half, int m) const { return every(at.minus_sums[half * stride() + m]); }
-  Int16 minus_sum(int m) const { return plus(minus_sum16(0, m), minus_sum16(1, m)); }
+  // Minus the sum of the block, or of a half of it.
+  Int16 minus_sum(int m) const { return every(at.minus_sums[m]); }
+  Int16 minus_sum16(int half, int m) const {
+    const Int16 second = every(at.minus_sums[stride() + m]);
+    return half == 1 ? second : less(minus_sum(m), second);
+  }
 
   void next() {
     at.q += 32 * stride();

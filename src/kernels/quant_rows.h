@@ -20,7 +20,7 @@ struct QuantRow {
   std::int8_t* q = nullptr;            // [k / 4] of four
   float* d = nullptr;                  // [k / 32]
   float* d_sum = nullptr;              // [k / 32]: d times the sum of the block's q
-  std::int32_t* minus_sums = nullptr;  // [k / 16]: minus the sum of 16 q
+  std::int32_t* minus_sums = nullptr;  // [k / 32][2]: minus the sum of the block's q, then of its second half
 };
 
 // Kernels read it only. Not owning.

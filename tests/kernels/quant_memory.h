@@ -46,7 +46,8 @@ inline void lay_out(const std::int8_t* q, const float* d, const QuantRows& out) 
       }
       row.d[b * row.stride] = d[m * (out.k / 32) + b];
       row.d_sum[b * row.stride] = row.d[b * row.stride] * static_cast<float>(sums[0] + sums[1]);
-      for (std::int64_t half = 0; half < 2; ++half) row.minus_sums[(2 * b + half) * row.stride] = -sums[half];
+      row.minus_sums[2 * b * row.stride] = -(sums[0] + sums[1]);
+      row.minus_sums[(2 * b + 1) * row.stride] = -sums[1];
     }
   }
 }
