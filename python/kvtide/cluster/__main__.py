@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--lease-seconds", type=float, default=6.0)
     options = parser.parse_args()
     try:
-        import uvicorn
+        import uvicorn  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ImportError:
         print("python -m kvtide.cluster needs uvicorn: pip install 'kvtide[cluster]'", file=sys.stderr)
         return 1
