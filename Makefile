@@ -131,7 +131,7 @@ build/venv-ray/bin/python:
 
 venv-ray: build/venv-ray/bin/python
 	@build/venv-ray/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall \
-	  --config-settings=build-dir=build/venv-ray/build . >build/venv-ray/install.log 2>&1 || { tail -n 40 build/venv-ray/install.log >&2 ; exit 1 ; }
+	  --config-settings=build-dir=$(abspath build/venv-ray)/build . >build/venv-ray/install.log 2>&1 || { tail -n 40 build/venv-ray/install.log >&2 ; exit 1 ; }
 
 test-cluster: venv-ray  ## kvtide.ray on nodes of this machine: sessions move, replicas die, stores fail (10 minutes)
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
