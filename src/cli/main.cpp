@@ -43,6 +43,8 @@ int dispatch(const Arguments& arguments) {
       return copytest_command(arguments);
     case Command::recall:
       return recall_command(arguments);
+    case Command::ruler:
+      return ruler_command(arguments);
     case Command::table:
       return table_command(arguments);
     case Command::plan:

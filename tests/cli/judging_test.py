@@ -127,6 +127,34 @@ class Copytest(JudgingTest):
         self.assert_refused(kvtide("copytest", "-m", self.model, "--at", "10,101"), USAGE, "--at", "0 to 100")
 
 
+class Ruler(JudgingTest):
+    def test_every_task_is_answered_by_memories_of_several_sizes(self):
+        answer = self.assert_fine(kvtide("ruler", "-m", self.model, "-f", self.prose(), "--ctx", 700, "--samples", 2,
+                                         "--ratios", 1, "--kv-heads", "even", "--json")).json  # fmt: skip
+        self.assertEqual([c["task"] for c in answer["cells"]],
+                         ["single-1", "single-2", "single-3", "multikey-1", "multikey-2", "multikey-3", "multivalue",
+                          "multiquery", "variables", "common", "frequent"])  # fmt: skip
+        for cell in answer["cells"]:
+            self.assertEqual(cell["full"]["nll_above_full"], 0)
+            self.assertGreater(cell["nothing"]["nll"], 0)
+            self.assertEqual([m["memory"] for m in cell["memories"]], ["1x"])
+            self.assertTrue(0 <= cell["full"]["right"] <= 1)
+
+    def test_one_memory_as_the_flags_say_and_batches_that_go_on(self):
+        words = ("ruler", "-m", self.model, "--ctx", 600, "--tasks", "single-2,variables", "--json")
+        both = self.assert_fine(kvtide(*words, "--samples", 2)).json
+        first, second = (self.assert_fine(kvtide(*words, "--samples", 1, "--first", n)).json for n in (0, 1))
+        for cell, one, other in zip(both["cells"], first["cells"], second["cells"], strict=True):
+            self.assertAlmostEqual(cell["full"]["nll"], (one["full"]["nll"] + other["full"]["nll"]) / 2, places=5)
+            self.assertEqual(cell["memories"][0]["nll_above_full"], 0)
+        plain = self.assert_fine(kvtide("ruler", "-m", self.model, "--ctx", 600, "--tasks", "single-2", "--samples", 1))
+        self.assertIn("no text", plain.text)
+
+    def test_refusals(self):
+        self.assert_refused(kvtide("ruler", "-m", self.model, "--tasks", "needles"), USAGE, "multikey-1", "'needles'")
+        self.assert_refused(kvtide("ruler", "-m", self.model, "--ctx", 100, "--samples", 1), USAGE, "no room")
+
+
 class Recall(JudgingTest):
     def test_a_cell_for_every_length_and_depth_with_its_control(self):
         answer = self.assert_fine(kvtide("recall", "-m", self.model, "--ctx", "700,900", "--depth", "10,90", "--needles", 3,

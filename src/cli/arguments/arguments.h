@@ -65,6 +65,9 @@ struct Arguments {
   std::vector<std::int64_t> lengths;     // --ctx
   std::vector<std::int64_t> depth_list;  // --at, --depth: percent
   std::int64_t needles = 8;
+  std::vector<std::string> tasks;    // ruler
+  std::vector<std::int64_t> ratios;  // of full caches to budgets; empty: one memory, as the flags say
+  std::int64_t samples = 20, first_sample = 0;
   std::vector<std::string> models;   // every -m
   std::vector<std::string> presets;  // --presets
   std::vector<std::int64_t> budgets;

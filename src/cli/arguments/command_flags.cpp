@@ -58,6 +58,9 @@ Groups taken_by(Command command) {
     case Command::recall:
       return joined({model_flags(), file_flags(), lengths_flags(), recall_flags(), json_flags()},
                     session_groups());
+    case Command::ruler:
+      return joined({model_flags(), file_flags(), lengths_flags(), ruler_flags(), json_flags()},
+                    session_groups());
     case Command::table:
       return {model_flags(),  file_flags(),  lengths_flags(), table_flags(),   json_flags(),   exact_flags(),
               thread_flags(), chunk_flags(), kernel_flags(),  mapping_flags(), weights_flags()};

@@ -43,6 +43,7 @@ FlagGroup logits_flags();
 FlagGroup copytest_flags();
 FlagGroup lengths_flags();
 FlagGroup recall_flags();
+FlagGroup ruler_flags();
 FlagGroup table_flags();
 
 // plan_flags.cpp

@@ -1,4 +1,4 @@
-// judge_flags.cpp: the flags of the commands that judge memories: copytest, recall, table.
+// judge_flags.cpp: the flags of the commands that judge memories: copytest, recall, ruler, table.
 #include <algorithm>
 
 #include "base/text.h"
@@ -38,6 +38,17 @@ constexpr Flag kRecall[] = {
     {"", "--needles", "N", "pairs of random words in a list [8]",
      [](A& a, const G& g) { a.needles = whole(g, "the number of pairs", 1, 1000); }},
 };
+constexpr Flag kRuler[] = {
+    {"", "--tasks", "LIST", "of single-1 to -3, multikey-1 to -3, multivalue, ...: [all eleven]",
+     [](A& a, const G& g) { a.tasks = words_of(g.value); }},
+    {"", "--ratios", "LIST",
+     "memories of 1/N of a full cache's bytes, for instance 2,4,8,16 [as the flags say]",
+     [](A& a, const G& g) { a.ratios = whole_list(g, "ratios", 1, 1000); }},
+    {"", "--samples", "N", "texts of each task and length [20]",
+     [](A& a, const G& g) { a.samples = whole(g, "the number of samples", 1, 100000); }},
+    {"", "--first", "N", "number of the first text: the next batch goes on where one ended [0]",
+     [](A& a, const G& g) { a.first_sample = whole(g, "the number of the first text", 0, kLargestCount); }},
+};
 constexpr Flag kTable[] = {
     {"", "--presets", "LIST", "procedural memories: minimal, balanced, faithful [balanced]",
      [](A& a, const G& g) {
@@ -64,6 +75,7 @@ constexpr Flag kTable[] = {
 FlagGroup copytest_flags() { return {Section::basics, kCopytest}; }
 FlagGroup lengths_flags() { return {Section::basics, kLengths}; }
 FlagGroup recall_flags() { return {Section::basics, kRecall}; }
+FlagGroup ruler_flags() { return {Section::basics, kRuler}; }
 FlagGroup table_flags() { return {Section::basics, kTable}; }
 
 }  // namespace kvtide

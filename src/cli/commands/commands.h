@@ -17,6 +17,7 @@ int state_command(const Arguments& arguments);
 int heads_command(const Arguments& arguments);
 int copytest_command(const Arguments& arguments);
 int recall_command(const Arguments& arguments);
+int ruler_command(const Arguments& arguments);
 int table_command(const Arguments& arguments);
 int plan_command(const Arguments& arguments);
 int shard_command(const Arguments& arguments);
