@@ -53,7 +53,12 @@ typedef struct kvtide_model kvtide_model;
 typedef struct kvtide_session kvtide_session;
 typedef struct kvtide_state kvtide_state;
 
-typedef enum kvtide_kv_type { KVTIDE_F16 = 0, KVTIDE_F32 = 1, KVTIDE_Q8_0 = 2 } kvtide_kv_type;
+typedef enum kvtide_kv_type {
+  KVTIDE_F16 = 0,
+  KVTIDE_F32 = 1,
+  KVTIDE_Q8_0 = 2,
+  KVTIDE_Q4_0 = 3
+} kvtide_kv_type;
 typedef enum kvtide_part { KVTIDE_KEYS = 0, KVTIDE_VALUES = 1 } kvtide_part;
 
 /* ---- Model -------------------------------------------------------------------------------------------- */

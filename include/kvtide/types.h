@@ -11,7 +11,7 @@ using TokenId = std::int32_t;  // index into the vocabulary
 using Pos = std::int64_t;      // position of a token in its text, counted from 0
 
 // Of keys and values as they are kept, and of named tensors; only the position of a named state is i32.
-enum class ElementType { f16, f32, q8_0, i32 };
+enum class ElementType { f16, f32, q8_0, i32, q4_0 };
 const char* element_type_name(ElementType type) noexcept;
 
 // Half-open range of positions [first, last).

@@ -41,7 +41,7 @@ class Session(SessionMemory):
     @SESSION.shown_by
     def __init__(self, model: LoadedModel, **options: Unpack[SessionOptions]) -> None:
         """What changes results: ``context``, the tokens that fit (None: what the model was trained for); ``exact``, f32
-        activations in every matrix product; ``key_type`` and ``value_type`` of the KV memory, "f16", "f32" or "q8_0";
+        activations in every matrix product; ``key_type`` and ``value_type`` of the KV memory, "f16", "f32", "q8_0" or "q4_0";
         ``rolling=(sinks, window)``, to forget all but the first and the newest tokens and never fill up;
         ``attention_size``, newest positions that a query sees (None: all that are held). ``slack``: newest tokens that
         can be taken back also where a window has moved on. ``checkpoint_every``: tokens from one position that ``truncate``

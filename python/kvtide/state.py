@@ -189,7 +189,7 @@ class State(Closing):
 
     @property
     def key_type(self) -> str:
-        """'f16', 'f32' or 'q8_0'."""
+        """'f16', 'f32', 'q8_0' or 'q4_0'."""
         return self._native.shape[1]
 
     @property

@@ -12,8 +12,9 @@ inline ElementType element_type(const char* what, const std::string& name) {
   if (name == "f16") return ElementType::f16;
   if (name == "f32") return ElementType::f32;
   if (name == "q8_0") return ElementType::q8_0;
+  if (name == "q4_0") return ElementType::q4_0;
   throw Error(ErrorCode::invalid_argument,
-              std::string(what) + " must be 'f16', 'f32' or 'q8_0', not '" + name + "'");
+              std::string(what) + " must be 'f16', 'f32', 'q8_0' or 'q4_0', not '" + name + "'");
 }
 
 }  // namespace kvtide::python

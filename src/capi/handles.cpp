@@ -59,6 +59,7 @@ ElementType element_type(int32_t type) {
   if (type == KVTIDE_F16) return ElementType::f16;
   if (type == KVTIDE_F32) return ElementType::f32;
   if (type == KVTIDE_Q8_0) return ElementType::q8_0;
+  if (type == KVTIDE_Q4_0) return ElementType::q4_0;
   throw Error(ErrorCode::invalid_argument, cat("there is no kvtide_kv_type ", type));
 }
 

@@ -1,4 +1,4 @@
-// attend_ints.inl: attention over q8_0 rows as they lie, in whole numbers, and the fold of a tile whose keys
+// attend_ints.inl: attention over q8_0 and q4_0 rows as they lie, in whole numbers, and the fold of a tile whose keys
 // and values are each met in whole numbers or as bf16 pairs. Included once by each attend.<isa>.cpp after
 // attend.inl.
 //
@@ -139,7 +139,8 @@ inline void soften_ints(float (*scores)[kTileRows], int count, float* max_out, f
   for (int i = 0; i < kLanes; ++i) top[i] = sum[i] = set1(0.0f);
   for (int i = 0; i < count; ++i) {
     top[i] = load(scores[i]);
-    for (int place = kLanes; place < kTileRows; place += kLanes) top[i] = max(load(scores[i] + place), top[i]);
+    for (int place = kLanes; place < kTileRows; place += kLanes)
+      top[i] = max(load(scores[i] + place), top[i]);
   }
   alignas(64) float shift[kLanes];
   const Lanes highest = reduce_max16(top);
@@ -162,8 +163,8 @@ inline Lanes weigh(const float* p, Lanes step) {
 
 // Weights of `count` queries, at most sixteen, in whole numbers, and factor[i]: the step of those of query i times
 // take[i].
-inline void weigh_queries(const float (*p)[kTileRows], int count, const float* take, const std::uint16_t* steps,
-                          std::uint32_t (*out)[kTileRows / 2], float* factor) {
+inline void weigh_queries(const float (*p)[kTileRows], int count, const float* take,
+                          const std::uint16_t* steps, std::uint32_t (*out)[kTileRows / 2], float* factor) {
   constexpr int kVectors = kTileRows / kLanes;
   Lanes step[kVectors], largest[kLanes];
   for (int v = 0; v < kVectors; ++v) step[v] = load(steps + v * kLanes);
@@ -183,7 +184,8 @@ inline void weigh_queries(const float (*p)[kTileRows], int count, const float* t
 
 // out = out * keep + take * (values weighed by p).
 inline void mix_ints(const AttendTile& tile, const AttendQueries& queries, const float (*p)[kTileRows],
-                     const float* keep, const float* take, const std::uint32_t* packed, const Steps& steps, float* out) {
+                     const float* keep, const float* take, const std::uint32_t* packed, const Steps& steps,
+                     float* out) {
   alignas(64) std::uint32_t weights[kQueriesAtOnce][kTileRows / 2];
   alignas(64) float factor[kQueriesAtOnce];
   const int dim = queries.head_dim, first_pair = tile.begin / 2, pairs = (tile.end + 1) / 2 - first_pair;
@@ -229,7 +231,8 @@ struct PackedTile {
     if (whole_values(tile))
       pack_byte_values(tile, queries.head_dim, values, value_steps);
     else
-      with_row<RoundedF32Row>(tile.value_type, [&]<class Row>() { pack_value_rows<Row>(tile, queries, values); });
+      with_row<RoundedF32Row>(tile.value_type,
+                              [&]<class Row>() { pack_value_rows<Row>(tile, queries, values); });
   }
 };
 
@@ -267,8 +270,24 @@ inline void fold_packed(const AttendTile& tile, const PackedTile& packed, const 
     mix_pairs(tile, queries, p, keep, take, packed.values, into.out);
 }
 
-void fold_tile_rounded(const AttendTile& tile, const AttendQueries& queries,
-                       const AttendPartials& into) noexcept {
+// Rows of q4_0 as q8_0 with the same numbers.
+using ByteRows = BlockQ8_0[kTileRows * kMaxBlocks];
+inline void widen_nibbles(const std::byte* rows, std::int64_t stride, int count, int blocks, ByteRows& out) {
+  for (int i = 0; i < count; ++i) {
+    const auto* row = reinterpret_cast<const BlockQ4_0*>(rows + i * stride);
+    for (int b = 0; b < blocks; ++b) {
+      BlockQ8_0& wide = out[i * blocks + b];
+      wide.d = row[b].d;
+      for (int k = 0; k < kBlock / 2; ++k) {
+        wide.qs[k] = static_cast<std::int8_t>((row[b].qs[k] & 15) - 8);
+        wide.qs[k + kBlock / 2] = static_cast<std::int8_t>((row[b].qs[k] >> 4) - 8);
+      }
+    }
+  }
+}
+
+inline void fold_bytes_or_pairs(const AttendTile& tile, const AttendQueries& queries,
+                                const AttendPartials& into) {
   PackedTile packed;
   packed.fill(tile, queries);
   for (int first = 0; first < queries.count; first += kQueriesAtOnce) {
@@ -282,8 +301,29 @@ void fold_tile_rounded(const AttendTile& tile, const AttendQueries& queries,
       some.words += first * queries.head_dim / 2;
       some.steps += first * queries.head_dim / kBlock;
     }
-    fold_packed(tile, packed, some, {into.max + first, into.sum + first, into.out + first * queries.padded_dim});
+    fold_packed(tile, packed, some,
+                {into.max + first, into.sum + first, into.out + first * queries.padded_dim});
   }
+}
+
+// As fold_bytes_or_pairs; four bits are met in whole numbers, too.
+void fold_tile_rounded(const AttendTile& tile, const AttendQueries& queries,
+                       const AttendPartials& into) noexcept {
+  if (tile.key_type != DType::q4_0 && tile.value_type != DType::q4_0)
+    return fold_bytes_or_pairs(tile, queries, into);
+  const int rows = tile.end - tile.begin, blocks = queries.head_dim / kBlock;
+  const auto as_bytes = [&](const std::byte*& from, DType& type, std::int64_t& stride, ByteRows& wide) {
+    if (type != DType::q4_0) return;
+    widen_nibbles(from, stride, rows, blocks, wide);
+    from = reinterpret_cast<const std::byte*>(wide);
+    type = DType::q8_0;
+    stride = blocks * static_cast<std::int64_t>(sizeof(BlockQ8_0));
+  };
+  AttendTile seen = tile;
+  ByteRows keys, values;
+  as_bytes(seen.keys, seen.key_type, seen.key_stride, keys);
+  as_bytes(seen.values, seen.value_type, seen.value_stride, values);
+  fold_bytes_or_pairs(seen, queries, into);
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ TilePlan plan_tiles(std::span<const Span> spans, std::span<const ViewPoint> view
         const std::int64_t group = (span.first ? tile : loose_tiles++) / kGroupTiles;
         if (group != open_group) plan.groups.push_back({plan.tiles.size(), plan.tiles.size(), span.spread});
         open_group = group;
-        plan.words = plan.words || span.key_type == DType::q8_0;
+        plan.words = plan.words || span.key_type == DType::q8_0 || span.key_type == DType::q4_0;
         plan.tiles.push_back(ref);
         plan.groups.back().last = plan.tiles.size();
       }

@@ -177,6 +177,7 @@ std::vector<std::vector<Span>> Shadow::everything(
         span.values = run.extent->value(static_cast<int>(head), run.first);
         span.key_type = spec.key_type;
         span.value_type = spec.value_type;
+        span.spread = is_spread(spec);
         span.key_stride = copies.format().key_bytes;
         span.value_stride = copies.format().value_bytes;
         span.rows = run.last - run.first;

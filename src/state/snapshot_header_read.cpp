@@ -59,8 +59,8 @@ DType dtype(const JsonFields& json, std::string_view key) {
   return *found;
 }
 
-// Heads that keep every row may have q4_0, too.
-DType dtype_of_full_rows(const JsonFields& json, std::string_view key) {
+// Rows that nothing stands in for may have q4_0, too.
+DType dtype_of_rows(const JsonFields& json, std::string_view key) {
   return json.required_text(key) == "q4_0" ? DType::q4_0 : dtype(json, key);
 }
 
@@ -100,7 +100,7 @@ ProceduralSpec read_procedural(const JsonFields& json, int minor) {
       if (field.since >= 0 && field.since <= minor) read(json, field.name, value);
   });
   spec.row_type = spec.copy_type = dtype(json, "row_type");
-  if (json.contains("full_type")) spec.copy_type = dtype_of_full_rows(json, "full_type");
+  if (json.contains("full_type")) spec.copy_type = dtype_of_rows(json, "full_type");
   spec.far_from = integer(json, "far_from");
   spec.query_heads = small_integer(json, "query_heads");
   spec.reference_stride = integer(json, "reference_stride");
@@ -167,8 +167,8 @@ KvSpec read_spec(const JsonFields& json, int minor) {
     for (const JsonFields& tensor : json.objects("recurrent"))
       spec.recurrent.push_back(
           {tensor.required_text("name"), dtype(tensor, "dtype"), integers(tensor, "shape")});
-  spec.key_type = dtype(json, "key_type");
-  spec.value_type = dtype(json, "value_type");
+  spec.key_type = dtype_of_rows(json, "key_type");
+  spec.value_type = dtype_of_rows(json, "value_type");
   spec.capacity = integer(json, "capacity");
   spec.max_step = integer(json, "max_append");
   spec.slack = integer(json, "slack");
@@ -238,7 +238,7 @@ SnapshotHeader read_header(std::string_view text) {
   header.payload_bytes = size(json, "payload_bytes");
   for (const JsonFields& tensor : json.objects("tensors")) {
     std::optional<DType> type;
-    if (tensor.required_text("dtype") != "i32") type = dtype_of_full_rows(tensor, "dtype");
+    if (tensor.required_text("dtype") != "i32") type = dtype_of_rows(tensor, "dtype");
     header.tensors.push_back({tensor.required_text("name"), type, integers(tensor, "shape"),
                               integer(tensor, "first"), size(tensor, "offset"), size(tensor, "bytes")});
   }

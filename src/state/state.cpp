@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "kernels/attend_kernel.h"
 #include "kernels/codec.h"
+#include "kernels/hadamard.h"
 #include "kvtide/error.h"
 #include "state/procedural/budget.h"
 
@@ -148,7 +149,14 @@ void KvState::Step::write(const ElementwiseRow& kernels, int layer, int kv_head,
   const auto index = static_cast<std::size_t>(layer);
   const std::int64_t head_dim = state_->spec_.layers[index].head_dim;
   LayerRows& rows = state_->layers_[index];
+  const bool spread = is_spread(state_->spec_);
   const auto put = [&](std::byte* target, DType dtype, const float* source) {
+    float turned[kMaxHeadDim];
+    if (spread) {
+      std::copy_n(source, head_dim, turned);
+      hadamard(turned, head_dim);
+      source = turned;
+    }
     if (dtype == DType::f16)
       kernels.to_f16(source, head_dim, reinterpret_cast<std::uint16_t*>(target));
     else
@@ -282,6 +290,7 @@ std::vector<std::vector<Span>> KvState::Step::spans(int layer) {
         span.first = run.first;
         span.shift = segment.shift;
         span.sink = visible_run.sink;
+        span.spread = is_spread(spec);
         if (limited) span.reader_limit = visible.sink_reader;
         if (past != nullptr && visible_run.sink) {
           span.rotation = past->sink_rotation(layer);

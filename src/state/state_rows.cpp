@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/codec.h"
+#include "kernels/hadamard.h"
 
 namespace kvtide {
 
@@ -47,7 +48,9 @@ std::span<const std::byte> StateRows::row(int layer, int head, KvPart part, Pos 
 bool StateRows::read(int layer, int head, KvPart part, Pos position, float* out) const {
   const std::span<const std::byte> bytes = row(layer, head, part, position);
   if (bytes.empty()) return false;
-  decode_row(dtype(part), bytes.data(), image_.spec.layers[static_cast<std::size_t>(layer)].head_dim, out);
+  const int head_dim = image_.spec.layers[static_cast<std::size_t>(layer)].head_dim;
+  decode_row(dtype(part), bytes.data(), head_dim, out);
+  if (is_spread(image_.spec)) hadamard(out, head_dim);
   return true;
 }
 

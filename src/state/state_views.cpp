@@ -7,6 +7,7 @@
 #include "base/refuse.h"
 #include "base/text.h"
 #include "kernels/codec.h"
+#include "kernels/hadamard.h"
 #include "kvtide/error.h"
 #include "state/state_object.h"
 
@@ -127,8 +128,10 @@ void State::read(int layer, KvPart part, const PosRange& positions, std::span<fl
       const std::byte* from =
           part == KvPart::keys ? run.extent->key(head, run.first) : run.extent->value(head, run.first);
       // Rows of a head follow one another, and a row is a whole number of blocks.
-      decode_row(shape.dtype, from, (run.last - run.first) * shape.head_dim,
-                 out.data() + (head * positions.size() + run.first - positions.first) * shape.head_dim);
+      float* to = out.data() + (head * positions.size() + run.first - positions.first) * shape.head_dim;
+      decode_row(shape.dtype, from, (run.last - run.first) * shape.head_dim, to);
+      if (!is_spread(impl_->kv.spec())) continue;
+      for (Pos p = run.first; p < run.last; ++p, to += shape.head_dim) hadamard(to, shape.head_dim);
     }
 } catch (const std::bad_alloc&) {
   throw_out_of_memory();
@@ -142,6 +145,13 @@ void State::write(int layer, KvPart part, const PosRange& positions, std::span<c
     refuse(cat("layer ", layer, " takes ", shape.kv_heads * elements, " floats for ", positions.size(),
                " positions, not ", in.size()));
   std::vector<std::byte> encoded(as_size(shape.kv_heads * positions.size() * shape.row_bytes));
+  std::vector<float> spread;
+  if (is_spread(impl_->kv.spec())) {
+    spread.assign(in.begin(), in.end());
+    for (std::size_t row = 0; row < spread.size(); row += as_size(shape.head_dim))
+      hadamard(spread.data() + row, shape.head_dim);
+    in = spread;
+  }
   encode_row(shape.dtype, in.data(), shape.kv_heads * elements, encoded.data());
   write_raw(layer, part, positions, encoded);
 } catch (const std::bad_alloc&) {

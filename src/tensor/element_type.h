@@ -14,7 +14,7 @@ namespace kvtide {
 
 // Of rows of keys and values, and of recurrent tensors. Throws Error(invalid_argument) for i32, which neither has.
 DType row_dtype(ElementType type);
-ElementType element_type_of(DType dtype) noexcept;  // of f32, f16 and q8_0
+ElementType element_type_of(DType dtype) noexcept;  // of f32, f16, q8_0 and q4_0
 
 // By the names of element_type_name: "f16", as on the command line. nullopt: not one that rows have.
 std::optional<ElementType> row_type_from_name(std::string_view name) noexcept;

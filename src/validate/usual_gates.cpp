@@ -52,7 +52,8 @@ bool has_float_weights(const Model& model) try {
 ValidateOptions usual_gates(const Model& model, const SessionOptions& options) try {
   ValidateOptions out;
   const bool floats = has_float_weights(model);
-  const bool coarse_rows = options.key_type == ElementType::q8_0 || options.value_type == ElementType::q8_0;
+  const auto coarse = [](ElementType type) { return type == ElementType::q8_0 || type == ElementType::q4_0; };
+  const bool coarse_rows = coarse(options.key_type) || coarse(options.value_type);
   out.gate = out.apart_gate = out.row_gate = options.exact ? kExact : kBf16;
   out.arithmetic = options.exact ? "f32 throughout" : "attention in bf16";
   if (!options.exact && !floats) out.arithmetic += ", products of 8-bit integers";

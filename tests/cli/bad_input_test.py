@@ -153,7 +153,7 @@ class Flags(ProgramTest):
         for flag, value, wanted in [("-c", "0", "1 to"), ("-n", "-2", "-1 to"), ("--temp", "nan", "0 to"),
                                     ("--temp", "-1", "0 to"), ("--top-p", "1.5", "to 1"), ("--min-p", "x", "0 to 1"),
                                     ("-s", "1e3", "-1 to"), ("--prefill-chunk", "0", "1 to 65536"), ("-n", "", "-1 to"),
-                                    ("--repeat-penalty", "0", "0.01 to"), ("-ctk", "q4_0", "f32, f16 or q8_0")]:  # fmt: skip
+                                    ("--repeat-penalty", "0", "0.01 to"), ("-ctk", "q4_1", "f32, f16, q8_0 or q4_0")]:  # fmt: skip
             with self.subTest(flag=flag, value=value):
                 self.assert_refused(kvtide("run", "-m", LLAMA, "-p", "a", flag, value), USAGE, flag, f"'{value}'", wanted)
 

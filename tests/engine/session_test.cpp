@@ -68,7 +68,7 @@ TEST_F(SessionTest, RefusesOptionsOutOfRange) {
   refused([](auto& o) { o.prefill_chunk = 65537; },
           "the prefill chunk must be between 1 and 65536 tokens, not 65537");
   refused([](auto& o) { o.key_type = ElementType::i32; },
-          "keys and values are kept as f32, f16 or q8_0, not i32");
+          "keys and values are kept as f32, f16, q8_0 or q4_0, not i32");
   refused([](auto& o) { o.threads = -1; }, "threads must be between 1 and 256, not -1");
   refused([](auto& o) { o.threads = 257; }, "threads must be between 1 and 256, not 257");
   refused([](auto& o) { o.kernels = "sse9"; }, "no kernels named 'sse9'", ErrorCode::unsupported);

@@ -87,9 +87,10 @@ class SessionSequence {
  public:
   SessionSequence(const Model& model, std::uint64_t seed) : model_(model), seed_(seed) {
     Rng rng(seed * 31 + 7);
-    const std::vector<ElementType> types{ElementType::f16, ElementType::f32, ElementType::q8_0};
-    options_.key_type = types[static_cast<std::size_t>(rng.below(3))];
-    options_.value_type = types[static_cast<std::size_t>(rng.below(3))];
+    const std::vector<ElementType> types{ElementType::f16, ElementType::f32, ElementType::q8_0,
+                                         ElementType::q4_0};
+    options_.key_type = types[static_cast<std::size_t>(rng.below(4))];
+    options_.value_type = types[static_cast<std::size_t>(rng.below(4))];
     options_.exact = rng.below(2) == 0;
     options_.context = 150;
     options_.threads = 1 + static_cast<int>(rng.below(2));

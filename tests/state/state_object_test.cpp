@@ -172,7 +172,8 @@ TEST(StateObject, NumbersThatAreNotFinite_AreRefused_AndChangeNothing) {
 TEST(StateObject, SavedAndLoaded_IsTheSameState_WithAndWithoutTokens) {
   const testing::TemporaryFolder folder;
   for (const bool known : {true, false})
-    for (const ElementType type : {ElementType::f32, ElementType::f16, ElementType::q8_0}) {
+    for (const ElementType type :
+         {ElementType::f32, ElementType::f16, ElementType::q8_0, ElementType::q4_0}) {
       const std::string path = folder.path("state.kv");
       State state = filled(type, 77, known ? ids(77) : std::vector<TokenId>());
       state.apply(SetAttention{50});
@@ -211,7 +212,7 @@ TEST(StateObject, WhatMakesNoSense_IsRefusedWithNumbers) {
   has(refusal([&] { state.view(0, KvPart::keys, {5, 5}); }), "does not hold positions 5 to 5");
   has(refusal([&] { state.read(0, KvPart::keys, {0, 5}, few); }), "[2][5][32]");
   has(refusal([&] { state.write(0, KvPart::keys, {0, 5}, few); }), "320 floats");
-  has(refusal([&] { State(shape(ElementType::i32), 0, {}); }), "f32, f16 or q8_0, not i32");
+  has(refusal([&] { State(shape(ElementType::i32), 0, {}); }), "f32, f16, q8_0 or q4_0, not i32");
   has(refusal([&] { State(shape(), 301, {}); }), "300 rows cannot hold 301");
   has(refusal([&] { State(shape(), 3, {1, 2}); }), "2 tokens do not fill 3");
   has(refusal([&] { State(shape(), 2, {1, -2}); }), "-2 is negative");

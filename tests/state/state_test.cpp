@@ -301,7 +301,7 @@ TEST(KvState, RefusesASpecThatMakesNoSense) {
   refused(spec_of({layer}, 0, 1), "capacity must be at least 1 token, not 0");
   refused(spec_of({layer}, -5, 1), "capacity must be at least 1 token, not -5");
   refused(spec_of({layer}, 10, 0), "the largest step must be at least 1 token, not 0");
-  refused(spec_of({layer}, 10, 1, DType::q4_0), "f32, f16 or q8_0, not q4_0");
+  refused(spec_of({layer}, 10, 1, DType::q4_1), "f32, f16, q8_0 or q4_0, not q4_1");
   refused(spec_of({layer}, 10, 1, DType::q8_0), "q8_0 needs heads of a multiple of 32 elements, not 8");
   refused(spec_of({{0, 8, std::nullopt}}, 10, 1), "at least one KV head");
   refused(spec_of({{1, 0, std::nullopt}}, 10, 1), "head_dim must be between 1 and 576, not 0");

@@ -92,7 +92,7 @@ std::string one_of(const Given& given, std::string_view what, std::span<const st
 }
 
 ElementType element_type(const Given& given) {
-  return *row_type_from_name(one_of(given, "the type of the KV memory", {"f32", "f16", "q8_0"}));
+  return *row_type_from_name(one_of(given, "the type of the KV memory", {"f32", "f16", "q8_0", "q4_0"}));
 }
 
 void set_once(std::optional<std::string>& target, const Given& given) {

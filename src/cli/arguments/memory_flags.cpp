@@ -47,12 +47,12 @@ void set_attention(SessionOptions& options, const Given& given) {
 }
 
 constexpr Flag kCacheTypes[] = {
-    {"-ctk", "--cache-type-k", "TYPE", "keys of the KV memory: f32, f16 or q8_0 [f16]",
+    {"-ctk", "--cache-type-k", "TYPE", "keys of the KV memory: f32, f16, q8_0 or q4_0 [f16]",
      [](A& a, const G& g) {
        a.session.key_type = element_type(g);
        a.memory.key_type_given = true;
      }},
-    {"-ctv", "--cache-type-v", "TYPE", "values of the KV memory: f32, f16 or q8_0 [f16]",
+    {"-ctv", "--cache-type-v", "TYPE", "values of the KV memory: f32, f16, q8_0 or q4_0 [f16]",
      [](A& a, const G& g) {
        a.session.value_type = element_type(g);
        a.memory.value_type_given = true;

@@ -11,7 +11,7 @@
 namespace kvtide {
 
 // Types of keys and values, as the flags have them.
-inline constexpr DType kRowTypes[] = {DType::f32, DType::f16, DType::q8_0};
+inline constexpr DType kRowTypes[] = {DType::f32, DType::f16, DType::q8_0, DType::q4_0};
 
 // Bytes of keys and values of `tokens` tokens: layers with a sliding window keep only their newest positions.
 // nullopt when a head is not a whole number of the type's blocks.

@@ -29,7 +29,7 @@ void read_segment(const StateRows& rows, const LayoutArray& array, const LayoutB
   const LayerSpec& layer = rows.image().spec.layers[static_cast<std::size_t>(block.layer)];
   const auto stored_bytes = static_cast<std::size_t>(rows.row_bytes(block.layer, block.part));
   const bool turned = block.part == KvPart::keys && segment.shift != 0;
-  if (rows.dtype(block.part) == array.dtype && !turned) {
+  if (rows.dtype(block.part) == array.dtype && !turned && !is_spread(rows.image().spec)) {
     for (const PosRange& run : rows.runs(block.layer)) {
       const Pos from = std::max(run.first, segment.first), to = std::min(run.last, segment.last);
       if (from >= to) continue;

@@ -14,6 +14,11 @@ constexpr std::int64_t kMostExtent = std::int64_t{1} << 31;
 // Tokens that a state without a tensor that keeps everything can read; it costs address space.
 constexpr std::int64_t kEndless = std::int64_t{1} << 22;
 
+// Four bits are kept as transforms, which no other runtime reads.
+bool rows_have(ElementType type) {
+  return type == ElementType::f32 || type == ElementType::f16 || type == ElementType::q8_0;
+}
+
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string text;
   for (const std::int64_t extent : shape) text += cat(text.empty() ? "" : ", ", extent);
@@ -57,7 +62,7 @@ class Resolver {
           refuse(tensor, "holds the position and must be i32 [1]");
         break;
       case TensorRole::recurrent:
-        if (tensor.type == ElementType::i32) refuse(tensor, "must be f32 or f16");
+        if (!rows_have(tensor.type)) refuse(tensor, "must be f32 or f16");
         named.recurrent = result_.memory.recurrent.size();
         result_.memory.recurrent.push_back({tensor.name, row_dtype(tensor.type), tensor.shape});
         break;
@@ -98,7 +103,7 @@ class Resolver {
     for (const std::size_t axis : {n - 3, n - 2, n - 1})
       if (tensor.shape[axis] < 1 || tensor.shape[axis] > kMostExtent) refuse_shape(tensor, wanted);
     if (tensor.shape[n - 3] > 65536 || tensor.shape[n - 1] > 65536) refuse_shape(tensor, wanted);
-    if (tensor.type == ElementType::i32) refuse(tensor, "must be f32, f16 or q8_0");
+    if (!rows_have(tensor.type)) refuse(tensor, "must be f32, f16 or q8_0");
     KvSpec& memory = result_.memory;
     for (std::int64_t i = 0; i < layers; ++i) {
       named.layers.push_back(static_cast<int>(memory.layers.size()));
@@ -133,7 +138,7 @@ class Resolver {
       if (tensor.spec.shape != own.spec.shape || tensor.spec.window != own.spec.window)
         refuse(tensor.spec, cat("is ", shape_text(tensor.spec.shape), ", and its keys ",
                                 quoted(own.spec.name), " are ", shape_text(own.spec.shape)));
-      if (tensor.spec.type == ElementType::i32) refuse(tensor.spec, "must be f32, f16 or q8_0");
+      if (!rows_have(tensor.spec.type)) refuse(tensor.spec, "must be f32, f16 or q8_0");
       tensor.layers = own.layers;
       for (const int layer : tensor.layers) tensor.blocks.push_back({layer, KvPart::values});
       set_type(tensor.spec, result_.memory.value_type, has_values_);

@@ -94,6 +94,7 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
       .references = *references_,
       .key_type = key_type,
       .value_type = value_type,
+      .spread = key_type == DType::q4_0 || value_type == DType::q4_0,
       .first = first,
       .last = last,
       .asked = place_ahead(spec_, judges_of_seal(*references_, first, last, position), position, made)};

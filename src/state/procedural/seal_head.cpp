@@ -28,6 +28,9 @@ BlockRows block_of(const SealRequest& request, const Kernels& kernels, const Lay
       const std::int64_t at = (p - request.first) * block.padded_dim;
       decode(kernels, request.key_type, run.extent->key(head, p), head_dim, block.keys.data() + at);
       decode(kernels, request.value_type, run.extent->value(head, p), head_dim, block.values.data() + at);
+      if (!request.spread) continue;
+      for (std::vector<float>* rows_of : {&block.keys, &block.values})
+        kernels.attend.spread(1, head_dim, head_dim, nullptr, 0, rows_of->data() + at);
     }
   return block;
 }

@@ -23,6 +23,7 @@ struct SealRequest {
   const ProceduralSpec& spec;
   const References& references;
   DType key_type, value_type;            // of the rows in the window
+  bool spread = false;                   // which lie as their Hadamard transforms
   Pos first, last;                       // positions of the block
   std::vector<const AskedAhead*> asked;  // per layer
 };

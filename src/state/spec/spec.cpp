@@ -17,6 +17,7 @@ constexpr std::int64_t kMostTokens = std::int64_t{1}
 constexpr std::int64_t kMostRecurrent = std::int64_t{1} << 28;  // of a recurrent tensor
 
 bool keeps_rows(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::q8_0; }
+bool keeps_or_spreads(DType type) { return keeps_rows(type) || type == DType::q4_0; }
 
 [[noreturn]] void refuse_spec(const std::string& why) {
   throw Error(ErrorCode::invalid_argument, "KV state: " + why);
@@ -46,7 +47,8 @@ void check_layer(const LayerSpec& layer, const KvSpec& spec) {
     refuse_spec(cat("head_dim must be between 1 and ", kMaxHeadDim, ", not ", layer.head_dim));
   for (const DType dtype : {spec.key_type, spec.value_type})
     if (layer.head_dim % dtype_info(dtype).block_elements != 0)
-      refuse_spec(cat("q8_0 needs heads of a multiple of 32 elements, not ", layer.head_dim, "; use f16"));
+      refuse_spec(cat(dtype_info(dtype).name, " needs heads of a multiple of 32 elements, not ",
+                      layer.head_dim, "; use f16"));
   if (static_cast<std::int64_t>(layer.frequencies.size()) > layer.head_dim / 2)
     refuse_spec(cat(layer.frequencies.size(), " rotated pairs do not fit a head of ", layer.head_dim));
   for (const double frequency : layer.frequencies)
@@ -59,7 +61,7 @@ void check_layer(const LayerSpec& layer, const KvSpec& spec) {
 void check_chosen(const ProceduralSpec& p) {
   if (!keeps_rows(p.row_type))
     refuse_spec(cat("old rows are kept as f32, f16 or q8_0, not ", dtype_info(p.row_type).name));
-  if (!keeps_rows(p.copy_type) && p.copy_type != DType::q4_0)
+  if (!keeps_or_spreads(p.copy_type))
     refuse_spec(cat("rows of heads that keep every row are f32, f16, q8_0 or q4_0, not ",
                     dtype_info(p.copy_type).name));
   visit(p, [&](const ProceduralField& field, const auto& value) {
@@ -143,8 +145,8 @@ void check(const KvSpec& spec) {
     if (tokens > kMostTokens)
       refuse_spec(cat("capacity and step may be at most ", kMostTokens, " tokens, not ", tokens));
   for (const DType dtype : {spec.key_type, spec.value_type})
-    if (!keeps_rows(dtype))
-      refuse_spec(cat("keys and values are kept as f32, f16 or q8_0, not ", dtype_info(dtype).name));
+    if (!keeps_or_spreads(dtype))
+      refuse_spec(cat("keys and values are kept as f32, f16, q8_0 or q4_0, not ", dtype_info(dtype).name));
   for (const LayerSpec& layer : spec.layers) check_layer(layer, spec);
   if (spec.procedural) check_procedural(spec);
   if (spec.rolling) check_rolling(spec);

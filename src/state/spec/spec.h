@@ -31,7 +31,7 @@ struct RecurrentSpec {
 
 struct KvSpec {
   std::vector<LayerSpec> layers;  // may be empty beside recurrent tensors
-  DType key_type = DType::f16;    // f32, f16 or q8_0 (head_dim a multiple of 32)
+  DType key_type = DType::f16;    // f32, f16, q8_0 or q4_0 (both: head_dim a multiple of 32)
   DType value_type = DType::f16;
   std::int64_t capacity = 0;  // rows the state may hold
   std::int64_t max_step = 1;  // tokens of the largest step
@@ -50,6 +50,11 @@ inline const LayerSpec& whole_layer(const std::vector<LayerSpec>& layers) {
   for (const LayerSpec& layer : layers)
     if (!layer.window) return layer;
   return layers.front();
+}
+
+// Do keys and values lie as their Hadamard transforms (kernels/hadamard.h)? Four bits hold no others.
+inline bool is_spread(const KvSpec& spec) {
+  return spec.key_type == DType::q4_0 || spec.value_type == DType::q4_0;
 }
 
 // Throws Error(invalid_argument) naming the first rule that the spec breaks.
