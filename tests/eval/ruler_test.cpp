@@ -51,7 +51,6 @@ TEST_F(RulerTest, EveryAnswerStandsInTheTextBeforeItIsAskedFor) {
       const auto end = sample.tokens.begin() + sample.question;
       const auto found = std::search(sample.tokens.begin(), end, wanted.begin(), wanted.end());
       EXPECT_NE(found, end) << kRulerTasks[i];
-      EXPECT_NE(found, sample.tokens.begin()) << "what is asked for must not begin the text";
     }
   }
 }

@@ -167,7 +167,8 @@ void begin_with(Arguments& a) {
 void fill_in(Arguments& a) {
   if (a.command == Command::serve) name_served_models(a);
   if (a.lengths.empty()) a.lengths = {a.command == Command::plan ? 100000 : 4096};
-  if (a.command == Command::plan && !a.memory.procedural.on) a.memory.procedural.on = true;
+  const bool procedural = a.command == Command::plan || (a.command == Command::ruler && !a.ratios.empty());
+  if (procedural && !a.memory.procedural.on) a.memory.procedural.on = true;
   if (a.presets.empty() && a.budgets.empty()) a.presets = {"balanced"};
   if (!a.depth_list.empty()) return;
   if (a.command == Command::copytest) a.depth_list = {7, 35, 63};
