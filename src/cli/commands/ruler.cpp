@@ -33,12 +33,12 @@ namespace {
 constexpr double kClearly = 0.5;
 
 // What one memory answered, sample by sample.
-struct Answers {
+struct TaskAnswers {
   std::vector<double> nll;    // -ln p per token of the answers
   std::vector<double> right;  // share of answers that greedy decoding writes
 };
 
-void add_answers(Answers& to, const Comparison& comparison, std::int64_t session,
+void add_answers(TaskAnswers& to, const Comparison& comparison, std::int64_t session,
                  std::span<const PosRange> answers) {
   double nll = 0.0, tokens = 0.0, right = 0.0;
   for (const PosRange& range : answers) {
@@ -51,10 +51,10 @@ void add_answers(Answers& to, const Comparison& comparison, std::int64_t session
   to.right.push_back(right / static_cast<double>(answers.size()));
 }
 
-struct Memory {
+struct TaskMemory {
   std::string name;  // "8x"
   SessionOptions options;
-  Answers answers;
+  TaskAnswers answers;
   std::int64_t kv_bytes = 0;
 };
 
@@ -64,11 +64,11 @@ SampleMean difference(const std::vector<double>& a, const std::vector<double>& b
   return mean_of(apart);
 }
 
-struct Cell {
+struct TaskCell {
   RulerTask task;
   std::int64_t length;
-  Answers full, nothing;  // the full cache; the question alone
-  std::vector<Memory> memories;
+  TaskAnswers full, nothing;  // the full cache; the question alone
+  std::vector<TaskMemory> memories;
   // No memory can be told from another where a full cache knows no more than one without the text.
   bool floor() const {
     const SampleMean gain = difference(nothing.nll, full.nll);
@@ -100,20 +100,20 @@ class Ruler {
       for (const RulerTask task : tasks_) sample(task, length, 0);
   }
 
-  std::vector<Cell> run() {
+  std::vector<TaskCell> run() {
     Progress progress("ruler");
-    std::vector<Cell> cells;
+    std::vector<TaskCell> cells;
     double whole = 0.0, done = 0.0;
     const auto per_length =
         static_cast<double>(arguments_.samples * static_cast<std::int64_t>(tasks_.size()));
     for (const std::int64_t length : arguments_.lengths) whole += static_cast<double>(length) * per_length;
     for (const std::int64_t length : arguments_.lengths) {
-      std::vector<Memory> memories = memories_of(length);
+      std::vector<TaskMemory> memories = memories_of(length);
       std::vector<Session> sessions;
       sessions.emplace_back(model_, full_cache(model_, memories[0].options, length));
-      for (const Memory& memory : memories) sessions.emplace_back(model_, memory.options);
+      for (const TaskMemory& memory : memories) sessions.emplace_back(model_, memory.options);
       for (const RulerTask task : tasks_) {
-        Cell cell{task, length, {}, {}, memories};
+        TaskCell cell{task, length, {}, {}, memories};
         for (std::int64_t i = 0; i < arguments_.samples; ++i) {
           const RulerSample text = sample(task, length, i);
           measure(cell, sessions, text, [&](double share) {
@@ -135,8 +135,8 @@ class Ruler {
     return ruler_sample(model_.tokenizer(), prose_, task, length, seed);
   }
 
-  std::vector<Memory> memories_of(std::int64_t length) const {
-    std::vector<Memory> memories;
+  std::vector<TaskMemory> memories_of(std::int64_t length) const {
+    std::vector<TaskMemory> memories;
     if (arguments_.ratios.empty()) {
       memories.push_back({"this", policy_for(arguments_, model_, heads_, length), {}, 0});
       return memories;
@@ -155,7 +155,8 @@ class Ruler {
   }
 
   template <class Report>
-  void measure(Cell& cell, std::vector<Session>& sessions, const RulerSample& text, const Report& report) {
+  void measure(TaskCell& cell, std::vector<Session>& sessions, const RulerSample& text,
+               const Report& report) {
     CompareOptions options;
     options.probes = text.answers;
     options.score_from = options.kl_every = static_cast<std::int64_t>(text.tokens.size()) + 1;
@@ -177,7 +178,7 @@ class Ruler {
   }
 
   // The question behind the first token alone.
-  static void measure_without_text(Cell& cell, Session& session, const RulerSample& text) {
+  static void measure_without_text(TaskCell& cell, Session& session, const RulerSample& text) {
     std::vector<TokenId> asked{text.tokens.front()};
     asked.insert(asked.end(), text.tokens.begin() + text.question, text.tokens.end());
     std::vector<PosRange> answers;
@@ -204,11 +205,11 @@ std::string with_interval(const SampleMean& m) {
   return cat(m.mean < 0.0 ? "" : "+", number_text(m.mean, 2), " ± ", number_text(m.half_width, 2));
 }
 
-std::string cells_text(const std::vector<Cell>& cells) {
+std::string task_cells_text(const std::vector<TaskCell>& cells) {
   std::vector<std::vector<std::string>> table = {
       {"task", "tokens", "memory", "KV", "nats", "above full", "right", "above full"}};
-  for (const Cell& cell : cells) {
-    const auto line = [&](const std::string& name, const Answers& a, const std::string& bytes,
+  for (const TaskCell& cell : cells) {
+    const auto line = [&](const std::string& name, const TaskAnswers& a, const std::string& bytes,
                           bool compared) {
       const SampleMean right = difference(a.right, cell.full.right);
       table.push_back(
@@ -221,7 +222,7 @@ std::string cells_text(const std::vector<Cell>& cells) {
     line("no text", cell.nothing, "", false);
     line(cell.floor() ? "full (floor)" : "full", cell.full, "", false);
     if (cell.floor()) continue;
-    for (const Memory& memory : cell.memories)
+    for (const TaskMemory& memory : cell.memories)
       line(memory.name, memory.answers, bytes_text(memory.kv_bytes), true);
   }
   return cat(columns_text(table),
@@ -232,7 +233,7 @@ std::string cells_text(const std::vector<Cell>& cells) {
              "not compared.\n");
 }
 
-Json answers_json(const Answers& a, const Answers& full) {
+Json task_answers_json(const TaskAnswers& a, const TaskAnswers& full) {
   const auto pair = [](Json& json, const char* name, const SampleMean& m) {
     json.set(name, m.mean).set(cat(name, "_interval"), m.half_width);
   };
@@ -244,20 +245,21 @@ Json answers_json(const Answers& a, const Answers& full) {
   return json;
 }
 
-std::string cells_json(const Model& model, const Arguments& arguments, const std::vector<Cell>& cells) {
+std::string task_cells_json(const Model& model, const Arguments& arguments,
+                            const std::vector<TaskCell>& cells) {
   Json items = Json::array();
-  for (const Cell& cell : cells) {
+  for (const TaskCell& cell : cells) {
     Json item = Json::object(), memories = Json::array();
-    for (const Memory& memory : cell.memories) {
-      Json one = answers_json(memory.answers, cell.full);
+    for (const TaskMemory& memory : cell.memories) {
+      Json one = task_answers_json(memory.answers, cell.full);
       one.set("memory", memory.name).set("kv_bytes", memory.kv_bytes);
       memories.push(std::move(one));
     }
     item.set("task", name_of_task(cell.task))
         .set("ctx", cell.length)
         .set("floor", cell.floor())
-        .set("nothing", answers_json(cell.nothing, cell.full))
-        .set("full", answers_json(cell.full, cell.full))
+        .set("nothing", task_answers_json(cell.nothing, cell.full))
+        .set("full", task_answers_json(cell.full, cell.full))
         .set("memories", std::move(memories));
     items.push(std::move(item));
   }
@@ -274,8 +276,8 @@ std::string cells_json(const Model& model, const Arguments& arguments, const std
 int ruler_command(const Arguments& arguments) {
   const Model model = load_model(arguments.model, arguments);
   Ruler ruler(arguments, model);
-  const std::vector<Cell> cells = ruler.run();
-  write_result(arguments.json ? cells_json(model, arguments, cells) : cells_text(cells));
+  const std::vector<TaskCell> cells = ruler.run();
+  write_result(arguments.json ? task_cells_json(model, arguments, cells) : task_cells_text(cells));
   return kExitFine;
 }
 
