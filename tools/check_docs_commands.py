@@ -66,6 +66,7 @@ def known_flags(kvtide: str) -> tuple[set[str], set[str]]:
     for command in sorted(commands):
         flags |= set(FLAG.findall(output([kvtide, command, "--help"])))
     sources = [*(ROOT / "tools").rglob("*.py"), *(ROOT / "bench").glob("*.py"), *(ROOT / "tools").glob("*.sh")]
+    sources += [*(ROOT / "tests" / "cluster").glob("*.py"), *(ROOT / "python" / "kvtide" / "cluster").glob("*.py")]
     for source in sources:
         flags |= set(FLAG.findall(source.read_text("utf-8")))
     for source in (ROOT / "src" / "cli" / "arguments").glob("*.cpp"):  # other names of a flag, which no help lists

@@ -208,9 +208,9 @@ TEST_F(CInterfaceTest, OptionsOfAnotherSizeOrKindAreRefused) {
   EXPECT_EQ(kvtide_session_new(model_, &options, &s), KVTIDE_INVALID_ARGUMENT);
   kvtide_session_free(s);
   options = kvtide_session_defaults();
-  options.key_type = 3;
+  options.key_type = 9;
   EXPECT_EQ(kvtide_session_new(model_, &options, &s), KVTIDE_INVALID_ARGUMENT);
-  EXPECT_STREQ(kvtide_session_error(s), "there is no kvtide_kv_type 3");
+  EXPECT_STREQ(kvtide_session_error(s), "there is no kvtide_kv_type 9");
   kvtide_session_free(s);
   s = session();
   EXPECT_EQ(kvtide_session_apply(s, {7, 0, 0}, nullptr), KVTIDE_INVALID_ARGUMENT);

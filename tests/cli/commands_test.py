@@ -317,9 +317,9 @@ class Inspect(ProgramTest):
 
     def test_kv_costs_follow_from_the_shape(self):
         answer = self.assert_fine(kvtide("inspect", LLAMA, "--json")).json
-        # Keys and values of 2 layers, 4 KV heads of 8 numbers; 8 numbers do not fill a block of q8_0.
-        self.assertEqual(answer["kv_bytes_per_token"], {"f32": 512, "f16": 256, "q8_0": None})
-        self.assertEqual(answer["kv_bytes"]["4096"], {"f32": 4096 * 512, "f16": 4096 * 256, "q8_0": None})
+        # Keys and values of 2 layers, 4 KV heads of 8 numbers; 8 numbers do not fill a block of 32.
+        self.assertEqual(answer["kv_bytes_per_token"], {"f32": 512, "f16": 256, "q8_0": None, "q4_0": None})
+        self.assertEqual(answer["kv_bytes"]["4096"], {"f32": 4096 * 512, "f16": 4096 * 256, "q8_0": None, "q4_0": None})
 
     def test_sliding_windows_bound_the_cost(self):
         manifest = json.loads((MODELS / "manifest.json").read_text("utf-8"))

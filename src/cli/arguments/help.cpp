@@ -32,9 +32,8 @@ std::string program_help() {
   return text +
          "Examples: kvtide fetch smollm2; kvtide run -m smollm2 -f book.txt -p \"The sea is\" --kv-budget "
          "64M\n"
-         "`kvtide COMMAND --help` shows its flags and an example. - as a file is stdin. Results go to "
-         "stdout,\n"
-         "everything else to stderr; Ctrl-C stops and says what was kept. Exit statuses: docs/cli.md\n";
+         "`kvtide COMMAND --help` shows its flags. Results go to stdout, all else to stderr. More: "
+         "docs/cli.md\n";
 }
 
 std::string command_help(Command command) {

@@ -128,6 +128,9 @@ class Ruler {
     return cells;
   }
 
+  // Memories that were not measured, and why not.
+  const std::vector<std::string>& left_out() const { return left_out_; }
+
  private:
   RulerSample sample(RulerTask task, std::int64_t length, std::int64_t i) const {
     const auto seed =
@@ -135,8 +138,10 @@ class Ruler {
     return ruler_sample(model_.tokenizer(), prose_, task, length, seed);
   }
 
-  std::vector<TaskMemory> memories_of(std::int64_t length) const {
+  // Those that exist: a share of a short text's bytes may be too few for any.
+  std::vector<TaskMemory> memories_of(std::int64_t length) {
     std::vector<TaskMemory> memories;
+    std::optional<Error> refused;
     if (arguments_.ratios.empty()) {
       memories.push_back({"this", policy_for(arguments_, model_, heads_, length), {}, 0});
       return memories;
@@ -149,8 +154,16 @@ class Ruler {
       options.procedural->budget = all / ratio;
       options.procedural->budget_for = length;
       options.procedural->heads = heads_;
-      memories.push_back({cat(ratio, "x"), options, {}, 0});
+      try {
+        static_cast<void>(Session(model_, options));
+        memories.push_back({cat(ratio, "x"), options, {}, 0});
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::invalid_argument) throw;
+        left_out_.push_back(cat(ratio, "x of ", count_text(length), " tokens: ", error.what()));
+        refused = error;
+      }
     }
+    if (memories.empty()) throw Error(*refused);
     return memories;
   }
 
@@ -194,6 +207,7 @@ class Ruler {
 
   const Arguments& arguments_;
   const Model& model_;
+  std::vector<std::string> left_out_;
   HeadTable heads_;
   std::vector<RulerTask> tasks_;
   std::vector<TokenId> prose_;
@@ -205,7 +219,7 @@ std::string with_interval(const SampleMean& m) {
   return cat(m.mean < 0.0 ? "" : "+", number_text(m.mean, 2), " ± ", number_text(m.half_width, 2));
 }
 
-std::string task_cells_text(const std::vector<TaskCell>& cells) {
+std::string task_cells_text(const std::vector<TaskCell>& cells, const std::vector<std::string>& left_out) {
   std::vector<std::vector<std::string>> table = {
       {"task", "tokens", "memory", "KV", "nats", "above full", "right", "above full"}};
   for (const TaskCell& cell : cells) {
@@ -225,12 +239,13 @@ std::string task_cells_text(const std::vector<TaskCell>& cells) {
     for (const TaskMemory& memory : cell.memories)
       line(memory.name, memory.answers, bytes_text(memory.kv_bytes), true);
   }
+  std::string notes;
+  for (const std::string& note : left_out) notes += cat("left out: ", note, "\n");
   return cat(columns_text(table),
              "nats: -ln p per token of the answers; right: answers that greedy decoding writes. Differences "
-             "are paired, "
-             "with 95% intervals over\nsamples. floor: the full cache is not clearly ahead of no text, so "
-             "memories are "
-             "not compared.\n");
+             "are paired, with 95% intervals over\nsamples. floor: the full cache is not clearly ahead of no "
+             "text, so memories are not compared.\n",
+             notes);
 }
 
 Json task_answers_json(const TaskAnswers& a, const TaskAnswers& full) {
@@ -246,8 +261,9 @@ Json task_answers_json(const TaskAnswers& a, const TaskAnswers& full) {
 }
 
 std::string task_cells_json(const Model& model, const Arguments& arguments,
-                            const std::vector<TaskCell>& cells) {
-  Json items = Json::array();
+                            const std::vector<TaskCell>& cells, const std::vector<std::string>& left_out) {
+  Json items = Json::array(), notes = Json::array();
+  for (const std::string& note : left_out) notes.push(note);
   for (const TaskCell& cell : cells) {
     Json item = Json::object(), memories = Json::array();
     for (const TaskMemory& memory : cell.memories) {
@@ -267,7 +283,8 @@ std::string task_cells_json(const Model& model, const Arguments& arguments,
   json.set("model", model.name())
       .set("samples", arguments.samples)
       .set("first_sample", arguments.first_sample)
-      .set("cells", std::move(items));
+      .set("cells", std::move(items))
+      .set("left_out", std::move(notes));
   return json.text() + "\n";
 }
 
@@ -277,7 +294,8 @@ int ruler_command(const Arguments& arguments) {
   const Model model = load_model(arguments.model, arguments);
   Ruler ruler(arguments, model);
   const std::vector<TaskCell> cells = ruler.run();
-  write_result(arguments.json ? task_cells_json(model, arguments, cells) : task_cells_text(cells));
+  write_result(arguments.json ? task_cells_json(model, arguments, cells, ruler.left_out())
+                              : task_cells_text(cells, ruler.left_out()));
   return kExitFine;
 }
 
