@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace kvtide {
@@ -53,7 +54,8 @@ int MemoryFile::rename(const char* from, const char* to) {
 }
 
 int MemoryFile::unlink(const char* path) {
-  files_.erase(path);
+  // Called on the way out of a failure: it must not need memory.
+  if (const auto found = files_.find(std::string_view(path)); found != files_.end()) files_.erase(found);
   return 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,7 +32,7 @@ class MemoryFile final : public FileSystem {
     std::size_t at = 0;
     bool folder = false;  // opened only to be synced
   };
-  std::map<std::string, std::vector<std::byte>> files_;
+  std::map<std::string, std::vector<std::byte>, std::less<>> files_;  // found without a copy of the name
   std::map<int, Open> open_;
   int next_ = 3;
 };
