@@ -7,32 +7,27 @@ import pytest
 from kvtide import _native  # noqa: F401  needs the extension
 from kvtide import errors
 
-FISH = {
-    "type": "object",
-    "properties": {"name": {"type": "string", "maxLength": 8}, "legs": {"enum": [0, 2]}},
-    "required": ["name", "legs"],
-}
+NUMBER = {"type": "integer", "minimum": 10, "maximum": 12}  # the tiny models have digits, and no quotation marks
 
 
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 1.5, "seed": 3}])
 def test_an_answer_follows_its_schema(model, sampling):
     with model.session() as session, model.session() as steps:
-        answer = session.complete("ab", json_schema=FISH, max_tokens=200, **sampling)
-        fish = json.loads(answer.text)
-        assert set(fish) == {"name", "legs"} and len(fish["name"]) <= 8 and fish["legs"] in (0, 2)
+        answer = session.complete("ab", json_schema=NUMBER, max_tokens=20, **sampling)
+        assert json.loads(answer.text) in (10, 11, 12)
         assert answer.reason == "end_of_text"
-        generation = steps.generate("ab", json_schema=json.dumps(FISH), max_tokens=200, **sampling)
+        generation = steps.generate("ab", json_schema=json.dumps(NUMBER), max_tokens=20, **sampling)
         assert generation.finish() == answer
         assert session.position == steps.position
 
 
 def test_a_class_that_tells_its_schema_is_one(session):
-    class Fish:
+    class Eleven:
         @staticmethod
         def model_json_schema():
-            return {"const": "a"}
+            return {"const": 11}
 
-    assert session.complete("ab", json_schema=Fish, max_tokens=20).text == '"a"'
+    assert session.complete("ab", json_schema=Eleven, max_tokens=20).text == "11"
 
 
 def test_an_answer_follows_its_grammar(model):
@@ -61,7 +56,7 @@ def test_each_of_several_prompts_has_its_own_answer(session):
 @pytest.mark.parametrize(
     "options, error, says",
     [
-        ({"json_schema": FISH, "grammar": "root ::= [a]"}, errors.InvalidArgumentError, "exclude each other"),
+        ({"json_schema": NUMBER, "grammar": "root ::= [a]"}, errors.InvalidArgumentError, "exclude each other"),
         ({"json_schema": 7}, TypeError, "json_schema must be a dict"),
         ({"json_schema": "{"}, errors.BadFormatError, "JSON"),
         ({"json_schema": ""}, errors.InvalidArgumentError, "json_schema is empty"),
