@@ -56,7 +56,7 @@ void PlainDecoder::recurrence(Rows& x, int layer) {
 class PlainDecoder::Recurrence {
  public:
   Recurrence(const PlainDecoder& decoder, std::vector<float> taps, std::int64_t channels)
-      : d_(decoder), taps_(std::move(taps)), channels_(channels), count_(std::ssize(taps_) / channels) {}
+      : d_(decoder), taps_(std::move(taps)), count_(std::ssize(taps_) / channels) {}
 
   bool handed(Pos from, Pos to, Slip forgetting) const {
     if (from < 0) return false;
@@ -80,7 +80,7 @@ class PlainDecoder::Recurrence {
  private:
   const PlainDecoder& d_;
   std::vector<float> taps_;  // [channels][taps]
-  std::int64_t channels_, count_;
+  std::int64_t count_;
 };
 
 PlainDecoder::Rows PlainDecoder::short_convolution(const Rows& input, int layer) {

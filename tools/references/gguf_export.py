@@ -172,9 +172,10 @@ def export(model, arch: str, name: str, path: str, four_bits: bool = False) -> N
         writer.add_feed_forward_length(inner)
     _add_vocabulary(writer)
 
-    if arch not in ("mamba2", "gemma4") and (rope := _global_rope(config, arch))["rope_type"] == "llama3":
+    rope = {"rope_type": "none"} if arch in ("mamba2", "gemma4") else _global_rope(config, arch)
+    if rope["rope_type"] == "llama3":
         writer.add_tensor("rope_freqs.weight", llama3_divisors(head_dim_of(config), rope))
-    if rope["rope_type"] == "longrope":
+    elif rope["rope_type"] == "longrope":
         for kind in ("short", "long"):
             writer.add_tensor(f"rope_factors_{kind}.weight", np.array(rope[f"{kind}_factor"], dtype=np.float32))
     for key, tensor in model.state_dict().items():
