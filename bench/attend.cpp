@@ -2,13 +2,12 @@
 // thread: the best of many short rounds, so that other work on the machine counts little.
 //
 //   bench_attend [KERNELS]
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
 
-#include "base/stopwatch.h"
+#include "bench/best_of.h"
 #include "kernels/attend.h"
 #include "kernels/codec.h"
 #include "kernels/kernels.h"
@@ -16,20 +15,9 @@
 namespace {
 
 using namespace kvtide;
+using bench::best_of;
 
-constexpr int kRounds = 60;
 constexpr std::int64_t kRows = 2048;
-
-template <class Body>
-double best_of(Body body) {
-  double best = 1e9;
-  for (int round = 0; round < kRounds; ++round) {
-    const Stopwatch watch;
-    body();
-    best = std::min(best, watch.seconds());
-  }
-  return best;
-}
 
 // Numbers between -2 and 2 whose order shows no pattern.
 std::vector<float> made_up(std::int64_t count) {

@@ -2,13 +2,12 @@
 // many short rounds, so that other work on the machine counts little.
 //
 //   bench_matmul [KERNELS]
-#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
 
 #include "base/buffer.h"
-#include "base/stopwatch.h"
+#include "bench/best_of.h"
 #include "kernels/kernels.h"
 #include "kernels/matmul.h"
 #include "kernels/pack.h"
@@ -16,20 +15,9 @@
 namespace {
 
 using namespace kvtide;
+using bench::best_of;
 
-constexpr int kRounds = 60;
 constexpr std::int64_t kColumns = 2048, kWeightRows = 512;
-
-template <class Body>
-double best_of(Body body) {
-  double best = 1e9;
-  for (int round = 0; round < kRounds; ++round) {
-    const Stopwatch watch;
-    body();
-    best = std::min(best, watch.seconds());
-  }
-  return best;
-}
 
 // Activations of made-up numbers, quantised.
 struct Rows {

@@ -24,7 +24,7 @@ namespace {
 
 // What was found, with pieces that belong together put together.
 std::vector<serve::ToolEvent> found(serve::ToolFormat format, std::string_view answer, std::size_t piece) {
-  serve::ToolCallParser parser(format, {"find", "a"});
+  serve::ToolCallParser parser(format, {{"find", R"({"properties":{"n":{"type":"integer"}}})"}, {"a", "{}"}});
   std::vector<serve::ToolEvent> out;
   const auto take = [&](const std::vector<serve::ToolEvent>& events) {
     using Kind = serve::ToolEvent::Kind;
@@ -56,11 +56,13 @@ void read_grammar(std::string_view text, bool is_schema) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data + 2), size - 2);
-  if (data[0] % 6 > 3) {
-    read_grammar(text, data[0] % 6 == 5);
+  constexpr unsigned formats = static_cast<unsigned>(serve::ToolFormat::fenced) + 1;
+  const unsigned choice = data[0] % (formats + 2);
+  if (choice >= formats) {
+    read_grammar(text, choice == formats);
     return 0;
   }
-  const auto format = static_cast<serve::ToolFormat>(data[0] % 6);
+  const auto format = static_cast<serve::ToolFormat>(choice);
   require(found(format, text, std::max<std::size_t>(text.size(), 1)) ==
           found(format, text, 1u + data[1] % 7));
   return 0;

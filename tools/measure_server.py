@@ -32,13 +32,13 @@ def stream(port: int, prompt: str, tokens: int) -> tuple[list[float], dict]:
     connection, begin = http.client.HTTPConnection("127.0.0.1", port), time.monotonic()
     body = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": True,
             "stream_options": {"include_usage": True}}  # fmt: skip
-    connection.request("POST", "/v1/completions", json.dumps(body))
+    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
     times, usage = [], {}
     for line in connection.getresponse():
         if line.startswith(b"data: {"):
             event = json.loads(line[6:])
-            usage = event["usage"] or usage
-            if event["choices"]:
+            usage = event.get("usage") or usage
+            if event["choices"] and event["choices"][0]["text"]:
                 times.append(time.monotonic() - begin)
     connection.close()
     return times, usage
@@ -68,12 +68,16 @@ def measure(port: int) -> None:
                   f"{clients * ANSWER_TOKENS / seconds:.0f} tokens/s in all, {cached} tokens cached")  # fmt: skip
     writer = threading.Thread(target=lambda: gaps.extend(stream(port, "The sea is", 400)[0]))
     gaps: list[float] = []
+    begun = time.monotonic()
     writer.start()
     time.sleep(0.5)
+    begin = time.monotonic() - begun
     _, usage = stream(port, words(LONG_WORDS, 77), 1)
+    end = time.monotonic() - begun
     writer.join()
-    waits = [1e3 * (after - before) for before, after in zip(gaps, gaps[1:])]
-    print(f"while a prompt of {usage['prompt_tokens']} tokens is read, one that writes waits {max(waits):.0f} ms at most")
+    waits = sorted(1e3 * (after - before) for before, after in zip(gaps, gaps[1:]) if after > begin and before < end)
+    print(f"while a prompt of {usage['prompt_tokens']} tokens is read, one that writes waits {statistics.median(waits):.0f} ms for a token "
+          f"in the middle, {waits[int(0.9 * len(waits))]:.0f} ms at p90, {waits[-1]:.0f} ms at most")  # fmt: skip
 
 
 def main() -> None:

@@ -71,6 +71,9 @@ struct ProceduralOptions {
   // Tokens that are expected; 0: no end. Longer texts are read, too, but where the memory grows with the
   // text (levels 0, full_rows 0): there the token that the budget has no room for is refused.
   Pos budget_for = 0;
+  // Where a budget has no end: every row stays as it was written, and then in eight bits, for as long as the
+  // budget holds the text; only then are blocks summarised. It is for a window that the budget picks.
+  bool exact_first = true;
   std::int64_t sinks = 4;      // first positions, kept exact
   std::int64_t window = 0;     // newest positions, exact
   std::int64_t block = 0;      // positions summarised at once
@@ -104,7 +107,7 @@ struct ProceduralOptions {
 
 // The newest minor version of the snapshot format: each has more keys, which older readers may leave out. A field
 // that is new in the list below raises it.
-inline constexpr int kSnapshotMinor = 2;
+inline constexpr int kSnapshotMinor = 3;
 
 // What is known of a field of ProceduralOptions beside its type.
 struct ProceduralField {
@@ -122,6 +125,7 @@ constexpr void visit(Options& o, Visitor&& visitor) {
   constexpr double kMany = 0x1p40;  // tokens, rows: sums of a few stay far from overflow
   visitor(ProceduralField{"budget", 0, 0x1p60, 1}, o.budget);
   visitor(ProceduralField{"budget_for", 0, kMany, 1}, o.budget_for);
+  visitor(ProceduralField{"exact_first"}, o.exact_first);  // files tell the stages that it led to
   visitor(ProceduralField{"sinks", 0, kMany, 0}, o.sinks);
   visitor(ProceduralField{"window", 0, kMany, 0}, o.window);
   visitor(ProceduralField{"block", 16, 65536, 0}, o.block);
@@ -156,13 +160,17 @@ inline constexpr ProceduralPreset kProceduralPresets[] = {
 
 // The most that a procedural memory holds at any moment, by what for, in bytes.
 struct ProceduralBytes {
-  std::int64_t window = 0;      // exact rows, sinks included
-  std::int64_t rings = 0;       // layers with a window of their own
-  std::int64_t references = 0;  // queries that sealing asks
-  std::int64_t compact = 0;     // summaries and outliers
-  std::int64_t full = 0;        // full heads
-  bool grows = false;           // with every token: the bytes are those for the tokens that are expected
-  std::int64_t total() const { return window + rings + references + compact + full; }
+  std::int64_t window = 0;       // exact rows, sinks included
+  std::int64_t rings = 0;        // layers with a window of their own
+  std::int64_t references = 0;   // queries that sealing asks
+  std::int64_t compact = 0;      // summaries and outliers
+  std::int64_t full = 0;         // full heads
+  bool grows = false;            // with every token: the bytes are those for the tokens that are expected
+  std::int64_t exact_first = 0;  // of all, while every row is kept and nothing is summarised yet
+  std::int64_t total() const {
+    const std::int64_t later = window + rings + references + compact + full;
+    return later > exact_first ? later : exact_first;
+  }
 };
 
 // What a procedural memory holds and has done.
@@ -189,10 +197,17 @@ struct ProceduralCounts {
 
 // One step of a seal, as a log shows it.
 struct ProceduralEvent {
-  bool merge = false;  // several blocks became one; else: a block left the window
-  int level = 1;       // of the block that came out
-  Pos position = 0;    // tokens read
-  PosRange block;      // positions that it stands for
+  enum class Kind {
+    seal,           // a block left the window
+    consolidation,  // several blocks became one
+    row_type        // all rows were rewritten in another element type
+  };
+  Kind kind = Kind::seal;
+  int level = 1;     // of the block that came out
+  Pos position = 0;  // tokens read
+  PosRange block;    // positions that it stands for
+  ElementType key_type = ElementType::f16,
+              value_type = ElementType::f16;  // of the exact rows from now on (row_type)
   double seconds = 0.0;
   ProceduralCounts after;  // of the run so far
   std::int64_t bytes = 0;  // held after the whole seal

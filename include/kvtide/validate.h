@@ -195,6 +195,8 @@ enum class Slip {
   window_times,          // number
   window_ignored,
   score_cap,  // number
+  sinks_ignored,
+  latent_norm_skipped,
   softmax_f16,
   softmax_bf16,
   rows_int8,  // keys and values
@@ -208,6 +210,7 @@ enum class Slip {
   // Feed-forward.
   activation,  // number: an ActivationKind
   gate_and_up_swapped,
+  gate_unclamped,  // of experts whose gates are
   // What zaya has of its own.
   convolution_skipped,
   convolution_reversed,  // older and newer column
@@ -215,6 +218,7 @@ enum class Slip {
   values_not_delayed,
   second_expert,
   balance_ignored,
+  expert_groups_ignored,
   share_ignored,   // the expert's result is not multiplied by its probability
   carry_dropped,   // of the router's states
   skip_otherwise,  // the slot behind the experts gives nothing, or what it got
@@ -232,6 +236,10 @@ enum class Slip {
   value_heads_grouped,        // value head h with key head h % key heads, or the other way round
   activation_skipped,         // behind the convolution
   gate_before_norm,           // what heads read is gated, then normed
+  gate_behind_norm,           // of Mamba-2: the other way round
+  groups_normed_together,     // of Mamba-2: one norm over all groups
+  time_bias_dropped,          // of Mamba-2's steps
+  skip_dropped,               // of Mamba-2: what goes past the matrix
   gate_skipped,               // of a recurrence, and of attention that is gated
   convolution_gates_swapped,  // the gate before a short convolution and the one behind it
   // Before and behind the layers.
@@ -241,7 +249,7 @@ enum class Slip {
   logit_scale,  // number
   logit_cap,    // number
 };
-enum class ActivationKind { silu, gelu_tanh, gelu_erf, quick_gelu, relu, none };
+enum class ActivationKind { silu, gelu_tanh, gelu_erf, quick_gelu, relu, squared_relu, none };
 
 // A way in which a layer is often computed wrongly: to see whether a wrong result is just that.
 struct Twist {

@@ -28,6 +28,7 @@ class ProceduralOptions(TypedDict, total=False):
 
     budget: Size
     budget_for: int
+    exact_first: bool
     sinks: int
     window: int
     block: int

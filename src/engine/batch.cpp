@@ -13,6 +13,18 @@ namespace {
   throw Error(ErrorCode::invalid_argument, cat("this step cannot be made: ", why));
 }
 
+bool has_read(const PassRows& rows) { return rows.not_finite.empty() && !rows.failure; }
+
+Error error_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::bad_alloc&) {
+    return {ErrorCode::out_of_memory, "out of memory"};
+  } catch (Error& error) {
+    return std::move(error);
+  }
+}
+
 BatchOptions filled_in(BatchOptions options) {
   if (options.max_step < 1)
     throw Error(ErrorCode::invalid_argument,
@@ -82,6 +94,10 @@ void Batch::Impl::pass(std::span<const Taker> takers, std::vector<Outcome>& outc
       outcomes[takers[i].item].error.emplace(ErrorCode::numeric, rows[i].not_finite);
       continue;
     }
+    if (rows[i].failure) {
+      outcomes[takers[i].item].error = error_of(rows[i].failure);
+      continue;
+    }
     s.read_tokens.insert(s.read_tokens.end(), takers[i].tokens.begin(), takers[i].tokens.end());
     s.logits.clear();
     outcomes[takers[i].item].read = static_cast<std::int64_t>(takers[i].tokens.size());
@@ -96,14 +112,14 @@ void Batch::Impl::give_logits(std::span<const Taker> takers, std::span<const Pas
   const auto width = static_cast<std::size_t>(config.width), vocab = static_cast<std::size_t>(config.vocab);
   std::int64_t count = 0;
   for (std::size_t i = 0; i < takers.size(); ++i)
-    if (takers[i].need_logits && rows[i].not_finite.empty())
+    if (takers[i].need_logits && has_read(rows[i]))
       std::memcpy(hidden.data() + static_cast<std::size_t>(count++) * width, rows[i].hidden.data(),
                   width * sizeof(float));
   if (count == 0) return;
   kvtide::logits(context(takers[0].session->options.exact), workspace, hidden.data(), count, logits.data());
   const float* row = logits.data();
   for (std::size_t i = 0; i < takers.size(); ++i)
-    if (takers[i].need_logits && rows[i].not_finite.empty()) {
+    if (takers[i].need_logits && has_read(rows[i])) {
       takers[i].session->logits.assign(row, row + vocab);
       row += vocab;
     }
@@ -163,8 +179,10 @@ std::vector<Batch::Outcome> Batch::step(std::span<const Item> items) try {
   b.pass(takers, outcomes);
   for (const Impl::Taker& taker : takers) try {
       if (!outcomes[taker.item].error) taker.session->seal_if_due(b.pool);
-    } catch (const Error& error) {
-      outcomes[taker.item].error = error;
+    } catch (Error& error) {
+      outcomes[taker.item].error = std::move(error);
+    } catch (const std::bad_alloc&) {  // the others have read their tokens, and must hear of it
+      outcomes[taker.item].error.emplace(ErrorCode::out_of_memory, "out of memory");
     }
   return outcomes;
 } catch (const std::bad_alloc&) {

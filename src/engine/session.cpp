@@ -240,7 +240,7 @@ std::optional<ProceduralCounts> Session::procedural_counts() const try {
 std::vector<ProceduralEvent> Session::newest_seal() const try {
   const KvState& state = impl_->state;
   if (state.past() == nullptr) return {};
-  std::vector<ProceduralEvent> events = state.past()->newest_seal();
+  std::vector<ProceduralEvent> events = state.newest_changes();
   for (ProceduralEvent& event : events) {
     event.after.sink_rows = state.exact_rows(true);
     event.after.window_rows = state.exact_rows(false);

@@ -10,6 +10,7 @@
 #include "kvtide/error.h"
 #include "model/memory_shape.h"
 #include "state/procedural/choice.h"
+#include "state/procedural/stages.h"
 #include "state/snapshot.h"
 #include "tensor/element_type.h"
 
@@ -89,8 +90,8 @@ void Session::Impl::go_on_from(KvState&& theirs, SnapshotExtras extras, const st
   read_tokens = std::move(extras.tokens);
   logits = std::move(extras.logits);
   failed = false;
-  options.key_type = element_type_of(state.spec().key_type);
-  options.value_type = element_type_of(state.spec().value_type);
+  options.key_type = element_type_of(window_types(state.spec()).key_type);
+  options.value_type = element_type_of(window_types(state.spec()).value_type);
   options.rolling = state.spec().rolling;
   options.procedural = std::move(past);
   options.auto_attention = state.adapting() ? std::optional(state.adapting()->range) : std::nullopt;
@@ -149,7 +150,7 @@ void Session::save(const std::string& path, const std::string& cache) const try 
   Impl& s = *impl_;
   if (s.failed)
     throw Error(ErrorCode::numeric, "this session met numbers that are not finite: it cannot be saved");
-  if (s.state.past() != nullptr && !s.state.past()->is_settled()) s.seal_if_due();
+  if (!s.state.is_settled()) s.seal_if_due();
   PosixFiles files;
   save_snapshot(files, path, s.state, {s.model->identity(cache), s.options.exact, s.read_tokens, s.logits});
 } catch (const std::bad_alloc&) {

@@ -99,33 +99,70 @@ MemoryPlan plan_memory(const ModelConfig& config, SessionOptions options, std::i
 
 namespace {
 
-double mixer_elements(const ModelConfig& config, Mixer mixer) {
-  const double width = static_cast<double>(config.width), head = config.head_dim;
-  if (mixer == Mixer::short_convolution) return 4.0 * width * width;
-  if (mixer == Mixer::delta_net)
-    return width * static_cast<double>(config.delta->channels() + 2 * config.delta->value_width());
-  if (mixer == Mixer::state_space)
-    return width * static_cast<double>(config.state_space->channels() + 2 * config.state_space->inner());
-  if (config.latent) {
-    const LatentConfig& l = *config.latent;
-    const double heads = config.heads, inside = static_cast<double>(l.nope + l.rope);
-    const double queries = l.query_rank > 0 ? static_cast<double>(l.query_rank) * (width + heads * inside)
-                                            : width * heads * inside;
-    return queries + width * head +
-           heads * static_cast<double>(l.rank * (l.nope + l.value) + l.value * config.width);
+double latent_elements(const ModelConfig& config) {
+  const LatentConfig& l = *config.latent;
+  const double width = static_cast<double>(config.width), heads = config.heads;
+  const auto inside = static_cast<double>(l.nope + l.rope);
+  const double queries = l.query_rank > 0 ? static_cast<double>(l.query_rank) * (width + heads * inside)
+                                          : width * heads * inside;
+  return queries + width * config.head_dim +
+         heads * static_cast<double>(l.rank * (l.nope + l.value) + l.value * config.width);
+}
+
+double attention_elements(const ModelConfig& config, int layer) {
+  if (config.latent) return latent_elements(config);
+  const LayerConfig& l = config.layers[static_cast<std::size_t>(layer)];
+  const HeadsConfig heads = heads_of(config, layer);
+  const int own = l.rows_of >= 0 ? 0 : l.values_are_keys ? 1 : 2;
+  return static_cast<double>(config.width) *
+         static_cast<double>((config.gated_attention ? 3 : 2) * heads.q_width() + own * heads.kv_width());
+}
+
+double mixer_elements(const ModelConfig& config, int layer) {
+  const auto width = static_cast<double>(config.width);
+  switch (config.layers[static_cast<std::size_t>(layer)].mixer) {
+    case Mixer::none:
+      return 0.0;
+    case Mixer::short_convolution:
+      return 4.0 * width * width;
+    case Mixer::delta_net:
+      return width * static_cast<double>(config.delta->channels() + 2 * config.delta->value_width());
+    case Mixer::state_space:
+      return width * static_cast<double>(config.state_space->channels() + 2 * config.state_space->inner());
+    case Mixer::attention:
+      break;
   }
-  return width * head * ((config.gated_attention ? 3.0 : 2.0) * config.heads + 2.0 * config.kv_heads);
+  return attention_elements(config, layer);
 }
 
 double layer_elements(const ModelConfig& config, bool all_experts) {
+  const double products = config.gated ? 3.0 : 2.0;
   double all = 0.0;
-  for (const LayerConfig& layer : config.layers) {
+  for (int i = 0; i < static_cast<int>(config.layers.size()); ++i) {
+    const LayerConfig& layer = config.layers[static_cast<std::size_t>(i)];
+    // What a token gives to the layer goes through two matrices of it, and one before all layers.
+    all += mixer_elements(config, i) + 3.0 * static_cast<double>(config.width * config.layer_inputs);
+    if (!layer.feed_forward) continue;
     const bool routed = config.experts && layer.routed;
     const auto experts = routed ? (all_experts ? config.experts->count : config.experts->chosen) : 0;
-    const auto inside = routed ? experts * expert_width(config) + config.experts->shared : config.hidden;
-    all += 3.0 * static_cast<double>(config.width * inside) + mixer_elements(config, layer.mixer);
+    std::int64_t inside = routed ? experts * expert_width(config) + config.experts->shared : 0;
+    if (!routed || config.experts->beside) inside += hidden_of(config, i);
+    all += products * static_cast<double>(config.width * inside);
   }
   return all;
+}
+
+// Query heads that look at a row of one KV head, of layers with a window or without: those that share rows look, too.
+double queries_of_a_row(const ModelConfig& config, bool windowed) {
+  double queries = 0.0, rows = 0.0;
+  for (int i = 0; i < static_cast<int>(config.layers.size()); ++i) {
+    const LayerConfig& layer = config.layers[static_cast<std::size_t>(i)];
+    if (layer.mixer != Mixer::attention || layer.window.has_value() != windowed) continue;
+    const HeadsConfig heads = heads_of(config, i);
+    queries += heads.heads;
+    if (layer.rows_of < 0) rows += heads.kv_heads;
+  }
+  return rows > 0.0 ? queries / rows : 0.0;
 }
 
 }  // namespace
@@ -136,7 +173,10 @@ double matrix_elements(const ModelConfig& config) {
 
 double stored_elements(const ModelConfig& config) {
   const double heads = config.tied_head.value_or(true) ? 1.0 : 2.0;
-  return heads * static_cast<double>(config.width * config.vocab) + layer_elements(config, true);
+  const auto inputs =
+      static_cast<double>(config.layer_inputs * static_cast<std::int64_t>(config.layers.size()));
+  return (heads * static_cast<double>(config.width) + inputs) * static_cast<double>(config.vocab) +
+         layer_elements(config, true);
 }
 
 PredictedRates predict(const ModelConfig& config, const MemoryPlan& plan, const MachineLimits& limits,
@@ -147,14 +187,16 @@ PredictedRates predict(const ModelConfig& config, const MemoryPlan& plan, const 
   const double exact = head_row_bytes(spec, spec.key_type, spec.value_type),
                old = head_row_bytes(spec, spec.procedural->row_type, spec.procedural->row_type),
                full = head_row_bytes(spec, spec.procedural->copy_type, spec.procedural->copy_type);
-  // Of one KV head each, over all layers; every query head of its group looks at them.
-  const double rows = static_cast<double>(b.window + b.rings) / exact + static_cast<double>(b.compact) / old +
-                      static_cast<double>(b.full) / full;
-  const double group = static_cast<double>(config.heads) / config.kv_heads;
+  // Of one KV head each, over all layers, as wide as those that see everything: a narrower row counts for less.
+  const double whole = static_cast<double>(b.window) / exact + static_cast<double>(b.compact) / old +
+                       static_cast<double>(b.full) / full;
+  const double windowed = static_cast<double>(b.rings) / exact;
   // The output matrix is used for the last token of a text only.
   const double products =
       2.0 * (matrix_elements(config) - static_cast<double>(config.width) * static_cast<double>(config.vocab));
-  const double attention = 4.0 * config.head_dim * group * rows;
+  const double attention =
+      4.0 * config.head_dim *
+      (queries_of_a_row(config, false) * whole + queries_of_a_row(config, true) * windowed);
   PredictedRates rates;
   rates.write_tok_s = limits.read_gb_s * 1e9 / (weights_bytes + kv);
   rates.full_write_tok_s = limits.read_gb_s * 1e9 / (weights_bytes + static_cast<double>(plan.full_cache));

@@ -158,22 +158,20 @@ inline void join_tile(const AttendQueries& queries, bool all, const float* tile_
                       const AttendPartials& into, float* keep, float* take) {
   for (int first = 0; first < queries.count; first += kLanes) {
     const int count = queries.count - first < kLanes ? queries.count - first : kLanes;
-    Lanes kept, taken;
-    if (all && count == kLanes) {
-      const Lanes tile = load(tile_sum + first), so_far = load(into.sum + first);
-      store(into.max + first, join(load(into.max + first), load(tile_max + first), &kept, &taken));
-      store(into.sum + first, fma(tile, taken, mul(so_far, kept)));
-      store(keep + first, kept);
-      store(take + first, taken);
-      continue;
+    const bool in_place = all && count == kLanes;
+    alignas(64) float copies[2][kLanes];
+    for (int i = 0; i < kLanes && !in_place; ++i) {
+      copies[0][i] = i < count ? into.max[first + i] : 0.0f;
+      copies[1][i] = i < count ? into.sum[first + i] : 0.0f;
     }
-    alignas(64) float max[kLanes] = {}, sum[kLanes] = {};
-    for (int i = 0; i < count; ++i) max[i] = into.max[first + i];
-    for (int i = 0; i < count; ++i) sum[i] = into.sum[first + i];
+    float* max = in_place ? into.max + first : copies[0];
+    float* sum = in_place ? into.sum + first : copies[1];
+    Lanes kept, taken;
     store(max, join(load(max), load(tile_max + first), &kept, &taken));
     store(sum, fma(load(tile_sum + first), taken, mul(load(sum), kept)));
     store(keep + first, kept);
     store(take + first, taken);
+    if (in_place) continue;
     for (int i = first; i < first + count; ++i) {
       const bool seen = queries.lo[i] < queries.hi[i];
       into.max[i] = seen ? max[i - first] : into.max[i];

@@ -133,17 +133,12 @@ inline void score_ints(const AttendTile& tile, const AttendQueries& queries, con
     });
 }
 
-// The same in place, not rounded.
+// As soften_pairs, in place and not rounded.
 inline void soften_ints(float (*scores)[kTileRows], int count, float* max_out, float* sum_out) {
-  Lanes top[kLanes], sum[kLanes];
-  for (int i = 0; i < kLanes; ++i) top[i] = sum[i] = set1(0.0f);
-  for (int i = 0; i < count; ++i) {
-    top[i] = load(scores[i]);
-    for (int place = kLanes; place < kTileRows; place += kLanes)
-      top[i] = max(load(scores[i] + place), top[i]);
-  }
+  Lanes sum[kLanes];
+  for (Lanes& none : sum) none = set1(0.0f);
   alignas(64) float shift[kLanes];
-  const Lanes highest = reduce_max16(top);
+  const Lanes highest = highest_scores<kTileRows / kLanes>(scores, count, 0);
   store(max_out, highest);
   store(shift, minus_log2(highest));
   for (int i = 0; i < count; ++i)
@@ -270,18 +265,21 @@ inline void fold_packed(const AttendTile& tile, const PackedTile& packed, const 
     mix_pairs(tile, queries, p, keep, take, packed.values, into.out);
 }
 
-// Rows of q4_0 as q8_0 with the same numbers.
+// Rows of q4_0 as q8_0 with the same numbers. Sixteen at a time are copies of their own, which compilers make vectors of.
 using ByteRows = BlockQ8_0[kTileRows * kMaxBlocks];
 inline void widen_nibbles(const std::byte* rows, std::int64_t stride, int count, int blocks, ByteRows& out) {
   for (int i = 0; i < count; ++i) {
     const auto* row = reinterpret_cast<const BlockQ4_0*>(rows + i * stride);
     for (int b = 0; b < blocks; ++b) {
+      std::uint8_t nibbles[kBlock / 2];
+      std::int8_t low[kBlock / 2], high[kBlock / 2];
+      __builtin_memcpy(nibbles, row[b].qs, sizeof nibbles);
+      for (int k = 0; k < kBlock / 2; ++k) low[k] = static_cast<std::int8_t>((nibbles[k] & 15) - 8);
+      for (int k = 0; k < kBlock / 2; ++k) high[k] = static_cast<std::int8_t>((nibbles[k] >> 4) - 8);
       BlockQ8_0& wide = out[i * blocks + b];
       wide.d = row[b].d;
-      for (int k = 0; k < kBlock / 2; ++k) {
-        wide.qs[k] = static_cast<std::int8_t>((row[b].qs[k] & 15) - 8);
-        wide.qs[k + kBlock / 2] = static_cast<std::int8_t>((row[b].qs[k] >> 4) - 8);
-      }
+      __builtin_memcpy(wide.qs, low, sizeof low);
+      __builtin_memcpy(wide.qs + kBlock / 2, high, sizeof high);
     }
   }
 }

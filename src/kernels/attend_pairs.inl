@@ -186,27 +186,36 @@ void pack_queries(int count, int padded_dim, const float* rows, std::uint32_t* p
     }
 }
 
-// Turns the scores of `count` queries, at most sixteen, at Vectors * 16 places from `from` on into rounded
-// probabilities, packed by pairs of rows. Lanes of all queries come together at once.
+// The highest of the scores of `count` queries, at most sixteen, at Vectors * 16 places from `from` on: lanes of all
+// queries come together at once. A lane behind `count` holds zero.
 template <int Vectors>
-inline void soften_pairs(const float (*scores)[kTileRows], int count, int from, std::uint32_t (*p)[kTileRows / 2],
-                         float* max_out, float* sum_out) {
-  Lanes top[kLanes], sum[kLanes];
-  for (int i = 0; i < kLanes; ++i) top[i] = sum[i] = set1(0.0f);
+inline Lanes highest_scores(const float (*scores)[kTileRows], int count, int from) {
+  Lanes top[kLanes];
+  for (Lanes& none : top) none = set1(0.0f);
   for (int i = 0; i < count; ++i) {
     const float* score = scores[i] + from;
     top[i] = load(score);
     for (int v = 1; v < Vectors; ++v) top[i] = max(load(score + v * kLanes), top[i]);
   }
+  return reduce_max16(top);
+}
+
+// Turns these scores into rounded probabilities, packed by pairs of rows.
+template <int Vectors>
+inline void soften_pairs(const float (*scores)[kTileRows], int count, int from,
+                         std::uint32_t (*p)[kTileRows / 2], float* max_out, float* sum_out) {
+  Lanes sum[kLanes];
+  for (Lanes& none : sum) none = set1(0.0f);
   alignas(64) float shift[kLanes];
-  const Lanes highest = reduce_max16(top);
+  const Lanes highest = highest_scores<Vectors>(scores, count, from);
   store(max_out, highest);
   store(shift, minus_log2(highest));
   for (int i = 0; i < count; ++i) {
     const Lanes down = set1(shift[i]);
     for (int v = 0; v < Vectors; v += 2) {
       const float* score = scores[i] + from + v * kLanes;
-      const Pairs pairs = join_pairs(exp_of_weight(load(score), down), exp_of_weight(load(score + kLanes), down));
+      const Pairs pairs =
+          join_pairs(exp_of_weight(load(score), down), exp_of_weight(load(score + kLanes), down));
       sum[i] = add(sum[i], add(first_of_pairs(pairs), second_of_pairs(pairs)));
       store(p[i] + (from + v * kLanes) / 2, pairs);
     }

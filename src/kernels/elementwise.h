@@ -28,6 +28,16 @@ struct ScanStep {
   std::int64_t keys, values;
 };
 
+// One token of a causal convolution of every channel by itself (model/channel_conv.h).
+struct ConvStep {
+  static constexpr int kMostTaps = 16;
+  const float* x[kMostTaps];  // [n] each, the oldest first
+  const float* taps;          // [count][n]
+  const float* bias;          // [n]; nullptr: none
+  int count;
+  std::int64_t n;
+};
+
 struct ElementwiseRow {
   const char* isa;
   // y[n] = x / sqrt(mean(x^2) + epsilon) * weight
@@ -42,6 +52,10 @@ struct ElementwiseRow {
   void (*silu_mul)(float* gate, const float* up, std::int64_t n) noexcept;
   // gate[n] = gelu(gate) * up, with the tanh form of gelu
   void (*gelu_mul)(float* gate, const float* up, std::int64_t n) noexcept;
+  // x[n] *= sigmoid(gate)
+  void (*sigmoid_mul)(float* x, const float* gate, std::int64_t n) noexcept;
+  // y[n] = silu(bias + sum over taps of tap * x), the oldest first
+  void (*convolve_silu)(const ConvStep& step, float* y) noexcept;
   // x[n] = cap * tanh(x / cap)
   void (*soft_cap)(float* x, float cap, std::int64_t n) noexcept;
   // x[n] = gelu(x), likewise

@@ -95,6 +95,24 @@ void silu_mul(float* gate, const float* up, std::int64_t n) noexcept {
   });
 }
 
+void sigmoid_mul(float* x, const float* gate, std::int64_t n) noexcept {
+  for_each(x, gate, n, [](Lanes a, Lanes g) { return div(a, add(set1(1.0f), exp(sub(set1(0.0f), g)))); });
+}
+
+void convolve_silu(const ConvStep& step, float* y) noexcept {
+  for (std::int64_t i = 0; i < step.n; i += kLanes) {
+    const std::int64_t n = step.n - i;
+    const auto at = [&](const float* p) { return n >= kLanes ? load(p + i) : load_tail(p + i, n); };
+    Lanes sum = step.bias != nullptr ? at(step.bias) : set1(0.0f);
+    for (int tap = 0; tap < step.count; ++tap) sum = fma(at(step.taps + tap * step.n), at(step.x[tap]), sum);
+    const Lanes result = div(sum, add(set1(1.0f), exp(sub(set1(0.0f), sum))));
+    if (n >= kLanes)
+      store(y + i, result);
+    else
+      store_tail(y + i, result, n);
+  }
+}
+
 // 0.5 x (1 + tanh(u)) = x / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
 inline Lanes gelu_of(Lanes x) {
   const Lanes inner = mul(x, fma(mul(x, x), set1(0.044715f), set1(1.0f)));
@@ -109,9 +127,8 @@ void gelu_mul(float* gate, const float* up, std::int64_t n) noexcept {
 // tanh(y) = 2 / (1 + exp(-2 y)) - 1
 void soft_cap(float* x, float cap, std::int64_t n) noexcept {
   const Lanes inverse = set1(-2.0f / cap), limit = set1(cap), one = set1(1.0f), two = set1(2.0f);
-  for_each(x, x, n, [&](Lanes a, Lanes) {
-    return mul(sub(div(two, add(one, exp(mul(a, inverse)))), one), limit);
-  });
+  for_each(x, x, n,
+           [&](Lanes a, Lanes) { return mul(sub(div(two, add(one, exp(mul(a, inverse)))), one), limit); });
 }
 
 void gelu(float* x, std::int64_t n) noexcept {
@@ -168,6 +185,8 @@ void delta_rule(const DeltaStep& step, const float* before, float* after, float*
   std::int64_t first = 0;
   for (; first + 4 * kLanes <= step.values; first += 4 * kLanes)
     delta_columns<4>(step, before, after, out, first);
+  for (; first + 2 * kLanes <= step.values; first += 2 * kLanes)
+    delta_columns<2>(step, before, after, out, first);
   for (; first + kLanes <= step.values; first += kLanes) delta_columns<1>(step, before, after, out, first);
   if (first < step.values) delta_tail(step, before, after, out, first, step.values - first);
 }
@@ -212,6 +231,8 @@ void selective_scan(const ScanStep& step, const float* before, float* after, flo
   std::int64_t first = 0;
   for (; first + 4 * kLanes <= step.values; first += 4 * kLanes)
     scan_columns<4>(step, before, after, out, first);
+  for (; first + 2 * kLanes <= step.values; first += 2 * kLanes)
+    scan_columns<2>(step, before, after, out, first);
   for (; first + kLanes <= step.values; first += kLanes) scan_columns<1>(step, before, after, out, first);
   if (first < step.values) scan_tail(step, before, after, out, first, step.values - first);
 }

@@ -73,9 +73,6 @@ inline __m256 pow2_half(__m256 a) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23));
 }
 inline Lanes pow2(Lanes a) { return {pow2_half(a.lo), pow2_half(a.hi)}; }
-inline Lanes times_pow2_unless_less(Lanes a, Lanes b, Lanes x, Lanes n) {
-  return select_less(a, b, set1(0.0f), mul(x, pow2(n)));
-}
 inline void store_i8(std::int8_t* p, Lanes a) {
   const __m256i words = _mm256_permute4x64_epi64(
       _mm256_packs_epi32(_mm256_cvttps_epi32(a.lo), _mm256_cvttps_epi32(a.hi)), 0xd8);
@@ -105,17 +102,6 @@ inline float reduce_max(Lanes a) {
   const __m128 m4 = _mm_max_ps(_mm256_castps256_ps128(m8), _mm256_extractf128_ps(m8, 1));
   const __m128 m2 = _mm_max_ps(m4, _mm_movehl_ps(m4, m4));
   return _mm_cvtss_f32(_mm_max_ss(m2, _mm_movehdup_ps(m2)));
-}
-
-inline Lanes reduce_add16(const Lanes a[kLanes]) {
-  alignas(64) float r[kLanes];
-  for (int i = 0; i < kLanes; ++i) r[i] = reduce_add(a[i]);
-  return load(r);
-}
-inline Lanes reduce_max16(const Lanes a[kLanes]) {
-  alignas(64) float r[kLanes];
-  for (int i = 0; i < kLanes; ++i) r[i] = reduce_max(a[i]);
-  return load(r);
 }
 
 // Eight scores: the sums of eight vectors whose halves were already added, in the order of reduce_add.
@@ -281,11 +267,8 @@ inline float reduce_max_bits(Lanes a) {
   const __m128i m2 = _mm_max_epu32(m4, _mm_shuffle_epi32(m4, 0x4e));
   return _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epu32(m2, _mm_shuffle_epi32(m2, 0xb1))));
 }
-inline Lanes reduce_max_bits16(const Lanes a[kLanes]) {
-  alignas(64) float r[kLanes];
-  for (int i = 0; i < kLanes; ++i) r[i] = reduce_max_bits(a[i]);
-  return load(r);
-}
 
 }  // namespace
 }  // namespace kvtide
+
+#include "kernels/lanes_by_one.inl"

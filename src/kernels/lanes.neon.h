@@ -105,9 +105,6 @@ inline Lanes pow2(Lanes a) {
       },
       a);
 }
-inline Lanes times_pow2_unless_less(Lanes a, Lanes b, Lanes x, Lanes n) {
-  return select_less(a, b, set1(0.0f), mul(x, pow2(n)));
-}
 inline void store_i8(std::int8_t* p, Lanes a) {
   const auto words = [](float32x4_t x, float32x4_t y) {
     return vmovn_high_s32(vmovn_s32(vcvtq_s32_f32(x)), vcvtq_s32_f32(y));
@@ -318,21 +315,8 @@ inline float reduce_max_bits(Lanes a) {
   const std::uint32_t most = vmaxvq_u32(vmaxq_u32(max_bits(a.a, a.b), max_bits(a.c, a.d)));
   return __builtin_bit_cast(float, most);
 }
-inline Lanes reduce_add16(const Lanes a[kLanes]) {
-  alignas(64) float r[kLanes];
-  for (int i = 0; i < kLanes; ++i) r[i] = reduce_add(a[i]);
-  return load(r);
-}
-inline Lanes reduce_max16(const Lanes a[kLanes]) {
-  alignas(64) float r[kLanes];
-  for (int i = 0; i < kLanes; ++i) r[i] = reduce_max(a[i]);
-  return load(r);
-}
-inline Lanes reduce_max_bits16(const Lanes a[kLanes]) {
-  alignas(64) float r[kLanes];
-  for (int i = 0; i < kLanes; ++i) r[i] = reduce_max_bits(a[i]);
-  return load(r);
-}
 
 }  // namespace
 }  // namespace kvtide
+
+#include "kernels/lanes_by_one.inl"

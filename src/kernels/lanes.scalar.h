@@ -115,10 +115,6 @@ inline Lanes pow2(const Lanes& a) {  // 2^a for integral a in [-126, 127]; anyth
   }
   return r;
 }
-// a < b ? 0 : x * 2^n, for integral n in [-126, 127]; anything for other n where a < b.
-inline Lanes times_pow2_unless_less(const Lanes& a, const Lanes& b, const Lanes& x, const Lanes& n) {
-  return select_less(a, b, set1(0.0f), mul(x, pow2(n)));
-}
 inline void store_i8(std::int8_t* p, const Lanes& a) {  // integral values in [-128, 127]
   for (int i = 0; i < kLanes; ++i) p[i] = static_cast<std::int8_t>(a.v[i]);
 }
@@ -142,18 +138,6 @@ inline float reduce_max(const Lanes& a) {
   float m = a.v[0];
   for (int i = 1; i < kLanes; ++i) m = a.v[i] > m ? a.v[i] : m;
   return m;
-}
-
-// The sixteen results of reduce_add, or of reduce_max, of sixteen vectors.
-inline Lanes reduce_add16(const Lanes a[kLanes]) {
-  Lanes r;
-  for (int i = 0; i < kLanes; ++i) r.v[i] = reduce_add(a[i]);
-  return r;
-}
-inline Lanes reduce_max16(const Lanes a[kLanes]) {
-  Lanes r;
-  for (int i = 0; i < kLanes; ++i) r.v[i] = reduce_max(a[i]);
-  return r;
 }
 
 // Dot products of one query with sixteen keys: keys[i] = row i of a [16][stride] f32 block, dim a multiple
@@ -300,11 +284,8 @@ inline float reduce_max_bits(const Lanes& a) {
     m = std::bit_cast<std::uint32_t>(a.v[i]) > m ? std::bit_cast<std::uint32_t>(a.v[i]) : m;
   return std::bit_cast<float>(m);
 }
-inline Lanes reduce_max_bits16(const Lanes a[kLanes]) {
-  alignas(64) float r[kLanes];
-  for (int i = 0; i < kLanes; ++i) r[i] = reduce_max_bits(a[i]);
-  return load(r);
-}
 
 }  // namespace
 }  // namespace kvtide
+
+#include "kernels/lanes_by_one.inl"

@@ -203,9 +203,7 @@ void AttentionBlock::gate(std::int64_t skip, std::int64_t count) {
   const PassTimer timer(context_.times, &PassTimes::rows);
   const std::int64_t width = config_.heads * config_.head_dim;
   for_rows(context_.pool, skip, count, [&](std::int64_t t) {
-    float* const mixed = ws_.mixed_ + t * width;
-    const float* const gates = ws_.query_gate_ + t * width;
-    for (std::int64_t i = 0; i < width; ++i) mixed[i] *= 1.0f / (1.0f + std::exp(-gates[i]));
+    context_.kernels.elementwise.sigmoid_mul(ws_.mixed_ + t * width, ws_.query_gate_ + t * width, width);
   });
 }
 

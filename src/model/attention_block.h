@@ -12,18 +12,19 @@
 #include "kernels/attend_input.h"
 #include "model/active_part.h"
 #include "model/decoder_context.h"
+#include "model/layer_block.h"
 #include "model/row_steps.h"
 #include "model/workspace.h"
 
 namespace kvtide {
 
-class AttentionBlock {
+class AttentionBlock final : public LayerBlock {
  public:
   AttentionBlock(const DecoderContext& context, Workspace& workspace, RowSteps& steps);
 
   // x += attention of every part, which together have `count` rows; the first `skip` rows are left out of the sum, but
   // their keys and values are stored.
-  void run(int layer, std::span<ActivePart> parts, std::int64_t skip, std::int64_t count);
+  void run(int layer, std::span<ActivePart> parts, std::int64_t skip, std::int64_t count) override;
 
  private:
   // The number that a layer with attention, or the one whose rows it reads, has in a state.

@@ -1,9 +1,6 @@
 #include "model/channel_conv.h"
 
-#include <algorithm>
-
 #include "base/as_size.h"
-#include "model/gates.h"
 
 namespace kvtide {
 
@@ -31,26 +28,24 @@ ChannelConv::ChannelConv(std::span<const float> taps, std::span<const float> bia
       before_[as_size(tap * channels_ + c)] = values[c * past_ + tap];
 }
 
-void ChannelConv::convolve(std::int64_t t, float* y) const {
-  if (bias_.empty())
-    std::fill_n(y, channels_, 0.0f);
-  else
-    std::copy(bias_.begin(), bias_.end(), y);
-  for (std::int64_t tap = 0; tap <= past_; ++tap) {
-    const float *weight = taps_.data() + tap * channels_, *x = row(t + tap - past_);
-    for (std::int64_t c = 0; c < channels_; ++c) y[c] += weight[c] * x[c];
-  }
-  for (std::int64_t c = 0; c < channels_; ++c) y[c] *= sigmoid(y[c]);
+void ChannelConv::convolve(const ElementwiseRow& rows, std::int64_t t, float* y) const {
+  ConvStep step{.x = {},
+                .taps = taps_.data(),
+                .bias = bias_.empty() ? nullptr : bias_.data(),
+                .count = static_cast<int>(past_ + 1),
+                .n = channels_};
+  for (std::int64_t tap = 0; tap <= past_; ++tap) step.x[tap] = row(t + tap - past_);
+  rows.convolve_silu(step, y);
 }
 
 void ChannelConv::carry(KvState::Step& step, std::size_t tensor) const {
-  std::vector<float> values(as_size(channels_ * past_));
   for (std::int64_t t = step.first_carried(); t < step.tokens(); ++t) {
+    auto* const values = reinterpret_cast<float*>(step.carry(tensor, t).data());
     for (std::int64_t tap = 0; tap < past_; ++tap) {
       const float* x = row(t + 1 + tap - past_);
-      for (std::int64_t c = 0; c < channels_; ++c) values[as_size(c * past_ + tap)] = x[c];
+      for (std::int64_t c = 0; c < channels_; ++c) values[c * past_ + tap] = x[c];
     }
-    step.carry(tensor, t, std::as_bytes(std::span(values)));
+    step.carried(tensor, t);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/elementwise.h"
 #include "model/weight_source.h"
 #include "state/state.h"
 
@@ -27,7 +28,7 @@ class ChannelConv {
               std::span<const std::byte> past, const float* rows);
 
   // y [channels] of token t.
-  void convolve(std::int64_t t, float* y) const;
+  void convolve(const ElementwiseRow& rows, std::int64_t t, float* y) const;
   // The step keeps what is carried behind its tokens. Throws Error(numeric) when that is not finite.
   void carry(KvState::Step& step, std::size_t tensor) const;
 

@@ -4,11 +4,10 @@
 
 #include "base/text.h"
 #include "kvtide/error.h"
-#include "model/attention_block.h"
 #include "model/for_rows.h"
+#include "model/layer_blocks.h"
 #include "model/layer_inputs.h"
 #include "model/pass_timer.h"
-#include "model/recurrence_block.h"
 #include "model/row_steps.h"
 
 namespace kvtide {
@@ -28,10 +27,10 @@ class ForwardPass {
         context_(context),
         ws_(workspace),
         steps_(context, workspace),
-        attention_(context, workspace, steps_),
-        recurrence_(context, workspace, steps_) {
+        blocks_(context, workspace, steps_) {
     for (std::size_t i = 0; i < config_.layers.size(); ++i)
-      if (config_.layers[i].rows_of < 0) last_keeper_ = static_cast<int>(i);
+      if (config_.layers[i].rows_of < 0 && config_.layers[i].mixer != Mixer::none)
+        last_keeper_ = static_cast<int>(i);
   }
 
   // The rest of a pass is what no part of it took.
@@ -53,23 +52,26 @@ class ForwardPass {
       // nobody wants are left out; the others rarely have any.
       const bool last = layer >= last_keeper_;
       const std::int64_t skip = last ? parts_[0].count - parts_[0].asked.wanted : 0;
-      if (config_.layers[static_cast<std::size_t>(layer)].mixer == Mixer::attention)
-        attention_.run(layer, parts_, skip, count_);
-      else
-        recurrence_.run(layer, parts_, skip, count_);
+      for (LayerBlock* block : blocks_.mixing(layer)) block->run(layer, parts_, skip, count_);
       if (context_.on_residual)
         context_.on_residual(layer, {ws_.x_, static_cast<std::size_t>(count_ * config_.width)});
-      if (count_ > skip && config_.layers[static_cast<std::size_t>(layer)].feed_forward)
-        steps_.feed_forward(layer, skip, count_);
-      if (count_ > skip) steps_.end_layer(layer, skip, count_);
+      for (LayerBlock* block : blocks_.behind(layer)) block->run(layer, parts_, skip, count_);
     }
     show_layer(static_cast<int>(config_.layers.size()));
     std::vector<PassRows> rows(parts_.size());
     for (std::size_t i = 0; i < parts_.size(); ++i) finish(parts_[i], rows[i]);
     for (std::size_t i = 0; i < parts_.size(); ++i)
-      if (rows[i].not_finite.empty())
-        parts_[i].step.commit(asked[i].keep ? asked[i].keep(rows[i].hidden) : parts_[i].count);
+      if (rows[i].not_finite.empty()) commit(asked[i], parts_[i], rows[i]);
     return rows;
+  }
+
+  // Parts in front of one that fails have their tokens by then.
+  static void commit(const PassPart& asked, ActivePart& part, PassRows& rows) {
+    try {
+      part.step.commit(asked.keep ? asked.keep(rows.hidden) : part.count);
+    } catch (...) {
+      rows.failure = std::current_exception();
+    }
   }
 
   void begin(std::span<const PassPart> asked) {
@@ -120,8 +122,7 @@ class ForwardPass {
   const DecoderContext& context_;
   Workspace& ws_;
   RowSteps steps_;
-  AttentionBlock attention_;
-  RecurrenceBlock recurrence_;
+  LayerBlocks blocks_;
   std::vector<ActivePart> parts_;
   std::int64_t count_ = 0;  // rows of all parts
   int last_keeper_ = 0;     // the last layer that keeps rows, or carries something, of its own
@@ -134,6 +135,7 @@ std::vector<PassRows> forward(const DecoderContext& context, Workspace& workspac
 
 std::span<const float> forward(const DecoderContext& context, Workspace& workspace, const PassPart& part) {
   const PassRows rows = std::move(forward(context, workspace, {&part, 1})[0]);
+  if (rows.failure) std::rethrow_exception(rows.failure);
   if (!rows.not_finite.empty()) throw Error(ErrorCode::numeric, rows.not_finite);
   return rows.hidden;
 }

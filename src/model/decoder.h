@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <span>
 #include <string>
@@ -31,6 +32,8 @@ struct PassPart {
 struct PassRows {
   std::span<const float> hidden;  // [wanted][width] inside the workspace, valid until its next use
   std::string not_finite;  // why the state is as it was: its activations are no longer finite; else empty
+  std::exception_ptr failure =
+      nullptr;  // why it is as it was: memory ended in the last step, of this part alone
 };
 
 // One pass over the weights for all parts (together at most the workspace's max_step): appends the tokens of each to

@@ -13,7 +13,7 @@
 namespace kvtide {
 namespace {
 
-constexpr float kUnitEpsilon = 1e-6f;
+constexpr float kUnitEpsilon = 1e-6f;  // beside the sum of squares
 
 // The number of a layer's first tensor among those that are carried.
 std::size_t first_tensor_of(const ModelConfig& config, int layer) {
@@ -41,14 +41,13 @@ class DeltaNet {
 
   void convolve(std::int64_t t) const {
     float* y = s_.mixed + t * channels_;
-    conv_.convolve(t, y);
+    conv_.convolve(rows_, t, y);
+    // A norm whose weights are 1 / sqrt(n) makes vectors of length 1; queries are divided by that root once more.
+    const float epsilon = kUnitEpsilon / static_cast<float>(net_.key_dim);
     for (int head = 0; head < 2 * net_.key_heads; ++head) {
       float* values = y + head * net_.key_dim;
-      float squares = 0.0f;
-      for (int i = 0; i < net_.key_dim; ++i) squares += values[i] * values[i];
-      float factor = 1.0f / std::sqrt(squares + kUnitEpsilon);
-      if (head < net_.key_heads) factor /= std::sqrt(static_cast<float>(net_.key_dim));
-      rows_.scale(values, factor, net_.key_dim);
+      const auto& unit = head < net_.key_heads ? w_.query_unit : w_.key_unit;
+      rows_.rms_norm(values, unit.data(), net_.key_dim, epsilon, values);
     }
     for (int head = 0; head < net_.value_heads; ++head) {
       float &alpha = s_.alpha[t * net_.value_heads + head], &beta = s_.beta[t * net_.value_heads + head];
@@ -58,18 +57,20 @@ class DeltaNet {
     }
   }
   // One head's matrix behind token t from the one before it; both may be the same memory.
-  void step(std::int64_t t, int head, const float* before, float* after) const {
+  void step(std::int64_t t, const HeadColumns& part, const float* before, float* after) const {
+    const auto head = static_cast<int>(part.head);
     const float* mixed = s_.mixed + t * channels_;
     const int key_head = net_.tiled ? head % net_.key_heads : head / (net_.value_heads / net_.key_heads);
-    const DeltaStep one{.query = mixed + std::int64_t{key_head} * net_.key_dim,
-                        .key = mixed + net_.key_width() + std::int64_t{key_head} * net_.key_dim,
-                        .value = mixed + 2 * net_.key_width() + std::int64_t{head} * net_.value_dim,
-                        .decay = s_.alpha[t * net_.value_heads + head],
-                        .rate = s_.beta[t * net_.value_heads + head],
-                        .keys = net_.key_dim,
-                        .values = net_.value_dim};
+    const DeltaStep one{
+        .query = mixed + std::int64_t{key_head} * net_.key_dim,
+        .key = mixed + net_.key_width() + std::int64_t{key_head} * net_.key_dim,
+        .value = mixed + 2 * net_.key_width() + std::int64_t{head} * net_.value_dim + part.first,
+        .decay = s_.alpha[t * net_.value_heads + head],
+        .rate = s_.beta[t * net_.value_heads + head],
+        .keys = net_.key_dim,
+        .values = part.count};
     rows_.delta_rule(one, before, after,
-                     s_.out + t * net_.value_width() + std::int64_t{head} * net_.value_dim);
+                     s_.out + t * net_.value_width() + std::int64_t{head} * net_.value_dim + part.first);
   }
   void finish(std::int64_t t) const {
     float* out = s_.out + t * net_.value_width();
@@ -152,6 +153,9 @@ DeltaNetWeights load_delta_net(const ModelConfig& config, WeightSource& source) 
   }
   w.time_bias = source.values(Role::delta_time_bias, {net.value_heads});
   w.norm = source.values(Role::delta_norm, {net.value_dim});
+  const float root = 1.0f / std::sqrt(static_cast<float>(net.key_dim));
+  w.key_unit.assign(as_size(net.key_dim), root);
+  w.query_unit.assign(as_size(net.key_dim), root * root);
   return w;
 }
 
@@ -175,9 +179,9 @@ void run_delta_net(const ModelConfig& config, const DeltaNetWeights& weights, co
   run.conv().carry(step, tensor);
   for_rows(pool, 0, step.tokens(), [&](std::int64_t t) { run.convolve(t); });
   const DeltaNetConfig& net = *config.delta;
-  run_head_matrices(pool, step, {tensor + 1, net.value_heads, std::int64_t{net.key_dim} * net.value_dim},
-                    [&](std::int64_t t, std::int64_t head, const float* before, float* after) {
-                      run.step(t, static_cast<int>(head), before, after);
+  run_head_matrices(pool, step, {tensor + 1, net.value_heads, net.key_dim, net.value_dim},
+                    [&](std::int64_t t, const HeadColumns& part, const float* before, float* after) {
+                      run.step(t, part, before, after);
                     });
   for_rows(pool, 0, step.tokens(), [&](std::int64_t t) { run.finish(t); });
 }

@@ -27,12 +27,13 @@
 namespace kvtide {
 
 struct DeltaNetWeights {
-  WeightMatrix qkv, z;                  // [channels][width], [value_width][width]
-  WeightMatrix alpha, beta;             // [value_heads][width]
-  WeightMatrix out;                     // [width][value_width]
-  std::vector<float> taps;              // [taps][channels]
-  std::vector<float> decay, time_bias;  // [value_heads]; decay is negative
-  std::vector<float> norm;              // [value_dim]
+  WeightMatrix qkv, z;                      // [channels][width], [value_width][width]
+  WeightMatrix alpha, beta;                 // [value_heads][width]
+  WeightMatrix out;                         // [width][value_width]
+  std::vector<float> taps;                  // [taps][channels]
+  std::vector<float> decay, time_bias;      // [value_heads]; decay is negative
+  std::vector<float> norm;                  // [value_dim]
+  std::vector<float> query_unit, key_unit;  // [key_dim], weights of norms that give them their length
 };
 
 DeltaNetWeights load_delta_net(const ModelConfig& config, WeightSource& source);

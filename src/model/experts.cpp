@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/as_size.h"
+#include "model/activate.h"
 #include "model/for_rows.h"
 
 namespace kvtide {
@@ -140,13 +141,13 @@ class Routing {
       context_.rows.rms_norm(state, w_.norm.data(), router_, config_.norm_epsilon, row);
     });
     multiply_f32(w_.router_first, a, b);
-    activate(b, w_.first_bias);
+    activate_router(b, w_.first_bias);
     multiply_f32(w_.router_second, b, a);
-    activate(a, w_.second_bias);
+    activate_router(a, w_.second_bias);
     multiply_f32(w_.router_out, a, s_.scores);
   }
 
-  void activate(float* rows, const std::vector<float>& bias) {
+  void activate_router(float* rows, const std::vector<float>& bias) {
     for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
       float* row = rows + t * router_;
       for (std::int64_t i = 0; i < router_; ++i) row[i] = gelu(row[i] + bias[as_size(i)]);
@@ -155,12 +156,12 @@ class Routing {
 
   void run_shared() {
     const std::int64_t n = config_.experts->shared, width = config_.width;
-    const MatmulJob in[] = {{&w_.shared.gate, s_.gate, n}, {&w_.shared.up, s_.up, n}};
-    context_.multiply({count_, width, x_}, in);
+    const MatmulJob in[] = {{&w_.shared.up, s_.up, n}, {&w_.shared.gate, s_.gate, n}};
+    context_.multiply({count_, width, x_}, std::span(in, products_in()));
     for_rows(context_.pool, 0, count_,
-             [&](std::int64_t t) { context_.rows.silu_mul(s_.gate + t * n, s_.up + t * n, n); });
+             [&](std::int64_t t) { activate(config_, context_.rows, gate_row(t * n), s_.up + t * n, n); });
     const MatmulJob out{&w_.shared.down, s_.shared, width};
-    context_.multiply({count_, n, s_.gate}, {&out, 1});
+    context_.multiply({count_, n, inside()}, {&out, 1});
     if (w_.shared_share.empty()) return;
     for_rows(context_.pool, 0, count_, [&](std::int64_t t) {
       float score = 0.0f;
@@ -183,6 +184,11 @@ class Routing {
     });
   }
 
+  // Without a gate an expert is one product, and what it makes stands where `up` does.
+  std::size_t products_in() const { return config_.gated ? 2 : 1; }
+  float* gate_row(std::int64_t at) const { return config_.gated ? s_.gate + at : nullptr; }
+  const float* inside() const { return config_.gated ? s_.gate : s_.up; }
+
   std::int64_t begin(int e) const { return begin_[as_size(e)]; }
   std::int64_t rows_of(int e) const { return begin_[as_size(e + 1)] - begin_[as_size(e)]; }
 
@@ -190,8 +196,9 @@ class Routing {
     if (rows_of(e) == 0) return;
     const Expert& expert = w_.experts[as_size(e)];
     const std::int64_t n = expert_width(config_), from = begin(e);
-    const MatmulJob jobs[] = {{&expert.gate, s_.gate + from * n, n}, {&expert.up, s_.up + from * n, n}};
-    context_.multiply({rows_of(e), config_.width, s_.sorted + from * config_.width}, jobs);
+    const MatmulJob jobs[] = {{&expert.up, s_.up + from * n, n}, {&expert.gate, s_.gate + from * n, n}};
+    context_.multiply({rows_of(e), config_.width, s_.sorted + from * config_.width},
+                      std::span(jobs, products_in()));
   }
 
   void down(int e) {
@@ -199,7 +206,7 @@ class Routing {
     const std::int64_t n = expert_width(config_), from = begin(e), rows = rows_of(e);
     for_rows(context_.pool, from, from + rows, [&](std::int64_t i) { activate_expert(e, i); });
     const MatmulJob job{&w_.experts[as_size(e)].down, s_.outputs + from * config_.width, config_.width};
-    context_.multiply({rows, n, s_.gate + from * n}, {&job, 1});
+    context_.multiply({rows, n, inside() + from * n}, {&job, 1});
     if (w_.biases.down.empty()) return;
     for_rows(context_.pool, from, from + rows, [&](std::int64_t i) {
       context_.rows.add(s_.outputs + i * config_.width, w_.biases.down.data() + e * config_.width,
@@ -210,14 +217,12 @@ class Routing {
   // Row i of what expert e is given.
   void activate_expert(int e, std::int64_t i) {
     const std::int64_t n = expert_width(config_);
-    float *gate = s_.gate + i * n, *up = s_.up + i * n;
+    float *gate = gate_row(i * n), *up = s_.up + i * n;
     if (!w_.biases.gate.empty()) {
       context_.rows.add(gate, w_.biases.gate.data() + e * n, n);
       context_.rows.add(up, w_.biases.up.data() + e * n, n);
     }
-    if (!config_.experts->clamped)
-      return config_.activation == Activation::gelu ? context_.rows.gelu_mul(gate, up, n)
-                                                    : context_.rows.silu_mul(gate, up, n);
+    if (!config_.experts->clamped) return activate(config_, context_.rows, gate, up, n);
     const auto [alpha, limit] = *config_.experts->clamped;
     for (std::int64_t k = 0; k < n; ++k) {
       const float g = std::min(gate[k], limit), u = std::clamp(up[k], -limit, limit);
@@ -293,7 +298,7 @@ void load_shared(const ModelConfig& config, WeightSource& source, ExpertsWeights
     w.shared.gate = source.part_matrix(Role::shared_gate_up, {{2 * hidden, width}, 0, hidden, width});
     w.shared.up = source.part_matrix(Role::shared_gate_up, {{2 * hidden, width}, hidden, hidden, width});
   } else {
-    w.shared.gate = source.matrix(Role::shared_gate, hidden, width);
+    if (config.gated) w.shared.gate = source.matrix(Role::shared_gate, hidden, width);
     w.shared.up = source.matrix(Role::shared_up, hidden, width);
   }
   w.shared.down = source.matrix(Role::shared_down, width, hidden);
@@ -322,8 +327,9 @@ ExpertsWeights load_experts(const ModelConfig& config, int layer, WeightSource& 
     const ExpertRows one{e, 0, hidden}, first{e, 0, 2 * hidden, turns ? 2 : 1},
         second{e, turns ? 1 : hidden, 2 * hidden, turns ? 2 : 1};
     Expert expert;
-    expert.gate = together ? source.expert_matrix(Role::expert_gate_up, hidden, width, first)
-                           : source.expert_matrix(Role::expert_gate, hidden, width, one);
+    if (config.gated)
+      expert.gate = together ? source.expert_matrix(Role::expert_gate_up, hidden, width, first)
+                             : source.expert_matrix(Role::expert_gate, hidden, width, one);
     expert.up = together ? source.expert_matrix(Role::expert_gate_up, hidden, width, second)
                          : source.expert_matrix(Role::expert_up, hidden, width, one);
     expert.down = source.expert_matrix(Role::expert_down, width, hidden, {e, 0, width});

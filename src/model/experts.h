@@ -16,6 +16,7 @@
 //   e   = the index with the largest p + balance; the balance counts for this choice only
 //   out = p_e * down_e(silu(gate_e m) * up_e m); of the slot behind the experts p_e * m, or zeros (SkipSlot)
 // Gemma 4's router sees another norm of the stream, and its shares are multiplied by a number of the expert.
+// Some models' experts have no gate: down_e(activation(up_e m)).
 // With biases they are added to R m and to every product of an expert. gpt-oss has another gate (ClampedGate).
 // The router is computed in f32, so that the choice does not hang on the rounding of activations. Tokens are
 // grouped by expert, which changes no bit of any of them: a row of a matrix product does not depend on its

@@ -1,30 +1,55 @@
 #include "model/head_matrices.h"
 
-#include <span>
+#include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "base/as_size.h"
 
 namespace kvtide {
+namespace {
 
-void run_head_matrices(ThreadPool& pool, KvState::Step& step, const HeadMatrices& matrices,
-                       AdvanceHead advance) {
-  const std::int64_t all = matrices.size * matrices.heads;
-  // Tokens from `kept` on leave their matrices in memory of their own.
-  const std::int64_t kept = step.first_carried(), count = step.tokens();
-  std::vector<float> working(as_size(kept > 0 ? all : 0));
-  std::vector<std::vector<float>> carried(as_size(count - kept), std::vector<float>(as_size(all)));
-  const auto* start = reinterpret_cast<const float*>(step.state().recurrent().value(matrices.tensor).data());
-  pool.run(matrices.heads, [&](std::int64_t head) {
-    const float* before = start + head * matrices.size;
-    for (std::int64_t t = 0; t < count; ++t) {
-      float* after = (t < kept ? working.data() : carried[as_size(t - kept)].data()) + head * matrices.size;
-      advance(t, head, before, after);
-      before = after;
-    }
-  });
+constexpr std::int64_t kBlock = 32;  // columns that are worked on together: 16 KiB of 128 keys
+
+void copy_columns(const float* from, std::int64_t from_width, std::int64_t keys, std::int64_t count,
+                  float* to, std::int64_t to_width) {
+  for (std::int64_t i = 0; i < keys; ++i) std::copy_n(from + i * from_width, count, to + i * to_width);
+}
+
+}  // namespace
+
+void run_head_matrices(ThreadPool& pool, KvState::Step& step, const HeadMatrices& m, AdvanceColumns advance) {
+  const std::int64_t size = m.keys * m.values, kept = step.first_carried(), count = step.tokens();
+  const auto* start = reinterpret_cast<const float*>(step.state().recurrent().value(m.tensor).data());
+  std::vector<float*> carried;  // of the tokens from `kept` on: their matrices
   for (std::int64_t t = kept; t < count; ++t)
-    step.carry(matrices.tensor, t, std::as_bytes(std::span(carried[as_size(t - kept)])));
+    carried.push_back(reinterpret_cast<float*>(step.carry(m.tensor, t).data()));
+  if (kept == 0) {
+    pool.run(m.heads, [&](std::int64_t head) {
+      const float* before = start + head * size;
+      for (std::int64_t t = 0; t < count; ++t) {
+        float* const after = carried[as_size(t)] + head * size;
+        advance(t, {head, 0, m.values}, before, after);
+        before = after;
+      }
+    });
+  } else {
+    const std::int64_t blocks = (m.values + kBlock - 1) / kBlock;
+    const auto working = std::make_unique_for_overwrite<float[]>(as_size(m.heads * size));
+    pool.run(m.heads * blocks, [&](std::int64_t item) {
+      const std::int64_t head = item / blocks, first = item % blocks * kBlock;
+      const HeadColumns part{head, first, std::min(kBlock, m.values - first)};
+      float* const now = working.get() + head * size + first * m.keys;
+      copy_columns(start + head * size + first, m.values, m.keys, part.count, now, part.count);
+      for (std::int64_t t = 0; t < count; ++t) {
+        advance(t, part, now, now);
+        if (t >= kept)
+          copy_columns(now, part.count, m.keys, part.count, carried[as_size(t - kept)] + head * size + first,
+                       m.values);
+      }
+    });
+  }
+  for (std::int64_t t = kept; t < count; ++t) step.carried(m.tensor, t);
 }
 
 }  // namespace kvtide

@@ -36,6 +36,8 @@ void refuse_zeros(const GgufFile& file, const Architecture& architecture, const 
   };
   if (config.heads == 0) refuse("attention.head_count");
   if (config.hidden == 0) refuse("feed_forward_length");
+  for (const LayerConfig& layer : config.layers)
+    if (!layer.feed_forward && !architecture.single_blocks) refuse("feed_forward_length' of a layer");
 }
 
 }  // namespace

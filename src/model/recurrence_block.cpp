@@ -7,30 +7,14 @@ namespace kvtide {
 void RecurrenceBlock::run(int layer, std::span<ActivePart> parts, std::int64_t skip, std::int64_t count) {
   const LayerWeights& w = context_.weights.layer(layer);
   steps_.norm(ws_.x_, w.attention_norm, w.attention_norm_bias, 0, count, ws_.normed_);
-  if (w.conv)
-    short_convolution(layer, w, parts, count);
-  else if (w.delta)
-    delta_net(layer, w, parts, count);
-  else
-    state_space(layer, w, parts, count);
-  if (skip < count) put_out(w, skip, count);
+  const Output out = mix(layer, w, parts, count);
+  if (skip == count) return;
+  steps_.project(out.matrix, out.rows, out.matrix.columns, skip, count);
+  steps_.add_residual(out.bias, w.attention_post_norm, w.attention_scale, skip, count);
 }
 
-void RecurrenceBlock::put_out(const LayerWeights& w, std::int64_t skip, std::int64_t count) {
-  if (w.conv)
-    steps_.project(w.conv->out, ws_.conv_.y, config_.width, skip, count);
-  else if (w.delta)
-    steps_.project(w.delta->out, ws_.delta_.z, config_.delta->value_width(), skip, count);
-  else
-    steps_.project(w.space->out, ws_.space_.z, config_.state_space->inner(), skip, count);
-  steps_.add_residual(w.conv    ? w.conv->out_bias
-                      : w.space ? w.space->out_bias
-                                : std::vector<float>(),
-                      w.attention_post_norm, w.attention_scale, skip, count);
-}
-
-void RecurrenceBlock::short_convolution(int layer, const LayerWeights& w, std::span<ActivePart> parts,
-                                        std::int64_t count) {
+RecurrenceBlock::Output ShortConvBlock::mix(int layer, const LayerWeights& w, std::span<ActivePart> parts,
+                                            std::int64_t count) {
   const std::int64_t width = config_.width;
   const MatmulJob in{&w.conv->in, ws_.conv_.thirds, 3 * width};
   steps_.multiply({count, width, ws_.normed_}, {&in, 1});
@@ -41,10 +25,11 @@ void RecurrenceBlock::short_convolution(int layer, const LayerWeights& w, std::s
           config_, *w.conv, context_.pool, part.step, layer,
           {ws_.conv_.thirds + part.begin * 3 * width, ws_.conv_.u, ws_.conv_.y + part.begin * width});
     });
+  return {w.conv->out, ws_.conv_.y, w.conv->out_bias};
 }
 
-void RecurrenceBlock::delta_net(int layer, const LayerWeights& w, std::span<ActivePart> parts,
-                                std::int64_t count) {
+RecurrenceBlock::Output DeltaNetBlock::mix(int layer, const LayerWeights& w, std::span<ActivePart> parts,
+                                           std::int64_t count) {
   const DeltaNetConfig& net = *config_.delta;
   const DeltaNetScratch& s = ws_.delta_;
   const Activations x{count, config_.width, ws_.normed_};
@@ -60,10 +45,11 @@ void RecurrenceBlock::delta_net(int layer, const LayerWeights& w, std::span<Acti
       run_delta_net(config_, *w.delta, context_.kernels.elementwise, context_.pool, part.step, layer,
                     s.from(part.begin, net));
     });
+  return {w.delta->out, s.z, w.output_bias};
 }
 
-void RecurrenceBlock::state_space(int layer, const LayerWeights& w, std::span<ActivePart> parts,
-                                  std::int64_t count) {
+RecurrenceBlock::Output StateSpaceBlock::mix(int layer, const LayerWeights& w, std::span<ActivePart> parts,
+                                             std::int64_t count) {
   const StateSpaceConfig& space = *config_.state_space;
   const StateSpaceScratch& s = ws_.space_;
   const MatmulJob wide[] = {{&w.space->z, s.z, space.inner()},
@@ -77,6 +63,7 @@ void RecurrenceBlock::state_space(int layer, const LayerWeights& w, std::span<Ac
       run_state_space(config_, *w.space, context_.kernels.elementwise, context_.pool, part.step, layer,
                       s.from(part.begin, space));
     });
+  return {w.space->out, s.z, w.space->out_bias};
 }
 
 }  // namespace kvtide

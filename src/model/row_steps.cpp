@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 #include "kvtide/error.h"
-#include "model/experts.h"
 #include "model/for_rows.h"
 #include "model/residual.h"
 
@@ -79,95 +78,6 @@ void RowSteps::norm(const float* x, const std::vector<float>& weight, const std:
       rows_.rms_norm(x + t * n, weight.data(), n, config_.norm_epsilon, y + t * n);
     else
       rows_.layer_norm(x + t * n, weight.data(), bias.data(), n, config_.norm_epsilon, y + t * n);
-  });
-}
-
-void RowSteps::feed_forward(int layer, std::int64_t skip, std::int64_t count) {
-  const LayerWeights& w = weights_.layer(layer);
-  if (w.experts && config_.experts->beside) return experts_beside(layer, w, skip, count);
-  norm(ws_.x_, w.feed_forward_norm, w.feed_forward_norm_bias, skip, count, ws_.normed_);
-  if (w.experts) {
-    run_experts(w, nullptr, skip, count);
-    add_residual({}, {}, w.feed_forward_scale, skip, count);
-    return;
-  }
-  single_feed_forward(layer, w, skip, count);
-  add_residual(w.down_bias, w.feed_forward_post_norm, w.feed_forward_scale, skip, count);
-}
-
-// normed = the feed-forward of normed.
-void RowSteps::single_feed_forward(int layer, const LayerWeights& w, std::int64_t skip, std::int64_t count) {
-  const std::int64_t hidden = hidden_of(config_, layer);
-  const MatmulJob jobs[] = {{&w.up, ws_.up_ + skip * hidden, hidden},
-                            {&w.gate, ws_.gate_ + skip * hidden, hidden}};
-  multiply({count - skip, config_.width, ws_.normed_ + skip * config_.width},
-           std::span(jobs, config_.gated ? 2 : 1));
-  activate(w, hidden, skip, count);
-  project(w.down, config_.gated ? ws_.gate_ : ws_.up_, hidden, skip, count);
-}
-
-// Both read x, the router under a norm of its own; x += post_norm(norm(feed-forward) + norm(experts)).
-void RowSteps::experts_beside(int layer, const LayerWeights& w, std::int64_t skip, std::int64_t count) {
-  const std::int64_t width = config_.width;
-  norm(ws_.x_, w.feed_forward_norm, {}, skip, count, ws_.normed_);
-  single_feed_forward(layer, w, skip, count);
-  norm(ws_.normed_, w.beside_post_norm, {}, skip, count, ws_.beside_.output);
-  norm(ws_.x_, w.experts->router_scale, {}, skip, count, ws_.beside_.routed);
-  norm(ws_.x_, w.experts_norm, {}, skip, count, ws_.normed_);
-  run_experts(w, ws_.beside_.routed + skip * width, skip, count);
-  norm(ws_.normed_, w.experts_post_norm, {}, skip, count, ws_.normed_);
-  {
-    const PassTimer timer(context_.times, &PassTimes::rows);
-    for_rows(context_.pool, skip, count, [&](std::int64_t t) {
-      rows_.add(ws_.normed_ + t * width, ws_.beside_.output + t * width, width);
-    });
-  }
-  add_residual({}, w.feed_forward_post_norm, w.feed_forward_scale, skip, count);
-}
-
-// What the token gives to the layer, and the layer's scale (layer_inputs.h).
-void RowSteps::end_layer(int layer, std::int64_t skip, std::int64_t count) {
-  const LayerWeights& w = weights_.layer(layer);
-  const std::int64_t width = config_.width, each = config_.layer_inputs;
-  if (w.input) {
-    float* const gates = ws_.layer_inputs_.gates;
-    const MatmulJob job{&w.input->gate, gates + skip * each, each};
-    multiply({count - skip, width, ws_.x_ + skip * width}, {&job, 1});
-    {
-      const PassTimer timer(context_.times, &PassTimes::rows);
-      const auto layers = static_cast<std::int64_t>(config_.layers.size());
-      for_rows(context_.pool, skip, count, [&](std::int64_t t) {
-        rows_.gelu_mul(gates + t * each, ws_.layer_inputs_.values + (t * layers + layer) * each, each);
-      });
-    }
-    project(w.input->out, gates, each, skip, count);
-    add_residual({}, w.input->post_norm, {}, skip, count);
-  }
-  if (w.scale == 1.0f) return;
-  const PassTimer timer(context_.times, &PassTimes::rows);
-  for_rows(context_.pool, skip, count,
-           [&](std::int64_t t) { rows_.scale(ws_.x_ + t * width, w.scale, width); });
-}
-
-void RowSteps::run_experts(const LayerWeights& w, const float* routed, std::int64_t skip,
-                           std::int64_t count) {
-  const auto products = [this](const Activations& rows, std::span<const MatmulJob> jobs) {
-    multiply(rows, jobs);
-  };
-  kvtide::run_experts({config_, *w.experts, context_.kernels.elementwise, context_.pool, products, routed},
-                      ws_.experts_, skip, count, ws_.normed_ + skip * config_.width);
-}
-
-void RowSteps::activate(const LayerWeights& w, std::int64_t hidden, std::int64_t skip, std::int64_t count) {
-  const PassTimer timer(context_.times, &PassTimes::rows);
-  const auto gate = config_.activation == Activation::silu ? rows_.silu_mul : rows_.gelu_mul;
-  for_rows(context_.pool, skip, count, [&](std::int64_t t) {
-    float* up = ws_.up_ + t * hidden;
-    if (!w.up_bias.empty()) rows_.add(up, w.up_bias.data(), hidden);
-    if (config_.gated)
-      gate(ws_.gate_ + t * hidden, up, hidden);
-    else
-      rows_.gelu(up, hidden);
   });
 }
 

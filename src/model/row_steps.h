@@ -1,5 +1,5 @@
 // row_steps.h: the steps of a forward pass that look at one row of activations at a time: embedding, norms, matrix
-// products, feed-forward, residual sums. decoder.cpp puts them in order, with attention between them.
+// products, residual sums. The blocks of layers are made of them.
 //
 // Every function works on rows [skip, count) of the chunk, in the arrays of the Workspace. A row's result depends on
 // that row alone.
@@ -42,10 +42,6 @@ class RowSteps {
   // x += normed, with what the architecture does to it before.
   void add_residual(const std::vector<float>& bias, const std::vector<float>& post_norm,
                     const ResidualScale& scale, std::int64_t skip, std::int64_t count);
-  // x += feed-forward of the norm of x.
-  void feed_forward(int layer, std::int64_t skip, std::int64_t count);
-  // x = what stands behind both halves of a layer, where there is anything.
-  void end_layer(int layer, std::int64_t skip, std::int64_t count);
 
   // In place: one head of a row, or all of them together where the weight is as wide.
   void norm_head(float* head, const std::vector<float>& weight) const {
@@ -60,11 +56,6 @@ class RowSteps {
   }
 
  private:
-  void single_feed_forward(int layer, const LayerWeights& w, std::int64_t skip, std::int64_t count);
-  void experts_beside(int layer, const LayerWeights& w, std::int64_t skip, std::int64_t count);
-  void run_experts(const LayerWeights& w, const float* routed, std::int64_t skip, std::int64_t count);
-  void activate(const LayerWeights& w, std::int64_t hidden, std::int64_t skip, std::int64_t count);
-
   const ModelConfig& config_;
   const Weights& weights_;
   const ElementwiseRow& rows_;

@@ -42,19 +42,21 @@ class StateSpace {
     }
   }
   // One head's matrix behind token t from the one before it; both may be the same memory.
-  void advance(std::int64_t t, std::int64_t head, const float* before, float* after) const {
+  void advance(std::int64_t t, const HeadColumns& part, const float* before, float* after) const {
+    const std::int64_t head = part.head;
     const std::int64_t group = head / (space_.heads / space_.groups);
     const float* const x = s_.mixed + t * space_.channels();
     const float* const writes = x + space_.inner();
     const ScanStep one{.read = writes + (space_.groups + group) * space_.state,
                        .write = writes + group * space_.state,
-                       .input = x + head * space_.head_dim,
+                       .input = x + head * space_.head_dim + part.first,
                        .decay = s_.decay[t * space_.heads + head],
                        .rate = s_.time[t * space_.heads + head],
                        .skip = w_.skip[as_size(head)],
                        .keys = space_.state,
-                       .values = space_.head_dim};
-    rows_.selective_scan(one, before, after, s_.out + t * space_.inner() + head * space_.head_dim);
+                       .values = part.count};
+    rows_.selective_scan(one, before, after,
+                         s_.out + t * space_.inner() + head * space_.head_dim + part.first);
   }
   void finish(std::int64_t t) const {
     float* const z = s_.z + t * space_.inner();
@@ -134,12 +136,12 @@ void run_state_space(const ModelConfig& config, const StateSpaceWeights& weights
   for_rows(pool, 0, step.tokens(), [&](std::int64_t t) { run.add_biases(t); });
   conv.carry(step, tensor);
   for_rows(pool, 0, step.tokens(), [&](std::int64_t t) {
-    conv.convolve(t, scratch.mixed + t * space.channels());
+    conv.convolve(rows, t, scratch.mixed + t * space.channels());
     run.set_times(t);
   });
-  run_head_matrices(pool, step, {tensor + 1, space.heads, std::int64_t{space.state} * space.head_dim},
-                    [&](std::int64_t t, std::int64_t head, const float* before, float* after) {
-                      run.advance(t, head, before, after);
+  run_head_matrices(pool, step, {tensor + 1, space.heads, space.state, space.head_dim},
+                    [&](std::int64_t t, const HeadColumns& part, const float* before, float* after) {
+                      run.advance(t, part, before, after);
                     });
   for_rows(pool, 0, step.tokens(), [&](std::int64_t t) { run.finish(t); });
 }

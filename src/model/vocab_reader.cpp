@@ -1,5 +1,7 @@
 #include "model/vocab_reader.h"
 
+#include <utility>
+
 #include "base/text.h"
 #include "kvtide/error.h"
 
@@ -29,11 +31,13 @@ VocabSpec read_vocab(const GgufFile& file) {
     spec.kind = VocabSpec::Kind::bpe;
   else if (*model == "llama")
     spec.kind = VocabSpec::Kind::sentencepiece;
+  else if (*model == "gemma4")
+    spec.kind = VocabSpec::Kind::pipeline;
   else
-    refuse_vocab(file, ErrorCode::unsupported,
-                 cat("tokenizer model ", quoted(*model),
-                     " is not supported; kvtide knows "
-                     "gpt2 (byte-level BPE) and llama (SentencePiece)"));
+    refuse_vocab(
+        file, ErrorCode::unsupported,
+        cat("tokenizer model ", quoted(*model),
+            " is not supported; kvtide knows gpt2 (byte-level BPE), llama (SentencePiece) and gemma4"));
   spec.pre = file.get_string("tokenizer.ggml.pre").value_or("default");
 
   const auto tokens = file.get_strings("tokenizer.ggml.tokens");
@@ -62,6 +66,8 @@ VocabSpec read_vocab(const GgufFile& file) {
   } else if (const auto merges = file.get_strings("tokenizer.ggml.merges")) {
     spec.merges.assign(merges->begin(), merges->end());
   }
+  const bool marked = spec.kind == VocabSpec::Kind::pipeline;
+  if (marked) spec.pipeline = marked_spaces_pipeline(std::exchange(spec.merges, {}));
 
   spec.bos = read_id(file, "tokenizer.ggml.bos_token_id", size);
   spec.eos = read_id(file, "tokenizer.ggml.eos_token_id", size);
@@ -69,12 +75,12 @@ VocabSpec read_vocab(const GgufFile& file) {
   spec.unk = read_id(file, "tokenizer.ggml.unknown_token_id", size);
   const bool sentencepiece = spec.kind == VocabSpec::Kind::sentencepiece;
   // Files that say nothing follow their family: SentencePiece models begin with BOS and a space, byte-level
-  // BPE models with neither, except Llama 3 and LFM2, which begin with BOS.
+  // BPE models with neither, except Llama 3 and LFM2, which begin with BOS, as Gemma 4 does.
   const bool llama3 =
       spec.pre == "llama-bpe" || spec.pre == "llama3" || spec.pre == "llama-v3" || spec.pre == "lfm2";
-  spec.add_bos = file.get_bool("tokenizer.ggml.add_bos_token").value_or(sentencepiece || llama3);
+  spec.add_bos = file.get_bool("tokenizer.ggml.add_bos_token").value_or(sentencepiece || llama3 || marked);
   spec.add_eos = file.get_bool("tokenizer.ggml.add_eos_token").value_or(false);
-  spec.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix").value_or(sentencepiece);
+  spec.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix").value_or(sentencepiece) && !marked;
   return spec;
 }
 

@@ -73,6 +73,8 @@ class WeightLoader final : private WeightSource {
       case Mixer::state_space:
         w.space = load_state_space(config_, *this);
         break;
+      case Mixer::none:
+        break;
     }
     if (config_.scaled_residual) load_scales(w);
     if (config_.layer_inputs > 0) w.input = load_layer_input(config_, *this);
@@ -92,7 +94,7 @@ class WeightLoader final : private WeightSource {
   void load_norms(LayerWeights& w) const {
     const std::int64_t width = config_.width;
     if (config_.pre_norms) {
-      w.attention_norm = vector(Role::attention_norm, width);
+      if (layer_config().mixer != Mixer::none) w.attention_norm = vector(Role::attention_norm, width);
       if (layer_config().feed_forward) w.feed_forward_norm = vector(Role::feed_forward_norm, width);
     }
     if (config_.norm == NormKind::layer) {

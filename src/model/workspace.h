@@ -33,6 +33,13 @@ class Workspace {
   friend class ForwardPass;
   friend class AttentionBlock;
   friend class RecurrenceBlock;
+  friend class ShortConvBlock;
+  friend class DeltaNetBlock;
+  friend class StateSpaceBlock;
+  friend class FeedForwardBlock;
+  friend class ExpertsBlock;
+  friend class ExpertsBesideBlock;
+  friend class LayerEndBlock;
   std::int64_t max_step_;
   std::int64_t most_tokens_ = 0;  // of any pass so far
   Buffer memory_;

@@ -15,6 +15,11 @@ std::int64_t elements(const RecurrentSpec& spec) {
   return count;
 }
 
+// Of sixteen bytes each.
+std::size_t pieces(const RecurrentSpec& spec) {
+  return static_cast<std::size_t>((recurrent_bytes(spec) + 15) / 16);
+}
+
 }  // namespace
 
 std::int64_t recurrent_bytes(const RecurrentSpec& spec) { return dtype_bytes(spec.dtype, elements(spec)); }
@@ -27,39 +32,54 @@ RecurrentTensors::RecurrentTensors(const std::vector<RecurrentSpec>& specs) : sp
 
 std::vector<RecurrentTensors::Value> RecurrentTensors::zeros() const {
   std::vector<Value> values;
-  for (const RecurrentSpec& spec : specs_)
-    values.push_back(
-        std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(recurrent_bytes(spec))));
+  for (const RecurrentSpec& spec : specs_) values.push_back(std::make_shared<Piece[]>(pieces(spec)));
   return values;
 }
 
 std::span<const std::byte> RecurrentTensors::value(std::size_t tensor) const {
-  return *values_.rbegin()->second[tensor];
+  return bytes_of(values_.rbegin()->second[tensor], tensor);
 }
 
-RecurrentTensors::Value RecurrentTensors::checked(std::size_t tensor, std::span<const std::byte> bytes,
-                                                  ErrorCode not_finite) const {
+void RecurrentTensors::require_finite(std::size_t tensor, const std::byte* bytes, ErrorCode code) const {
   const RecurrentSpec& spec = specs_[tensor];
-  const auto refuse = [&](ErrorCode code, const std::string& why) {
-    throw Error(code, cat("tensor ", quoted(spec.name), why));
-  };
+  if (!scales_finite(spec.dtype, bytes, elements(spec)))
+    throw Error(code, cat("tensor ", quoted(spec.name), " would hold NaN or infinity"));
+}
+
+RecurrentTensors::Value RecurrentTensors::copied(std::size_t tensor, std::span<const std::byte> bytes,
+                                                 ErrorCode not_finite) const {
+  const RecurrentSpec& spec = specs_[tensor];
   if (static_cast<std::int64_t>(bytes.size()) != recurrent_bytes(spec))
-    refuse(ErrorCode::invalid_argument, cat(" has ", recurrent_bytes(spec), " bytes and cannot be resized; ",
-                                            bytes.size(), " were given"));
-  if (!scales_finite(spec.dtype, bytes.data(), elements(spec)))
-    refuse(not_finite, " would hold NaN or infinity");
-  return std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+    throw Error(ErrorCode::invalid_argument,
+                cat("tensor ", quoted(spec.name), " has ", recurrent_bytes(spec),
+                    " bytes and cannot be resized; ", bytes.size(), " were given"));
+  require_finite(tensor, bytes.data(), not_finite);
+  Value value = std::make_shared_for_overwrite<Piece[]>(pieces(spec));
+  std::copy(bytes.begin(), bytes.end(), bytes_of(value, tensor).begin());
+  return value;
 }
 
 void RecurrentTensors::write(std::size_t tensor, std::span<const std::byte> bytes) {
-  values_.rbegin()->second[tensor] = checked(tensor, bytes, ErrorCode::invalid_argument);
+  values_.rbegin()->second[tensor] = copied(tensor, bytes, ErrorCode::invalid_argument);
 }
 
 void RecurrentTensors::stage(Pos position, std::size_t tensor, std::span<const std::byte> bytes) {
-  Value value = checked(tensor, bytes, ErrorCode::numeric);
+  Value value = copied(tensor, bytes, ErrorCode::numeric);
   auto& values = staged_[position];
   values.resize(specs_.size());
   values[tensor] = std::move(value);
+}
+
+std::span<std::byte> RecurrentTensors::stage(Pos position, std::size_t tensor) {
+  Value value = std::make_shared_for_overwrite<Piece[]>(pieces(specs_[tensor]));
+  auto& values = staged_[position];
+  values.resize(specs_.size());
+  values[tensor] = std::move(value);
+  return bytes_of(values[tensor], tensor);
+}
+
+void RecurrentTensors::check_staged(Pos position, std::size_t tensor) const {
+  require_finite(tensor, bytes_of(staged_.at(position)[tensor], tensor).data(), ErrorCode::numeric);
 }
 
 void RecurrentTensors::forget(Pos from, const std::vector<Pos>& checkpoints) noexcept {
@@ -106,7 +126,7 @@ std::vector<Pos> RecurrentTensors::positions() const {
 }
 
 std::span<const std::byte> RecurrentTensors::bytes_at(Pos position, std::size_t tensor) const {
-  return *values_.at(position)[tensor];
+  return bytes_of(values_.at(position)[tensor], tensor);
 }
 
 void RecurrentTensors::restore(const std::vector<Pos>& positions) {
@@ -116,7 +136,7 @@ void RecurrentTensors::restore(const std::vector<Pos>& positions) {
 }
 
 std::span<std::byte> RecurrentTensors::bytes_at(Pos position, std::size_t tensor) {
-  return *values_.at(position)[tensor];
+  return bytes_of(values_.at(position)[tensor], tensor);
 }
 
 std::int64_t RecurrentTensors::bytes_before(Pos position) const {

@@ -41,6 +41,9 @@ class RecurrentTensors {
   // What a tensor holds after `position` tokens of a step that is not over; unstage() drops all of them.
   // Throws Error: invalid_argument (a wrong size), numeric (NaN and infinity).
   void stage(Pos position, std::size_t tensor, std::span<const std::byte> bytes);
+  // Memory for that, to be filled whole; check_staged() then looks at it. Throws Error(numeric): NaN and infinity.
+  std::span<std::byte> stage(Pos position, std::size_t tensor);
+  void check_staged(Pos position, std::size_t tensor) const;
   void unstage() noexcept { staged_.clear(); }
   // A step ended at `position`: what was staged until there is what the tensors hold; a tensor of which nothing was
   // stays as it was. Values of positions before position - slack that are no checkpoints are forgotten.
@@ -63,9 +66,17 @@ class RecurrentTensors {
   std::int64_t bytes_before(Pos position) const;  // likewise, of earlier positions
 
  private:
-  using Value = std::shared_ptr<std::vector<std::byte>>;
+  struct alignas(16) Piece {
+    std::byte bytes[16];
+  };
+  using Value = std::shared_ptr<Piece[]>;
   std::vector<Value> zeros() const;
-  Value checked(std::size_t tensor, std::span<const std::byte> bytes, ErrorCode not_finite) const;
+  Value copied(std::size_t tensor, std::span<const std::byte> bytes, ErrorCode not_finite) const;
+  void require_finite(std::size_t tensor, const std::byte* bytes, ErrorCode code) const;
+  std::span<std::byte> bytes_of(const Value& value, std::size_t tensor) const {
+    return {reinterpret_cast<std::byte*>(value.get()),
+            static_cast<std::size_t>(recurrent_bytes(specs_[tensor]))};
+  }
 
   std::vector<RecurrentSpec> specs_;
   std::vector<Value> start_;                  // zeros: what they hold before the first token

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "base/stopwatch.h"
@@ -11,6 +10,8 @@
 #include "kernels/hadamard.h"
 #include "kvtide/error.h"
 #include "state/procedural/far.h"
+#include "state/procedural/stages.h"
+#include "state/rows/row_rewriter.h"
 
 namespace kvtide {
 namespace {
@@ -107,7 +108,7 @@ double relative_distance(const float* x, const float* truth, std::int64_t n) {
 
 }  // namespace
 
-Shadow::Shadow(const ShadowOptions& options, const KvState& state) : options_(options) {
+Shadow::Shadow(const ShadowOptions& options, const KvState& state) : options_(options), shape_(state.spec()) {
   const auto refuse = [](const std::string& why) {
     throw Error(ErrorCode::invalid_argument, "shadow mode: " + why);
   };
@@ -120,38 +121,43 @@ Shadow::Shadow(const ShadowOptions& options, const KvState& state) : options_(op
   for (int layer = options_.first_layer; layer <= options_.last_layer && first_compared_ < 0; ++layer)
     if (state.past()->holds(layer)) first_compared_ = layer;
   if (first_compared_ < 0) refuse("none of these layers is compressed");
-  for (const LayerSpec& layer : state.spec().layers)
-    rows_.emplace_back(row_format(state.spec(), layer), kReservedRows);
+  set_row_types(shape_, window_types(shape_));
+  for (const LayerSpec& layer : shape_.layers) rows_.emplace_back(row_format(shape_, layer), kReservedRows);
   meter_.expect(rows_.size() * static_cast<std::size_t>(state.past()->spec().query_heads));
 }
 
 void Shadow::clear() {
   for (LayerRows& rows : rows_) rows.truncate(0);
   meter_.clear();
+  copied_ = 0;
   tokens_ = 0;
   seconds_ = 0.0;
 }
 
 void Shadow::keep(const KvState& state) {
-  const ProceduralMemory& past = *state.past();
-  if (past.next_seal() != state.position()) return;
+  if (state.is_settled()) return;
   const Timer timer(seconds_);
-  const Pos first = past.exact_from(), last = first + past.spec().block;
+  const KvSpec& spec = state.spec();
+  const bool rewritten = !has_row_types(spec, row_types_at(spec, state.position()));
+  const Pos last = rewritten ? state.position() : state.position() - state.past()->spec().window;
+  if (last <= copied_) return;
   for (int layer = options_.first_layer; layer <= options_.last_layer; ++layer) {
-    if (!past.holds(layer)) continue;
+    if (!state.past()->holds(layer)) continue;
     LayerRows& to = rows_[static_cast<std::size_t>(layer)];
-    to.truncate(first);  // a seal that failed is made again
-    to.open(first, last);
-    const int heads = state.spec().layers[static_cast<std::size_t>(layer)].kv_heads;
-    for (const LayerRows::Run& run : state.layer_rows(layer).runs(first, last))
-      for (int head = 0; head < heads; ++head)
+    const LayerSpec& shape = spec.layers[static_cast<std::size_t>(layer)];
+    const bool from = is_spread(spec), into = is_spread(shape_);
+    const RowRewriter keys({spec.key_type, from}, {shape_.key_type, into}, shape.head_dim);
+    const RowRewriter values({spec.value_type, from}, {shape_.value_type, into}, shape.head_dim);
+    to.truncate(copied_);  // what failed half-way is made again
+    to.open(copied_, last);
+    for (const LayerRows::Run& run : state.layer_rows(layer).runs(copied_, last))
+      for (int head = 0; head < shape.kv_heads; ++head)
         for (Pos p = run.first; p < run.last; ++p) {
-          std::memcpy(to.key(head, p), run.extent->key(head, p),
-                      static_cast<std::size_t>(to.format().key_bytes));
-          std::memcpy(to.value(head, p), run.extent->value(head, p),
-                      static_cast<std::size_t>(to.format().value_bytes));
+          keys(run.extent->key(head, p), to.key(head, p));
+          values(run.extent->value(head, p), to.value(head, p));
         }
   }
+  copied_ = last;
 }
 
 bool Shadow::looks_at(int layer, Pos first, std::int64_t tokens) const {
@@ -163,7 +169,6 @@ bool Shadow::looks_at(int layer, Pos first, std::int64_t tokens) const {
 std::vector<std::vector<Span>> Shadow::everything(
     const KvState& state, int layer, std::span<const std::vector<Span>> spans,
     const std::vector<ProceduralMemory::SealedBlock>& blocks) const {
-  const KvSpec& spec = state.spec();
   const LayerRows& copies = rows_[static_cast<std::size_t>(layer)];
   std::vector<std::vector<Span>> all(spans.size());
   for (std::size_t head = 0; head < spans.size(); ++head) {
@@ -175,9 +180,9 @@ std::vector<std::vector<Span>> Shadow::everything(
         Span span;
         span.keys = run.extent->key(static_cast<int>(head), run.first);
         span.values = run.extent->value(static_cast<int>(head), run.first);
-        span.key_type = spec.key_type;
-        span.value_type = spec.value_type;
-        span.spread = is_spread(spec);
+        span.key_type = shape_.key_type;
+        span.value_type = shape_.value_type;
+        span.spread = is_spread(shape_);
         span.key_stride = copies.format().key_bytes;
         span.value_stride = copies.format().value_bytes;
         span.rows = run.last - run.first;

@@ -1,7 +1,7 @@
 // shadow.h: what attention over everything would have said: the measure of a procedural memory, while it
 // runs.
 //
-// Rows are copied as they leave the window, in the types of the window, and never compressed. For sampled
+// Rows are copied as they leave the window, or are rewritten in another type, in the types that they had first. For sampled
 // tokens attention is computed once more, over the copies and the window, and compared with what the memory
 // answered. Far rows are seen from where the memory sees them: beyond the trained length there is no other
 // truth. Queries, keys and values are those of the run, which has seen the memory in the layers below: errors
@@ -28,7 +28,7 @@ class Shadow {
   // ones.
   Shadow(const ShadowOptions& options, const KvState& state);
 
-  // Right before a state seals a block: copies its rows.
+  // Right before a state seals blocks or rewrites rows: copies them.
   void keep(const KvState& state);
   void clear();
 
@@ -51,7 +51,9 @@ class Shadow {
                                             const std::vector<ProceduralMemory::SealedBlock>& blocks) const;
 
   ShadowOptions options_;
+  KvSpec shape_;                 // types of the copies, as the state began
   std::vector<LayerRows> rows_;  // of every layer; empty for those that are not looked at
+  Pos copied_ = 0;               // positions below are copied
   DriftMeter meter_;
   struct Seen {
     int layer;

@@ -90,6 +90,7 @@ void fill_in_what_was_chosen(ProceduralSpec& spec, int minor) {
   spec.full_type = spec.copy_type == DType::q4_0   ? FullType::q4_0
                    : spec.copy_type == DType::q8_0 ? FullType::q8_0
                                                    : FullType::f16;
+  spec.exact_first = !spec.stages.empty();
   if (minor == 0) spec.rows = rows_of_plans(spec);
 }
 
@@ -101,6 +102,10 @@ ProceduralSpec read_procedural(const JsonFields& json, int minor) {
   });
   spec.row_type = spec.copy_type = dtype(json, "row_type");
   if (json.contains("full_type")) spec.copy_type = dtype_of_rows(json, "full_type");
+  if (minor >= 3)
+    for (const JsonFields& stage : json.objects("stages"))
+      spec.stages.push_back(
+          {dtype_of_rows(stage, "key_type"), dtype_of_rows(stage, "value_type"), integer(stage, "until")});
   spec.far_from = integer(json, "far_from");
   spec.query_heads = small_integer(json, "query_heads");
   spec.reference_stride = integer(json, "reference_stride");

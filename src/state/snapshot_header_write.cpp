@@ -40,6 +40,15 @@ Json procedural_json(const ProceduralSpec& spec) {
     for (const HeadPlan& plan : layer) plans.push(plan_json(plan));
     heads.push(std::move(plans));
   }
+  Json stages = Json::array();
+  for (const RowStage& stage : spec.stages) {
+    Json one = Json::object();
+    one.set("key_type", name_of_type(stage.key_type))
+        .set("value_type", name_of_type(stage.value_type))
+        .set("until", stage.until);
+    stages.push(std::move(one));
+  }
+  json.set("stages", std::move(stages));
   json.set("row_type", name_of_type(spec.row_type))
       .set("full_type", name_of_type(spec.copy_type))
       .set("far_from", spec.far_from)

@@ -10,6 +10,7 @@
 #include "kernels/hadamard.h"
 #include "kvtide/error.h"
 #include "state/procedural/budget.h"
+#include "state/procedural/stages.h"
 
 namespace kvtide {
 namespace {
@@ -24,6 +25,14 @@ RowFormat row_format(const KvSpec& spec, const LayerSpec& layer) {
           dtype_bytes(spec.value_type, layer.head_dim)};
 }
 
+std::vector<LayerRows> rows_of(const KvSpec& spec) {
+  std::vector<LayerRows> rows;
+  rows.reserve(spec.layers.size());
+  for (const LayerSpec& layer : spec.layers)
+    rows.emplace_back(row_format(spec, layer), std::max(kReservedRows, spec.capacity + spec.max_step));
+  return rows;
+}
+
 KvState::KvState(const KvSpec& spec)
     : spec_((check(spec), spec)), recurrent_(spec.recurrent), released_(spec.layers.size(), 0) {
   if (spec_.procedural) {
@@ -34,8 +43,7 @@ KvState::KvState(const KvSpec& spec)
     past_.emplace(memory_spec(spec_), shapes);
   }
   held_.forgotten.resize(spec_.layers.size());
-  for (const auto& layer : spec_.layers)
-    layers_.emplace_back(row_format(spec_, layer), std::max(kReservedRows, spec_.capacity + spec_.max_step));
+  layers_ = rows_of(spec_);
 }
 
 std::int64_t KvState::rows() const {
@@ -73,12 +81,14 @@ std::int64_t KvState::shared_bytes() const {
 std::int64_t KvState::step_room() const {
   std::int64_t most = spec_.max_step;
   if (adapting_) most = std::min(most, until_decision(position()));
-  if (past_) most = std::min(most, past_->next_seal() - position());
+  if (past_) most = std::min(most, next_change() - position());
   if (const std::int64_t next = until_checkpoint(spec_, position()); next > 0) most = std::min(most, next);
   return most;
 }
 
 KvState::Step KvState::begin(std::int64_t tokens, bool guessed) {
+  if (!is_settled())
+    throw Error(ErrorCode::invalid_argument, "KV state: a seal in which memory ended comes first");
   if (tokens < 1 || tokens > step_room())
     throw Error(ErrorCode::invalid_argument,
                 cat("KV state: a step takes 1 to ", step_room(), " tokens, not ", tokens));
@@ -86,11 +96,7 @@ KvState::Step KvState::begin(std::int64_t tokens, bool guessed) {
     throw Error(ErrorCode::context_full, cat("the context is full: ", rows(), " of ", spec_.capacity,
                                              " rows are used and ", tokens, " more do not fit"));
   check_budget(tokens);
-  if (past_) {
-    if (!past_->is_settled())
-      throw Error(ErrorCode::invalid_argument, "KV state: a seal in which memory ended comes first");
-    past_->make_references_writable();
-  }
+  if (past_) past_->make_references_writable();
   Step step(this, tokens, guessed);  // takes back what was opened when a later layer finds no memory
   for (auto& layer : layers_) layer.open(position(), position() + tokens);
   return step;
@@ -123,8 +129,19 @@ void KvState::release_unseen(std::size_t i) {
 
 void KvState::clear() {
   Holdings nothing = back_to(held_, 0);
+  KvSpec at_first = spec_;
+  set_row_types(at_first, row_types_at(spec_, 0));
+  std::vector<LayerRows> empty = rows_of(at_first);
   if (past_) past_->clear();  // the last that may fail
-  for (auto& layer : layers_) layer.truncate(0);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (layers_[i].format() == empty[i].format())
+      layers_[i].truncate(0);
+    else
+      layers_[i] = std::move(empty[i]);
+  }
+  set_row_types(spec_, row_types_at(spec_, 0));
+  changes_.clear();
+  changing_ = false;
   std::fill(released_.begin(), released_.end(), 0);
   steady_bytes_ = 0;
   steady_from_ = 0;
@@ -199,26 +216,17 @@ void KvState::note_level() {
   steady_from_ = position();
 }
 
-void KvState::seal_if_due(ThreadPool& pool, const Kernels& kernels) {
-  if (!past_) return;
-  if (past_->is_settled()) {
-    if (past_->next_seal() != position()) return;
-    past_->seal(pool, kernels, layers_, spec_.key_type, spec_.value_type, position());
-    ++generation_;
-  }
-  past_->settle(pool, kernels);
-  bytes_peak_ = std::max(bytes_peak_, held_bytes());  // the block is there twice
-  ++generation_;
-}
-
 // Rows of sealed blocks go when those of a step need their room, layer by layer: the memory of a long text
 // stays level.
 void KvState::release_sealed(std::size_t layer, Pos end) {
   const ProceduralSpec& p = past_->spec();
-  const Pos from = std::max(released_[layer], p.sinks);
-  const Pos until =
-      std::min(past_->exact_from(),
-               (std::max<Pos>(0, end - p.window - p.block) + kTileRows - 1) / kTileRows * kTileRows);
+  drop_sealed(layer,
+              std::min(past_->exact_from(),
+                       (std::max<Pos>(0, end - p.window - p.block) + kTileRows - 1) / kTileRows * kTileRows));
+}
+
+void KvState::drop_sealed(std::size_t layer, Pos until) {
+  const Pos from = std::max(released_[layer], past_->spec().sinks);
   if (from >= until) return;
   layers_[layer].drop(from, until);
   released_[layer] = until;

@@ -38,6 +38,8 @@ namespace kvtide {
 
 // The bytes of the rows of one layer.
 RowFormat row_format(const KvSpec& spec, const LayerSpec& layer);
+// Of all layers, and none yet.
+std::vector<LayerRows> rows_of(const KvSpec& spec);
 
 // Everything about a state but the bytes of its rows: what a snapshot's header says.
 struct StateImage {
@@ -139,6 +141,13 @@ class KvState {
     void carry(std::size_t tensor, std::int64_t token, std::span<const std::byte> value) {
       state_->recurrent_.stage(first_ + token + 1, tensor, value);
     }
+    // The same in two steps: memory that is to be filled whole, and then said to be. Throws Error(numeric) as carry().
+    std::span<std::byte> carry(std::size_t tensor, std::int64_t token) {
+      return state_->recurrent_.stage(first_ + token + 1, tensor);
+    }
+    void carried(std::size_t tensor, std::int64_t token) {
+      state_->recurrent_.check_staged(first_ + token + 1, tensor);
+    }
     // Makes the step part of the state.
     void commit() { commit(tokens_); }
     // The same for the first `kept` tokens, at least one, of a step of guesses; the others leave nothing behind.
@@ -155,9 +164,16 @@ class KvState {
     std::vector<std::int32_t> far_shares_;
   };
 
-  // Of a procedural state, after every step: seals the oldest block of exact rows when the position is one at
-  // which that happens. A call in which memory ended (std::bad_alloc) is made again before the next step.
+  // Of a procedural state, after every step: seals the oldest block of exact rows, or ends a stage
+  // (procedural/stages.h), when the position is one at which that happens. A call in which memory ended
+  // (std::bad_alloc) is made again before the next step.
   void seal_if_due(ThreadPool& pool, const Kernels& kernels);
+  bool is_settled() const;  // was it called, and did it come to its end?
+  // The next position at which it has something to do, and the last; shorter texts than that held other rows.
+  Pos next_change() const;
+  Pos last_change() const;
+  // What the newest such call did.
+  const std::vector<ProceduralEvent>& newest_changes() const { return changes_; }
   // Exact rows of a procedural state over all layers and heads that it compresses: sinks, or the others.
   std::int64_t exact_rows(bool sinks) const;
   // Likewise: the most that was ever held.
@@ -222,6 +238,9 @@ class KvState {
   std::vector<Pos> released_behind(Pos length) const;
   bool holds(std::size_t layer, Pos first, Pos last) const;
   void release_sealed(std::size_t layer, Pos end);
+  void seal_blocks(ThreadPool& pool, const Kernels& kernels);
+  void rewrite_rows(ThreadPool& pool, const RowStage& types);
+  void drop_sealed(std::size_t layer, Pos until);
   void note_level();
   std::vector<VisibleRun> runs_of_step(int layer, Pos first, std::int64_t tokens) const;
   Visibility visible(std::size_t layer, std::optional<std::int64_t> attention_size) const;
@@ -240,6 +259,8 @@ class KvState {
       released_;  // per layer: positions below, sinks apart, may be gone but for what checkpoints keep
   std::vector<Pos> checkpoints_;  // ascending
   bool sweeps_ = false;           // the next step lets go of what checkpoints kept that are gone
+  std::vector<ProceduralEvent> changes_;
+  bool changing_ = false;  // seal_if_due is to be called again
   std::int64_t bytes_peak_ = 0;
   std::int64_t steady_bytes_ = 0;
   Pos steady_from_ = 0;

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "kvtide/error.h"
+#include "state/procedural/stages.h"
 #include "state/state.h"
 
 namespace kvtide {
@@ -72,6 +73,9 @@ void check(const StateImage& image) {
   }
   if (image.past.has_value() != image.spec.procedural.has_value())
     refuse_image("the blocks of a procedural memory and its spec come together");
+  if (!has_row_types(image.spec, row_types_at(image.spec, image.position)))
+    refuse_image(cat("rows of ", dtype_info(image.spec.key_type).name, " and ",
+                     dtype_info(image.spec.value_type).name, " do not belong to position ", image.position));
   if (image.past)
     check(*image.past, memory_spec(image.spec), image.position, whole_layer(image.spec.layers).head_dim);
 }
@@ -79,6 +83,9 @@ void check(const StateImage& image) {
 }  // namespace
 
 StateImage KvState::image() const {
+  if (!is_settled())
+    throw Error(ErrorCode::out_of_memory,
+                "procedural memory: memory ended in a seal, which has to be made again before it is saved");
   StateImage image{spec_,       held_.position,  attention_size_, adapting_, held_.segments,
                    released_,   held_.forgotten, held_.edited,    {},        recurrent_.positions(),
                    checkpoints_};

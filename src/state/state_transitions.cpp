@@ -99,8 +99,8 @@ std::string KvState::why_not(const Transition& transition) const {
 
 std::string KvState::why_not_back_to(Pos length) const {
   if (length == 0 || length == position() || held_.segments.empty()) return "";
-  if (past_ && length < past_->last_seal())
-    return cat("the memory of ", past_->last_seal(), " positions was compressed");
+  if (past_ && length < last_change())
+    return cat("the memory of ", last_change(), " positions was compressed");
   if (!recurrent_.knows(length))
     return cat("tensor ", quoted(spec_.recurrent[0].name), " of that position was not kept (a slack of ",
                spec_.slack, " keeps that many)");
@@ -111,8 +111,7 @@ std::string KvState::why_not_back_to(Pos length) const {
   if (!before_edits(held_, length) && length < edited_end)
     return cat("text before position ", edited_end, " was dropped");
   const Holdings left = back_to(held_, length);
-  if (past_) return "";
-  if (const std::int64_t needed = count_rows(spec_, left); needed > spec_.capacity)
+  if (const std::int64_t needed = past_ ? 0 : count_rows(spec_, left); needed > spec_.capacity)
     return cat(needed, " rows would be in use, of ", spec_.capacity);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const auto window = kept_window(spec_, spec_.layers[i]);

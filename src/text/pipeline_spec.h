@@ -67,5 +67,7 @@ struct PipelineSpec {
 // The steps of a byte-level vocabulary of a GGUF file: the pre-tokeniser of that name, and merges written
 // "left right". Throws Error: unsupported, bad_format.
 PipelineSpec byte_level_pipeline(std::string_view pre, const std::vector<std::string_view>& merges);
+// Those of Gemma 4's: spaces become marks, and characters are merged over the whole stretch. Throws Error(bad_format).
+PipelineSpec marked_spaces_pipeline(const std::vector<std::string_view>& merges);
 
 }  // namespace kvtide

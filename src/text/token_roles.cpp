@@ -8,7 +8,7 @@ namespace kvtide {
 bool is_end_marker(std::string_view token) {
   static constexpr std::string_view kEnds[] = {
       "<|im_end|>",      "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>",
-      "<|end_of_turn|>", "<|end|>",       "<end_of_turn>",   "<eos>",
+      "<|end_of_turn|>", "<|end|>",       "<end_of_turn>",   "<turn|>",    "<eos>",
   };
   return std::find(std::begin(kEnds), std::end(kEnds), token) != std::end(kEnds);
 }

@@ -19,6 +19,18 @@ struct WeightPart {
   std::int64_t rows = 0, columns = 0;
 };
 
+const char* name_of(Activation activation) {
+  switch (activation) {
+    case Activation::gelu:
+      return "gelu";
+    case Activation::squared_relu:
+      return "squared relu";
+    case Activation::silu:
+      break;
+  }
+  return "silu";
+}
+
 std::vector<WeightPart> attention_parts(const ModelConfig& c) {
   const std::int64_t heads = std::int64_t{c.heads} * c.head_dim, keys = std::int64_t{c.kv_heads} * c.head_dim;
   const std::int64_t values = c.convolved ? keys / 2 : keys;
@@ -96,8 +108,7 @@ class Comparison {
     same("head size", a.head_dim, b.head_dim);
     same("rotated dimensions", a.learned_positions ? 0 : a.rope_dims, b.learned_positions ? 0 : b.rope_dims);
     same("gated", a.gated, b.gated);
-    same("activation", a.activation == Activation::silu ? "silu" : "gelu",
-         b.activation == Activation::silu ? "silu" : "gelu");
+    same("activation", name_of(a.activation), name_of(b.activation));
     same("norm", a.norm == NormKind::rms ? "rms" : "layer", b.norm == NormKind::rms ? "rms" : "layer");
     near("norm epsilon", static_cast<double>(a.norm_epsilon), static_cast<double>(b.norm_epsilon));
     near("attention scale", static_cast<double>(a.attention_scale), static_cast<double>(b.attention_scale));

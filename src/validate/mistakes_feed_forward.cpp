@@ -42,6 +42,10 @@ std::vector<Mistake> of_experts() {
          "The expert with the largest probability plus balance is taken.", Slip::second_expert),
       of("expert_choice", "the balance does not count for the choice",
          "The balance is added before the choice.", Slip::balance_ignored),
+      of("expert_choice", "experts of all groups can be chosen",
+         "Only experts of the best groups can be chosen (n_group, topk_group).", Slip::expert_groups_ignored),
+      of("activation", "gate and up of the experts are not clamped",
+         "The gate is clamped from above, up from both sides (swiglu_limit).", Slip::gate_unclamped),
       of("expert_share", "the expert's result is not multiplied by its probability",
          "Multiply by the probability, without the balance.", Slip::share_ignored),
       of("router_carry", "the router does not add what the router of the layer before had",
@@ -60,6 +64,7 @@ std::vector<Mistake> mistakes_of_feed_forward() {
                                    {ActivationKind::gelu_erf, "gelu (erf)"},
                                    {ActivationKind::quick_gelu, "quick gelu"},
                                    {ActivationKind::relu, "relu"},
+                                   {ActivationKind::squared_relu, "the square of relu"},
                                    {ActivationKind::none, "missing"}})
     out.push_back({"activation",
                    "feed-forward",

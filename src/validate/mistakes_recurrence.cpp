@@ -11,6 +11,8 @@ constexpr const char* kHandOn =
     "What a layer carries goes from call to call: keep it in the state, and begin every call with it.";
 constexpr const char* kGate = "What the heads read is normed first, then multiplied by silu of the gate.";
 
+constexpr const char* kLateNorm = "Of Mamba-2 what the heads read is gated first, then normed.";
+
 }  // namespace
 
 std::vector<Mistake> mistakes_of_recurrence(const Schedule& schedule) {
@@ -48,6 +50,14 @@ std::vector<Mistake> mistakes_of_recurrence(const Schedule& schedule) {
          "silu follows the convolution of queries, keys and values.", Slip::activation_skipped),
       of("recurrent_gate", "what the heads read is gated before it is normed", kGate, Slip::gate_before_norm),
       of("recurrent_gate", "the gate is missing", kGate, Slip::gate_skipped),
+      of("recurrent_gate", "what the heads read is normed before it is gated", kLateNorm,
+         Slip::gate_behind_norm),
+      of("recurrent_norm", "one norm goes over all groups of heads",
+         "The norm behind Mamba-2's gate is that of every group by itself.", Slip::groups_normed_together),
+      of("recurrent_step", "the bias of the steps is missing",
+         "A step is softplus of the projection plus dt_bias.", Slip::time_bias_dropped),
+      of("recurrent_skip", "what goes past the matrix is missing",
+         "What a head puts in is multiplied by D and added to what it reads.", Slip::skip_dropped),
       of("convolution", "the two gates of the convolution have changed places",
          "The first third gates what enters the convolution, the second what leaves it.",
          Slip::convolution_gates_swapped),

@@ -110,6 +110,9 @@ PlainDecoder::Rows PlainDecoder::mixed_values(const Rows& q, const Rows& k, cons
   const std::int64_t dim = config_.head_dim, heads = config_.heads, kv_heads = config_.kv_heads;
   const std::int64_t tokens = static_cast<std::int64_t>(q.size()) / (heads * dim);
   const auto window = twisted_window(layer);
+  const auto sinks = config_.attention_sinks && !slips(Slip::sinks_ignored)
+                         ? vector(Role::attention_sinks, layer, heads)
+                         : std::vector<float>();
   Rows mixed(static_cast<std::size_t>(tokens * heads * dim));
   pool_.run(tokens * heads, [&](std::int64_t item) {
     const std::int64_t t = item / heads, h = item % heads;
@@ -127,7 +130,11 @@ PlainDecoder::Rows PlainDecoder::mixed_values(const Rows& q, const Rows& k, cons
     const std::int64_t empty = twist.empty_rows ? twist.empty_rows(t) : 0;
     double top = empty > 0 || seen.empty() ? 0.0 : seen.front().first;
     for (const auto& [score, row] : seen) top = std::max(top, score);
+    // A learned score takes part, and gives no value.
+    const double sink = sinks.empty() ? top : static_cast<double>(sinks[static_cast<std::size_t>(h)]);
+    top = std::max(top, sink);
     double mass = static_cast<double>(empty) * std::exp(-top);
+    if (!sinks.empty()) mass += std::exp(sink - top);
     std::vector<double> sum(static_cast<std::size_t>(dim));
     for (const auto& [score, row] : seen) {
       const double weight = rounded_weight(std::exp(score - top));
@@ -164,20 +171,31 @@ HeldRows PlainDecoder::by_heads(const Rows& k, const Rows& v) const {
   return kept;
 }
 
+// Queries, keys and values, and the gates that may lie beside the queries.
+void PlainDecoder::projections(const Rows& input, int layer, Rows& q, Rows& k, Rows& v, Rows& gates) {
+  const std::int64_t width = config_.width, queries = std::int64_t{config_.heads} * config_.head_dim,
+                     keys = std::int64_t{config_.kv_heads} * config_.head_dim;
+  q = config_.gated_attention ? gated_queries(input, layer, gates)
+                              : product(input, matrix(Role::query, layer, queries, width));
+  k = product(input, matrix(Role::key, layer, keys, width));
+  v = config_.convolved ? values_of_two_tokens(input, layer)
+                        : product(input, matrix(Role::value, layer, keys, width));
+  add_bias(q, Role::query_bias, layer, queries);
+  add_bias(k, Role::key_bias, layer, keys);
+  add_bias(v, Role::value_bias, layer, keys);
+}
+
 void PlainDecoder::attention(Rows& x, int layer, const Twist& twist, HeldRows* kept) {
-  const std::int64_t width = config_.width, dim = config_.head_dim, heads = config_.heads,
-                     kv_heads = config_.kv_heads;
-  if (config_.layers[static_cast<std::size_t>(layer)].mixer != Mixer::attention) return recurrence(x, layer);
+  const std::int64_t heads = config_.heads, kv_heads = config_.kv_heads;
+  const Mixer mixer = config_.layers[static_cast<std::size_t>(layer)].mixer;
+  if (mixer == Mixer::none) return;
+  if (mixer != Mixer::attention) return recurrence(x, layer);
   const Rows input = normed(x, Role::attention_norm, Role::attention_norm_bias, layer);
-  Rows gates;
-  Rows q = config_.gated_attention ? gated_queries(input, layer, gates)
-                                   : product(input, matrix(Role::query, layer, heads * dim, width));
-  Rows k = product(input, matrix(Role::key, layer, kv_heads * dim, width));
-  Rows v = config_.convolved ? values_of_two_tokens(input, layer)
-                             : product(input, matrix(Role::value, layer, kv_heads * dim, width));
-  add_bias(q, Role::query_bias, layer, heads * dim);
-  add_bias(k, Role::key_bias, layer, kv_heads * dim);
-  add_bias(v, Role::value_bias, layer, kv_heads * dim);
+  Rows q, k, v, gates;
+  if (config_.latent)
+    latents(input, layer, q, k, v);
+  else
+    projections(input, layer, q, k, v, gates);
   if (slips(Slip::keys_and_values_swapped)) std::swap(k, v);
   mix_heads(q);
   const bool late = slips(Slip::head_norms_late);
@@ -197,8 +215,10 @@ void PlainDecoder::attention(Rows& x, int layer, const Twist& twist, HeldRows* k
       mixed[i] = static_cast<float>(static_cast<double>(mixed[i]) /
                                     (1.0 + std::exp(-static_cast<double>(gates[i]))));
   if (kept != nullptr) *kept = by_heads(k, v);
-  Rows y = product(mixed, matrix(Role::attention_output, layer, width, heads * dim));
-  add_bias(y, Role::attention_output_bias, layer, width);
+  if (config_.latent) mixed = expanded(mixed, layer);
+  const std::int64_t inside = heads * (config_.latent ? config_.latent->value : config_.head_dim);
+  Rows y = product(mixed, matrix(Role::attention_output, layer, config_.width, inside));
+  add_bias(y, Role::attention_output_bias, layer, config_.width);
   if (config_.post_norms) y = normed(y, Role::attention_post_norm, Role::attention_post_norm, layer);
   if (slips(Slip::residual_normed, Twist::Part::attention)) x = input;
   join(x, y, layer, kAttentionScales);
@@ -222,26 +242,29 @@ void PlainDecoder::norm_queries_and_keys(Rows& q, Rows& k, int layer) const {
 
 // entered: what entered the layer.
 void PlainDecoder::feed_forward(Rows& x, int layer, const Rows& entered) {
+  if (!config_.layers[static_cast<std::size_t>(layer)].feed_forward) return;
   if (config_.experts && config_.layers[static_cast<std::size_t>(layer)].routed) return experts(x, layer);
   const std::int64_t width = config_.width, hidden = config_.hidden;
   const Rows input = normed(slips(Slip::parallel) ? entered : x, Role::feed_forward_norm,
                             Role::feed_forward_norm_bias, layer);
   Rows up = product(input, matrix(Role::up, layer, hidden, width));
   add_bias(up, Role::up_bias, layer, hidden);
-  const ActivationKind kind = activation_kind();
-  if (config_.gated) {
-    Rows gate = product(input, matrix(Role::gate, layer, hidden, width));
-    if (slips(Slip::gate_and_up_swapped)) std::swap(gate, up);
-    for (std::size_t i = 0; i < up.size(); ++i)
-      up[i] = static_cast<float>(activated(kind, static_cast<double>(gate[i])) * static_cast<double>(up[i]));
-  } else {
-    for (float& value : up) value = static_cast<float>(activated(kind, static_cast<double>(value)));
-  }
+  Rows gate;
+  if (config_.gated) gate = product(input, matrix(Role::gate, layer, hidden, width));
+  if (config_.gated && slips(Slip::gate_and_up_swapped)) std::swap(gate, up);
+  activate(gate, up);
   Rows y = product(up, matrix(Role::down, layer, width, hidden));
   add_bias(y, Role::down_bias, layer, width);
   if (config_.post_norms) y = normed(y, Role::feed_forward_post_norm, Role::feed_forward_post_norm, layer);
   if (slips(Slip::residual_normed, Twist::Part::feed_forward)) x = input;
   join(x, y, layer, kFeedForwardScales);
+}
+
+void PlainDecoder::activate(const Rows& gate, Rows& up) const {
+  const ActivationKind kind = activation_kind();
+  const auto of = [kind](float x) { return activated(kind, static_cast<double>(x)); };
+  for (std::size_t i = 0; i < up.size(); ++i)
+    up[i] = static_cast<float>(gate.empty() ? of(up[i]) : of(gate[i]) * static_cast<double>(up[i]));
 }
 
 PlainDecoder::Rows PlainDecoder::embedded(std::span<const TokenId> tokens) const {
@@ -293,6 +316,7 @@ PlainDecoder::Rows PlainDecoder::logits_of(const Rows& x) {
   PlainMatrix head = matrix(tied ? Role::embedding : Role::head, 0, config_.vocab, config_.width);
   if (slips(Slip::head_transposed)) head = transposed(head);
   Rows logits = product(normed(x, Role::final_norm, Role::final_norm_bias, 0), head);
+  for (float& value : logits) value *= config_.logit_scale;
   twist_logits(logits);
   return logits;
 }
@@ -309,7 +333,7 @@ Golden PlainDecoder::run(std::span<const TokenId> tokens) {
   used_.clear();
   run_layers(golden, golden.hidden, 0);
   for (const LayerConfig& layer : config_.layers)
-    if (config_.experts && layer.routed) golden.experts += config_.experts->slots();
+    if (config_.experts && layer.routed && layer.feed_forward) golden.experts += config_.experts->slots();
   golden.experts_used = static_cast<std::int64_t>(used_.size());
   if (config_.experts) last_ = golden;
   return golden;

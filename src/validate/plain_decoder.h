@@ -66,10 +66,24 @@ class PlainDecoder final : public Reference {
   void recurrence(Rows& x, int layer);
   Rows short_convolution(const Rows& input, int layer);
   Rows delta_net(const Rows& input, int layer);
+  Rows state_space(const Rows& input, int layer);
+  std::vector<double> scanned(const std::vector<double>& mixed, const Rows& steps, int layer,
+                              const Recurrence& recurrence);
+  Rows gated_and_normed(const std::vector<double>& read, const Rows& gates, int layer) const;
+  // Latent attention; plain_latent.cpp.
+  struct LatentHead {
+    Rows keys, values;
+  };
+  LatentHead latent_head(int layer, std::int64_t head) const;
+  void latents(const Rows& input, int layer, Rows& q, Rows& k, Rows& v);
+  Rows expanded(const Rows& mixed, int layer);
+  void projections(const Rows& input, int layer, Rows& q, Rows& k, Rows& v, Rows& gates);
   Rows gated_queries(const Rows& input, int layer, Rows& gates);
   Rows mixed_values(const Rows& q, const Rows& k, const Rows& v, int layer, const Twist& twist);
   HeldRows by_heads(const Rows& k, const Rows& v) const;
   void feed_forward(Rows& x, int layer, const Rows& entered);
+  // One token's: of rows that are as long as the vectors. gate: empty where there is none.
+  void activate(const Rows& gate, Rows& up) const;
   void norm_queries_and_keys(Rows& q, Rows& k, int layer) const;
   void grow_queries(Rows& q) const;
   Rows logits_of(const Rows& x);
@@ -91,10 +105,14 @@ class PlainDecoder final : public Reference {
   Rows router_scores(const Rows& input, int layer);
   std::vector<double> router_shares(std::span<const float> scores) const;
   Rows shared_expert(const Rows& input, int layer);
+  std::vector<std::int64_t> ranked(const std::vector<double>& wanted) const;
   Rows mixture(const Rows& input, int layer, std::span<const std::int64_t> chosen,
                const std::vector<double>& shares);
   // rows[width] of one token: what an expert, or the slot behind the last, makes of its input.
   Rows expert(const Rows& input, int layer, std::int64_t chosen, double share);
+  Rows inside_expert(const Rows& input, int layer, std::int64_t chosen);
+  void add_expert_bias(Rows& y, Role role, int layer, std::int64_t chosen) const;
+  void clamp_and_gate(const Rows& gate, Rows& up) const;
 
   // What a twist makes of it; plain_slips.cpp.
   class Twisted;

@@ -4,17 +4,13 @@
 #include <cmath>
 #include <utility>
 
+#include "validate/plain_carried.h"
 #include "validate/plain_decoder.h"
 
 namespace kvtide {
 namespace {
 
 constexpr double kUnitEpsilon = 1e-6;
-
-std::size_t as_index(std::int64_t index) { return static_cast<std::size_t>(index); }
-double in_double(float x) { return static_cast<double>(x); }
-double logistic(double x) { return 1.0 / (1.0 + std::exp(-x)); }
-double log1p_exp(double x) { return x > 30.0 ? x : std::log1p(std::exp(x)); }
 
 // Some rows of a matrix, in an order of their own.
 PlainMatrix picked(PlainMatrix all, std::vector<std::int64_t> order) {
@@ -46,42 +42,13 @@ PlainDecoder::Rows PlainDecoder::gated_queries(const Rows& input, int layer, Row
 
 void PlainDecoder::recurrence(Rows& x, int layer) {
   const Rows input = normed(x, Role::attention_norm, Role::attention_norm_bias, layer);
-  const bool convolves = config_.layers[as_index(layer)].mixer == Mixer::short_convolution;
-  const Rows y = convolves ? short_convolution(input, layer) : delta_net(input, layer);
+  const Mixer mixer = config_.layers[as_index(layer)].mixer;
+  const Rows y = mixer == Mixer::short_convolution ? short_convolution(input, layer)
+                 : mixer == Mixer::delta_net       ? delta_net(input, layer)
+                                                   : state_space(input, layer);
   if (slips(Slip::residual_normed, Twist::Part::attention)) x = input;
   join(x, y, layer, kAttentionScales);
 }
-
-// What both kinds share: a causal convolution of every channel by itself, and what is handed from token to token.
-class PlainDecoder::Recurrence {
- public:
-  Recurrence(const PlainDecoder& decoder, std::vector<float> taps, std::int64_t channels)
-      : d_(decoder), taps_(std::move(taps)), count_(std::ssize(taps_) / channels) {}
-
-  bool handed(Pos from, Pos to, Slip forgetting) const {
-    if (from < 0) return false;
-    const bool forgets = d_.slips(forgetting) || d_.slips(Slip::carried_forgotten);
-    return !(forgets && d_.twist_.carried_from) || from >= d_.twist_.carried_from(to);
-  }
-  // value(token, channel)
-  template <class Value>
-  double convolved(Pos t, std::int64_t c, Value value) const {
-    if (d_.slips(Slip::convolution_skipped)) return value(t, c);
-    double sum = 0.0;
-    for (std::int64_t tap = 0; tap < count_; ++tap) {
-      const Pos from = t - count_ + 1 + tap;
-      if (!handed(from, t, Slip::history_forgotten)) continue;
-      const std::int64_t stored = d_.slips(Slip::convolution_reversed) ? count_ - 1 - tap : tap;
-      sum += in_double(taps_[as_index(c * count_ + stored)]) * value(from, c);
-    }
-    return sum;
-  }
-
- private:
-  const PlainDecoder& d_;
-  std::vector<float> taps_;  // [channels][taps]
-  std::int64_t count_;
-};
 
 PlainDecoder::Rows PlainDecoder::short_convolution(const Rows& input, int layer) {
   const std::int64_t width = config_.width, tokens = std::ssize(input) / width;

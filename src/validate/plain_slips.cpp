@@ -178,7 +178,15 @@ double PlainDecoder::rounded_weight(double weight) const {
 
 ActivationKind PlainDecoder::activation_kind() const {
   if (slips(Slip::activation)) return static_cast<ActivationKind>(twist_.number);
-  return config_.activation == Activation::silu ? ActivationKind::silu : ActivationKind::gelu_tanh;
+  switch (config_.activation) {
+    case Activation::gelu:
+      return ActivationKind::gelu_tanh;
+    case Activation::squared_relu:
+      return ActivationKind::squared_relu;
+    case Activation::silu:
+      break;
+  }
+  return ActivationKind::silu;
 }
 
 double PlainDecoder::activated(ActivationKind kind, double x) {
@@ -193,6 +201,8 @@ double PlainDecoder::activated(ActivationKind kind, double x) {
       return x / (1.0 + std::exp(-1.702 * x));
     case ActivationKind::relu:
       return std::max(x, 0.0);
+    case ActivationKind::squared_relu:
+      return x > 0.0 ? x * x : 0.0;
     case ActivationKind::none:
       break;
   }

@@ -10,6 +10,7 @@
 #include "kvtide/error.h"
 #include "model/checkpoint.h"
 #include "model/config/longrope.h"
+#include "model/stored_rows.h"
 
 namespace kvtide {
 namespace {
@@ -42,6 +43,14 @@ std::int64_t fused_offset(const ModelConfig& c, Role role) {
 
 // One row of a tensor, whichever way it lies.
 void decode(const StoredTensor& tensor, std::int64_t r, std::int64_t columns, float* out) {
+  if (!tensor.block_scales.empty()) {
+    const StoredRows one(tensor, r, 1, columns, nullptr);
+    const std::byte* at = nullptr;
+    std::vector<std::byte> scratch;
+    one.gather(0, 1, &at, scratch);
+    decode_row(one.dtype(), at, columns, out);
+    return;
+  }
   const std::byte* bytes = tensor.bytes.data();
   const bool integers = !tensor.scales.empty();
   if (!integers && !tensor.rule.transposed) {
@@ -49,7 +58,9 @@ void decode(const StoredTensor& tensor, std::int64_t r, std::int64_t columns, fl
     return;
   }
   const std::int64_t stride = tensor.rule.transposed ? tensor.shape.back() : 1;
-  const std::int64_t start = tensor.rule.transposed ? r : r * columns;
+  // Of stacked matrices every one lies by itself.
+  const std::int64_t start =
+      tensor.rule.transposed ? r / stride * columns * stride + r % stride : r * columns;
   const std::int64_t element = integers ? 1 : dtype_bytes(tensor.dtype, 1);
   const float scale = !integers                   ? 1.0f
                       : tensor.scales.size() == 1 ? tensor.scales[0]
@@ -68,9 +79,11 @@ class CheckpointWeights final : public PlainWeights {
   CheckpointWeights(const std::string& path, std::int64_t context)
       : checkpoint_(open_checkpoint(path)), config_(checkpoint_->config()) {
     choose_rotation(config_, context);
-    constexpr std::array known = {"llama",   "gemma3",   "qwen2",     "qwen3",    "gpt2",     "zaya",
-                                  "smollm3", "mistral3", "phi3",      "olmo2",    "qwen3moe", "lfm2",
-                                  "lfm2moe", "qwen35",   "qwen35moe", "qwen3next"};
+    constexpr std::array known = {"llama",      "gemma3",         "qwen2",    "qwen3",      "gpt2",
+                                  "zaya",       "smollm3",        "mistral3", "phi3",       "olmo2",
+                                  "qwen3moe",   "lfm2",           "lfm2moe",  "qwen35",     "qwen35moe",
+                                  "qwen3next",  "mamba2",         "granite",  "granitemoe", "granitehybrid",
+                                  "nemotron_h", "nemotron_h_moe", "gpt-oss",  "deepseek2"};
     if (std::find(known.begin(), known.end(), config().architecture) == known.end())
       throw Error(
           ErrorCode::unsupported,
@@ -125,8 +138,9 @@ class CheckpointWeights final : public PlainWeights {
           return dims * std::log(rope.original_context / (2.0 * std::numbers::pi * turns)) /
                  (2.0 * std::log(rope.base));
         };
-        const double from = std::max(0.0, std::floor(pair_of(rope.fast_turns)));
-        double to = std::min(dims - 1.0, std::ceil(pair_of(rope.slow_turns)));
+        const double first = pair_of(rope.fast_turns), last = pair_of(rope.slow_turns);
+        const double from = std::max(0.0, rope.whole_pairs ? std::floor(first) : first);
+        double to = std::min(dims - 1.0, rope.whole_pairs ? std::ceil(last) : last);
         if (to == from) to += 0.001;
         const double ramp = std::clamp((i - from) / (to - from), 0.0, 1.0);
         frequency = (1.0 - ramp) * frequency + ramp * frequency / rope.factor;
@@ -161,13 +175,6 @@ void require_known(const ModelConfig& config) {
         ErrorCode::unsupported,
         cat("the validator does not know layers that differ in their heads or share rows, as those of ",
             config.architecture, " do"));
-  if (config.latent || config.attention_sinks)
-    throw Error(ErrorCode::unsupported,
-                cat("the validator does not know ", config.latent ? "latent attention" : "learned sinks",
-                    ", which layers of ", config.architecture, " have"));
-  if (config.state_space)
-    throw Error(ErrorCode::unsupported,
-                cat("the validator does not know Mamba-2, which layers of ", config.architecture, " have"));
 }
 
 std::unique_ptr<PlainWeights> plain_weights(const std::string& path, std::int64_t context) {

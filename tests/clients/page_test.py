@@ -114,7 +114,7 @@ class PageTest(unittest.TestCase):
     def test_a_chat_beside_its_memory(self):
         tab = self.tab
         tab.run("$('kind').value = 'procedural'; $('kind').dispatchEvent(new Event('change')); $('size').value = '16M'")
-        tab.run("$('temperature').value = 0; $('most').value = 96")
+        tab.run("$('temperature').value = 0; $('most').value = 96; $('drift').checked = true")
         self.send("The harbour lay still. The old boats came home one by one. " * 90 + "What came home?")
         tab.wait("$('running').querySelector('.bar') !== null")
         tab.wait("running === null || turns.at(-1).content.length > 40")
@@ -122,6 +122,8 @@ class PageTest(unittest.TestCase):
         tab.wait("running === null")
         self.assertEqual(tab.run("$('problem').textContent"), "")
         self.assertTrue(tab.run("turns.at(-1).figures.includes('tokens/s')"))
+        tab.wait("$('states').textContent.includes('; drift ')")
+        tab.run("$('drift').checked = false")  # it reads the whole text again
         self.send("And then?")
         tab.wait("running === null")
         cached = tab.run("Number(turns.at(-1).figures.match(/, ([\\d,]+) of them/)[1].replaceAll(',', ''))")

@@ -49,11 +49,11 @@ double furthest(const std::vector<float>& a, const std::vector<float>& b) {
 TEST(Folders, CoverEveryArchitectureAndElementType) {
   std::set<std::string> seen;
   for (const std::string& path : folders()) seen.insert(Model(path).architecture());
-  EXPECT_EQ(seen,
-            (std::set<std::string>{
-                "llama",     "qwen2",     "qwen3",   "gemma3",    "gpt2",   "zaya",          "smollm3",
-                "mistral3",  "phi3",      "olmo2",   "qwen3moe",  "lfm2",   "lfm2moe",       "qwen35",
-                "qwen35moe", "qwen3next", "gpt-oss", "deepseek2", "mamba2", "granitehybrid", "gemma4"}));
+  EXPECT_EQ(seen, (std::set<std::string>{"llama",     "qwen2",     "qwen3",     "gemma3", "gpt2",
+                                         "zaya",      "smollm3",   "mistral3",  "phi3",   "olmo2",
+                                         "qwen3moe",  "lfm2",      "lfm2moe",   "qwen35", "qwen35moe",
+                                         "qwen3next", "gpt-oss",   "deepseek2", "mamba2", "granitehybrid",
+                                         "gemma4",    "nemotron_h"}));
   EXPECT_TRUE(
       std::filesystem::exists(KVTIDE_GOLDENS "/folders/mistral-f16-shards/model.safetensors.index.json"));
 }

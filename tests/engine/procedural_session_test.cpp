@@ -140,6 +140,43 @@ TEST_F(ProceduralSessionTest, ABudgetHolds_AlsoWhereTheTextIsLongerThanExpected_
   EXPECT_EQ(loaded.position(), session.position());
 }
 
+TEST_F(ProceduralSessionTest, ABudgetWithoutAnEnd_KeepsEveryRowUntilItIsFull_InAnyChunks) {
+  ProceduralOptions o;
+  o.heads = memory().heads;
+  o.budget = 1;
+  try {
+    const Session session(model_, with(o));
+  } catch (const Error& error) {
+    o.budget = std::stoll(error.message().substr(error.message().find_last_of(' '))) * 1024 * 3 / 2;
+  }
+  SessionOptions small_chunks = with(o);
+  small_chunks.prefill_chunk = 7;
+  Session session(model_, with(o)), whole(model_, {.threads = 1});
+  ASSERT_GT(session.procedural_plan()->exact_first, 0);
+  EXPECT_LE(session.procedural_plan()->total(), o.budget);
+  std::size_t exact = 0;
+  while (exact < text_.size() && session.newest_seal().empty()) {
+    const std::span<const TokenId> token = std::span(text_).subspan(exact++, 1);
+    session.read(token);
+    whole.read(token);
+    ASSERT_TRUE(same_bits({session.logits().begin(), session.logits().end()},
+                          {whole.logits().begin(), whole.logits().end()}))
+        << exact;
+  }
+  EXPECT_GT(session.procedural_counts()->blocks_sealed, 1) << "many at once";
+  const std::span<const TokenId> rest = std::span(text_).subspan(exact);
+  ASSERT_FALSE(rest.empty());
+  session.read(rest);
+  EXPECT_LE(session.procedural_counts()->bytes_peak, o.budget);
+  const auto alone = all_logits(model_, small_chunks, text_);
+  EXPECT_TRUE(same_bits({session.logits().begin(), session.logits().end()},
+                        {alone.end() - kVocabulary, alone.end()}));
+  o.exact_first = false;
+  Session sooner(model_, with(o));
+  sooner.read(std::span(text_).first(exact - 1));
+  EXPECT_GT(sooner.procedural_counts()->blocks_sealed, 0);
+}
+
 TEST_F(ProceduralSessionTest, AMemoryThatGrows_RefusesTokensThatItsBudgetHasNoRoomFor_AndStaysAsItWas) {
   ProceduralOptions o = memory();
   o.levels = 0;
@@ -258,7 +295,7 @@ TEST_F(ProceduralSessionTest, TheNewestSeal_SaysWhichBlockLeftTheWindowAndWhatIs
   session.read(text.subspan(kFirstSeal - 1, 3));
   const auto events = session.newest_seal();
   ASSERT_EQ(events.size(), 1u);
-  EXPECT_FALSE(events[0].merge);
+  EXPECT_EQ(events[0].kind, ProceduralEvent::Kind::seal);
   EXPECT_EQ(events[0].position, 96);
   EXPECT_EQ(events[0].block, (PosRange{4, 32})) << "sinks are no part of a block";
   EXPECT_EQ(events[0].after.outlier_rows + events[0].after.summary_rows[0], 4 * 8);

@@ -90,19 +90,7 @@ TEST_P(RecurrentLayers, ASnapshotAndAForkGoOnWithTheSameBits) {
 }
 
 TEST_P(RecurrentLayers, TextsInOnePassGetTheBitsOfPassesOfTheirOwn) {
-  const Model model(folder());
-  Session first(model, short_session()), second(model, short_session());
-  Session alone(model, short_session()), other(model, short_session());
-  const auto a = random_tokens(13, model.vocabulary(), 21), b = random_tokens(29, model.vocabulary(), 22);
-  Batch batch(model, {.threads = 2});
-  const Batch::Item items[] = {{&first, a}, {&second, b}};
-  for (const auto& outcome : batch.step(items)) ASSERT_FALSE(outcome.error);
-  alone.read(a);
-  other.read(b);
-  EXPECT_TRUE(same_bits(first.logits(), alone.logits()));
-  EXPECT_TRUE(same_bits(second.logits(), other.logits()));
-  expect_same_carried(first, alone);
-  expect_same_carried(second, other);
+  testing::expect_passes_of_their_own(Model(folder()));
 }
 
 TEST_P(RecurrentLayers, RowsAloneCannotBeContinued_AndPositionsCannotBeDropped) {

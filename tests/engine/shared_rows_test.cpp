@@ -78,16 +78,7 @@ TEST_F(SharedRows, ForksSnapshotsAndTokensTakenBackGoOnWithTheSameBits) {
 }
 
 TEST_F(SharedRows, TextsInOnePassGetTheBitsOfPassesOfTheirOwn) {
-  Session first(model_, short_session()), second(model_, short_session());
-  Session alone(model_, short_session()), other(model_, short_session());
-  const auto a = random_tokens(13, model_.vocabulary(), 21), b = random_tokens(29, model_.vocabulary(), 22);
-  Batch batch(model_, {.threads = 2});
-  const Batch::Item items[] = {{&first, a}, {&second, b}};
-  for (const auto& outcome : batch.step(items)) ASSERT_FALSE(outcome.error);
-  alone.read(a);
-  other.read(b);
-  EXPECT_TRUE(same_bits(first.logits(), alone.logits()));
-  EXPECT_TRUE(same_bits(second.logits(), other.logits()));
+  testing::expect_passes_of_their_own(model_);
 }
 
 TEST_F(SharedRows, AProceduralMemoryThatKeepsEveryRow_IsTheWholeMemory) {

@@ -103,10 +103,23 @@ TEST(Plan, MatrixElements_AreThoseOfTheModelsCard) {
 // Elements as the models' cards tell them, in thousands of millions: all, and those of a token.
 TEST(KnownModels, HaveAsManyElementsAsTheirCardsSay) {
   const std::map<std::string_view, std::pair<double, double>> cards = {
-      {"qwen3-0.6b", {0.6, 0.6}},     {"qwen3-30b-a3b", {30.5, 3.0}}, {"qwen3-next-80b-a3b", {79.7, 3.6}},
-      {"qwen3.5-0.8b", {0.75, 0.75}}, {"qwen3.5-2b", {1.88, 1.88}},   {"qwen3.5-4b", {4.2, 4.2}},
-      {"lfm2-350m", {0.354, 0.354}},  {"lfm2-1.2b", {1.17, 1.17}},    {"gpt-oss-20b", {20.9, 3.6}},
-      {"gpt-oss-120b", {116.8, 5.1}}, {"deepseek-v3", {671.0, 37.0}}, {"smollm3-3b", {3.08, 3.08}}};
+      {"qwen3-0.6b", {0.6, 0.6}},
+      {"qwen3-30b-a3b", {30.5, 3.0}},
+      {"qwen3-next-80b-a3b", {79.7, 3.6}},
+      {"qwen3.5-0.8b", {0.75, 0.75}},
+      {"qwen3.5-2b", {1.88, 1.88}},
+      {"qwen3.5-4b", {4.2, 4.2}},
+      {"lfm2-350m", {0.354, 0.354}},
+      {"lfm2-1.2b", {1.17, 1.17}},
+      {"gpt-oss-20b", {20.9, 3.6}},
+      {"gpt-oss-120b", {116.8, 5.1}},
+      {"deepseek-v3", {671.0, 37.0}},
+      {"smollm3-3b", {3.08, 3.08}},
+      {"gemma-4-31b", {30.7, 30.7}},
+      {"gemma-4-26b-a4b", {25.2, 3.8}},
+      // Of 5.1 and 8.0 the encoders of images and sound are 0.45.
+      {"gemma-4-e2b", {4.65, 2.3}},
+      {"gemma-4-e4b", {7.55, 4.5}}};
   for (const KnownModel& known : known_models()) {
     const ModelConfig config = config_of(known);
     const auto card = cards.find(known.name);
@@ -116,6 +129,42 @@ TEST(KnownModels, HaveAsManyElementsAsTheirCardsSay) {
     const MemoryPlan plan = plan_memory(config, options(0, 0, assumed_heads(config, 1)), 100000);
     EXPECT_GT(plan.full_cache, plan.bytes.total()) << known.name;
   }
+}
+
+const KnownModel& known(std::string_view name) {
+  const auto models = known_models();
+  return *std::find_if(models.begin(), models.end(), [&](const KnownModel& m) { return m.name == name; });
+}
+
+TEST(KnownModels, LayersOfTwoSizesOfHeadsAreCountedEachByItsOwn) {
+  // Of 60 layers every sixth sees everything with 4 KV heads of 512; the others see 1,024 tokens with 16 of 256.
+  const ModelConfig large = config_of(known("gemma-4-31b"));
+  EXPECT_EQ(plan_memory(large, options(0, 0, assumed_heads(large, 1)), 100000).full_cache,
+            (std::int64_t{10} * 100000 * 4 * 512 + std::int64_t{50} * 1024 * 16 * 256) * 2 * 2);
+  // Of 35 layers the last 20 have no rows; of the others 3 see everything.
+  const ModelConfig small = config_of(known("gemma-4-e2b"));
+  EXPECT_EQ(plan_memory(small, options(0, 0, assumed_heads(small, 1)), 100000).full_cache,
+            (std::int64_t{3} * 100000 * 512 + std::int64_t{12} * 512 * 256) * 2 * 2);
+}
+
+TEST(Plan, LayersThatShareRowsLookAtThem) {
+  ModelConfig config = config_of(ModelShape{"test", 4, 4, 2, 32, 128, 256, 1000, 4096});
+  MemoryPlan plan;
+  plan.options.procedural.emplace();
+  plan.options.procedural->window = 64;
+  plan.options.procedural->block = 32;
+  plan.options.procedural->rows = 8;
+  plan.options.procedural->levels = 0;
+  plan.options.context = 4096;
+  plan.options.prefill_chunk = 512;
+  plan.bytes = {.window = 128000, .rings = 0, .references = 0, .compact = 0, .full = 0};
+  MachineLimits limits;
+  limits.read_gb_s = 1.0;
+  limits.f32_gflop_s = 1e-6;  // attention is all that counts
+  limits.int8_gop_s = 1e9;
+  const double own = predict(config, plan, limits, 0.0).read_tok_s;
+  config.layers[2].rows_of = config.layers[3].rows_of = 1;
+  EXPECT_NEAR(predict(config, plan, limits, 0.0).read_tok_s, own / 2, own * 1e-6);
 }
 
 TEST(Plan, PredictedRates_FollowTheFormula) {

@@ -3,18 +3,14 @@
 
 #include <cmath>
 
-#include "kernels/kernels.h"
-#include "tests/kernels/same_bits.h"
+#include "tests/kernels/recurrence.h"
 #include "tests/kernels/samples.h"
 
 namespace kvtide {
 namespace {
 
 using testing::normals;
-using testing::same_bits;
-
-constexpr std::int64_t kWidths[] = {1, 5, 15, 16, 17, 33, 64, 85, 128, 150};
-constexpr std::int64_t kKeys = 19;
+constexpr std::int64_t kKeys = testing::kRecurrenceKeys;
 
 struct Case {
   std::vector<float> query, key, value, before;
@@ -36,7 +32,7 @@ struct Case {
 };
 
 TEST(DeltaRule, EqualsTheFormulaInDouble) {
-  for (const std::int64_t n : kWidths) {
+  for (const std::int64_t n : testing::kRecurrenceWidths) {
     const Case c(n);
     std::vector<float> after(c.before.size() + 1, -7.5f), out(static_cast<std::size_t>(n) + 1, -7.5f);
     kElementwiseScalar.delta_rule(c.step, c.before.data(), after.data(), out.data());
@@ -62,17 +58,7 @@ TEST(DeltaRule, EqualsTheFormulaInDouble) {
 }
 
 TEST(DeltaRule, EveryTableGivesTheSameBits_AlsoInPlace) {
-  for (const std::int64_t n : kWidths) {
-    const Case c(n);
-    std::vector<float> wanted(c.before.size()), wanted_out(static_cast<std::size_t>(n));
-    kElementwiseScalar.delta_rule(c.step, c.before.data(), wanted.data(), wanted_out.data());
-    for (const Kernels* kernels : available_kernels()) {
-      std::vector<float> after = c.before, out(wanted_out.size());
-      kernels->elementwise.delta_rule(c.step, after.data(), after.data(), out.data());
-      EXPECT_TRUE(same_bits(after, wanted)) << kernels->isa << " " << n;
-      EXPECT_TRUE(same_bits(out, wanted_out)) << kernels->isa << " " << n;
-    }
-  }
+  testing::expect_same_bits_in_place<Case>(&ElementwiseRow::delta_rule);
 }
 
 }  // namespace

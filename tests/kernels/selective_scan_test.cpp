@@ -1,18 +1,14 @@
 // selective_scan_test.cpp: one token of one head of Mamba-2's recurrence: the formula, and the same bits from every table.
 #include <gtest/gtest.h>
 
-#include "kernels/kernels.h"
-#include "tests/kernels/same_bits.h"
+#include "tests/kernels/recurrence.h"
 #include "tests/kernels/samples.h"
 
 namespace kvtide {
 namespace {
 
 using testing::normals;
-using testing::same_bits;
-
-constexpr std::int64_t kWidths[] = {1, 5, 15, 16, 17, 33, 64, 85, 128, 150};
-constexpr std::int64_t kKeys = 19;
+constexpr std::int64_t kKeys = testing::kRecurrenceKeys;
 
 struct Case {
   std::vector<float> read, write, input, before;
@@ -35,7 +31,7 @@ struct Case {
 };
 
 TEST(SelectiveScan, EqualsTheFormulaInDouble) {
-  for (const std::int64_t n : kWidths) {
+  for (const std::int64_t n : testing::kRecurrenceWidths) {
     const Case c(n);
     std::vector<float> after(c.before.size() + 1, -7.5f), out(static_cast<std::size_t>(n) + 1, -7.5f);
     kElementwiseScalar.selective_scan(c.step, c.before.data(), after.data(), out.data());
@@ -57,17 +53,7 @@ TEST(SelectiveScan, EqualsTheFormulaInDouble) {
 }
 
 TEST(SelectiveScan, EveryTableGivesTheSameBits_AlsoInPlace) {
-  for (const std::int64_t n : kWidths) {
-    const Case c(n);
-    std::vector<float> wanted(c.before.size()), wanted_out(static_cast<std::size_t>(n));
-    kElementwiseScalar.selective_scan(c.step, c.before.data(), wanted.data(), wanted_out.data());
-    for (const Kernels* kernels : available_kernels()) {
-      std::vector<float> after = c.before, out(wanted_out.size());
-      kernels->elementwise.selective_scan(c.step, after.data(), after.data(), out.data());
-      EXPECT_TRUE(same_bits(after, wanted)) << kernels->isa << " " << n;
-      EXPECT_TRUE(same_bits(out, wanted_out)) << kernels->isa << " " << n;
-    }
-  }
+  testing::expect_same_bits_in_place<Case>(&ElementwiseRow::selective_scan);
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 
 #include "formats/text_file.h"
 #include "model/tokenizer_json.h"
+#include "model/vocab_reader.h"
+#include "tests/model/sample_model.h"
 #include "tests/text/golden_vocabulary.h"
 
 namespace kvtide {
@@ -60,7 +62,7 @@ struct Case {
   }
 };
 
-class TokenizerGoldens : public testing::TestWithParam<std::string> {
+class TokenizerGoldens : public ::testing::TestWithParam<std::string> {
  protected:
   TokenizerGoldens() : texts(read_golden_texts()), golden(GetParam()) {}
   std::vector<std::string> texts;
@@ -96,13 +98,54 @@ TEST_P(TokenizerGoldens, TheTemplatePutsItsTokensAroundAText) {
   EXPECT_EQ(tokenizer.encode(texts[golden.whole[0].text]), golden.whole[0].ids);
 }
 
-std::string test_name(const testing::TestParamInfo<std::string>& info) {
+std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
   std::string name = info.param;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, TokenizerGoldens, testing::ValuesIn(names()), test_name);
+INSTANTIATE_TEST_SUITE_P(Files, TokenizerGoldens, ::testing::ValuesIn(names()), test_name);
+
+// What a converter makes of such a tokenizer.json.
+testing::Bytes as_gguf(const VocabSpec& spec) {
+  std::vector<std::string> tokens(spec.tokens.begin(), spec.tokens.end()), merges;
+  std::vector<std::int32_t> types;
+  for (const TokenType type : spec.types) types.push_back(static_cast<std::int32_t>(type));
+  for (const auto& [left, right] : spec.pipeline.merges)
+    merges.push_back(std::string(left) + " " + std::string(right));
+  return testing::sample_model()
+      .set("tokenizer.ggml.model", std::string("gemma4"))
+      .drop("tokenizer.ggml.pre")
+      .drop("tokenizer.ggml.add_bos_token")
+      .set_strings("tokenizer.ggml.tokens", tokens)
+      .set_array("tokenizer.ggml.token_type", types)
+      .set_strings("tokenizer.ggml.merges", merges)
+      .set("tokenizer.ggml.bos_token_id", static_cast<std::uint32_t>(*spec.bos))
+      .build()
+      .bytes;
+}
+
+TEST(TokenizerGoldenFiles, AGgufFileOfGemma4_GivesTheIdsOfItsFolder) {
+  const Case golden("gemma");
+  const testing::Bytes bytes = as_gguf(golden.spec);
+  const GgufFile file = GgufFile::from_bytes(bytes, "gemma4.gguf");
+  VocabSpec spec = read_vocab(file);
+  EXPECT_TRUE(spec.add_bos);
+  EXPECT_FALSE(spec.add_space_prefix);
+  const std::vector<std::string> texts = read_golden_texts();
+  ASSERT_EQ(golden.whole.size(), 1u);
+  EXPECT_EQ(Tokenizer(spec).encode(texts[golden.whole[0].text]), golden.whole[0].ids);
+  spec.add_bos = false;
+  const Tokenizer tokenizer(spec), folder = golden.bare();
+  ASSERT_GT(golden.hashes.size(), 600u);
+  for (std::size_t i = 0; i < golden.hashes.size(); ++i) {
+    const std::vector<TokenId> ids = tokenizer.encode(texts[i]);
+    EXPECT_EQ(hash_of(ids), golden.hashes[i]) << "text " << i << ": " << texts[i];
+    EXPECT_EQ(tokenizer.decode(ids), folder.decode(ids)) << "text " << i;
+  }
+  for (const GoldenIds& entry : golden.plain)
+    EXPECT_EQ(tokenizer.encode(texts[entry.text], {.add_bos = {}, .parse_special = false}), entry.ids);
+}
 
 TEST(TokenizerGoldenFiles, CoverEveryComponentThatIsKnown) {
   std::set<std::string> seen;

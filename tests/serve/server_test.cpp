@@ -276,6 +276,48 @@ TEST_F(ServerTest, ARequestChoosesItsMemory) {
   EXPECT_EQ(ask(server_, "/v1/completions", front + R"({"state":4711}})")->status(), 404);
 }
 
+// The answer is the same with and without; what was measured stands at the state, live at the answer, and in the metrics.
+TEST_F(ServerTest, AProceduralMemoryTellsItsDrift) {
+  std::string text = "the end of a land in the sea";
+  for (int i = 0; i < 4; ++i) text += text;
+  const std::string front = R"({"prompt":")" + text + R"(","max_tokens":6,"temperature":0,"kv":)";
+  const std::string memory = R"("kind":"procedural","budget":"2M","window":64)";
+  const auto plain = ask(server_, "/v1/completions", front + "{" + memory + "}}");
+  const auto asked = std::make_shared<testing::HeardReply>();
+  server_.handle(request_of("POST", "/v1/completions", front + "{" + memory + R"(,"drift":4}})"), asked);
+  std::int64_t live = 0;
+  while (!asked->complete() && server_.scheduler().step()) {
+    const JsonValue now = json_of(*testing::fetch(server_, "/memory"));
+    for (const JsonValue& running : *at(now, "running").list())
+      for (const JsonValue& choice : *at(running, "choices").list())
+        live = std::max(live, *at(at(choice, "drift"), "tokens").integer());
+  }
+  ASSERT_EQ(asked->status(), 200) << asked->body();
+  EXPECT_GT(live, 0);
+  const auto text_of = [](const testing::HeardReply& reply) {
+    return *at(at(json_of(reply), "choices").list()->at(0), "text").text();
+  };
+  EXPECT_EQ(text_of(*asked), text_of(*plain));
+  const JsonValue measured = json_of(*asked);
+  EXPECT_EQ(*at(at(at(measured, "usage"), "prompt_tokens_details"), "cached_tokens").integer(), 0);
+  const JsonValue states = json_of(*testing::fetch(server_, "/states"));
+  const JsonValue& state = at(states, "data").list()->back();
+  const JsonValue whole =
+      json_of(*testing::fetch(server_, "/states/" + std::to_string(*at(state, "id").integer())));
+  const JsonValue& drift = at(whole, "drift");
+  EXPECT_EQ(*at(drift, "position").integer(), *at(whole, "tokens").integer());
+  EXPECT_GE(*at(drift, "tokens").integer(), live);
+  EXPECT_GT(*at(at(drift, "output"), "mean").number(), 0.0);
+  EXPECT_FALSE(at(drift, "heads").list()->empty());
+  const std::string metrics = testing::fetch(server_, "/metrics")->body();
+  EXPECT_NE(
+      metrics.find("kvtide_drift_sampled_tokens_total " + std::to_string(*at(drift, "tokens").integer())),
+      std::string::npos)
+      << metrics;
+  for (const char* kv : {R"({"kind":"full","drift":4})", R"({"drift":4})", R"({"state":1,"drift":4})"})
+    EXPECT_EQ(ask(server_, "/v1/completions", front + kv + "}")->status(), 400) << kv;
+}
+
 // What is done to a fork leaves the state that it was forked from as it is; what was cut away is read again.
 TEST_F(ServerTest, StatesAreForkedCutAndGoneOnFrom) {
   const std::string prompt = R"({"prompt":"the end of a land in the sea","max_tokens":4,"temperature":0)";

@@ -9,6 +9,10 @@
 namespace kvtide::serve {
 namespace {
 
+constexpr const char* kParameters =
+    R"({"type": "object", "properties": {"text": {"type": "string"}, "n": {"type": "integer"}, "list": {"type":)"
+    R"( "array"}, "on": {"type": "boolean"}, "maybe": {"anyOf": [{"type": "string"}, {"type": "null"}]}}})";
+
 // "text|find({"a": 1})|text"
 std::string shown(const std::vector<ToolEvent>& events) {
   std::string out;
@@ -26,7 +30,7 @@ std::string shown(const std::vector<ToolEvent>& events) {
 std::string found(ToolFormat format, const std::string& answer) {
   std::string out;
   for (std::size_t piece = answer.size(); piece > 0; --piece) {
-    ToolCallParser parser(format, {"find", "add"});
+    ToolCallParser parser(format, {{"find", kParameters}, {"add", "{}"}});
     std::vector<ToolEvent> all;
     const auto take = [&](std::vector<ToolEvent> events) {
       for (ToolEvent& event : events) all.push_back(std::move(event));
@@ -53,6 +57,36 @@ TEST(ToolCalls, Hermes) {
   EXPECT_EQ(found(f, "<tool_call>{\"name\": \"find\"}</tool_call> done"), "find({})| done");
   EXPECT_EQ(found(f, "<tool_call>{\"name\": \"find\", \"arguments\": \"{\\\"a\\\": 1}\"}</tool_call>"),
             "find({\"a\": 1})");
+}
+
+TEST(ToolCalls, Tagged) {
+  const auto f = ToolFormat::tagged;
+  EXPECT_EQ(found(f,
+                  "I look.\n<tool_call>\n<function=find>\n<parameter=text>\nif (a < b) {\n  \"x\" </p>\n}\n"
+                  "</parameter>\n<parameter=n>\n3\n</parameter>\n</function>\n</tool_call>"),
+            "I look.\n|find({\"text\": \"if (a < b) {\\n  \\\"x\\\" </p>\\n}\", \"n\": 3})");
+  // By the schema: a text of digits stays one; Python's words and lists become JSON; what fits nothing is a text.
+  EXPECT_EQ(
+      found(f,
+            "<tool_call><function=find><parameter=text>12</parameter><parameter=on>True</parameter>"
+            "<parameter=list>['a', 1]</parameter><parameter=n>three</parameter></function></tool_call>"),
+      "find({\"text\": \"12\", \"on\": true, \"list\": [\"a\", 1], \"n\": \"three\"})");
+  EXPECT_EQ(found(f,
+                  "<tool_call>\n<function=find>\n<parameter=maybe>\nnull\n</parameter>\n<parameter=other>\n"
+                  "null\n</parameter>\n<parameter=text>\n\n</parameter>\n</function>\n</tool_call>"),
+            "find({\"maybe\": null, \"other\": \"null\", \"text\": \"\"})");
+  EXPECT_EQ(found(f, "<function=add>\n</function>\n</tool_call>\n<tool_call>\n<function=find></function>"),
+            "add({})|find({})");
+  // What is held to a grammar is JSON, in the same markers.
+  EXPECT_EQ(found(f, "<tool_call>\n{\"name\": \"find\", \"arguments\": {\"n\": 1}}\n</tool_call>"),
+            "find({\"n\": 1})");
+  EXPECT_EQ(found(f, "<tool_call><function=find><parameter=text>\nso fa"), "find({\"text\": \"so fa)");
+  EXPECT_EQ(found(f, "<tool_call><function=find><parameter=n>1</parameter>oh"), "find({\"n\": 1})|oh");
+  EXPECT_EQ(found(f, "<tool_call><function=find><parameter=n>1</parameter>\n</tool_call>."),
+            "find({\"n\": 1})|.");
+  for (const char* text : {"<tool_call>\n<function=steal>\n</function>", "<function=", "<tool_call><func",
+                           "<function=find", "a <function", "<tool_call>none</tool_call>"})
+    EXPECT_EQ(found(f, text), text);
 }
 
 TEST(ToolCalls, WhatIsNoCallIsText) {
@@ -109,6 +143,7 @@ TEST(ToolCalls, ACutAnswerEndsItsCall) {
 
 TEST(ToolCalls, TheFormatIsChosenByTheTemplate) {
   EXPECT_EQ(tool_format_of("... <tool_call> ..."), ToolFormat::hermes);
+  EXPECT_EQ(tool_format_of("<tool_call><function=f><parameter=p>"), ToolFormat::tagged);
   EXPECT_EQ(tool_format_of("... [TOOL_CALLS] ..."), ToolFormat::mistral);
   EXPECT_EQ(tool_format_of("... <|python_tag|> ..."), ToolFormat::llama);
   EXPECT_EQ(tool_format_of("plain"), ToolFormat::fenced);

@@ -30,9 +30,11 @@ TEST(PlainDecoder, GivesTheLogitsOfTransformersForEveryTinyModel) {
 
 TEST(PlainDecoder, GivesTheLogitsOfTransformersForEveryFolder) {
   for (const char* name :
-       {"gemma3-f32", "gpt2-f32", "gpt2-long-f16", "llama-f32", "mistral-f16-shards", "qwen2-bf16",
-        "qwen3-i8", "zaya-f16", "zaya-i8", "smollm3-f32", "ministral3-f32", "phi3-f32", "olmo3-f32",
-        "qwen3-moe-f32", "lfm2-f32", "lfm2-moe-f32", "qwen3-5-f32", "qwen3-5-moe-f32", "qwen3-next-f32"}) {
+       {"gemma3-f32",         "gpt2-f32",       "gpt2-long-f16",   "llama-f32",      "mistral-f16-shards",
+        "qwen2-bf16",         "qwen3-i8",       "zaya-f16",        "zaya-i8",        "smollm3-f32",
+        "ministral3-f32",     "phi3-f32",       "olmo3-f32",       "qwen3-moe-f32",  "lfm2-f32",
+        "lfm2-moe-f32",       "qwen3-5-f32",    "qwen3-5-moe-f32", "qwen3-next-f32", "mamba2-f32",
+        "granite-hybrid-f32", "nemotron-h-f32", "gpt-oss-f32",     "gpt-oss-mxfp4",  "deepseek-f32"}) {
     const std::string folder = std::string(KVTIDE_GOLDENS "/folders/") + name;
     const double allowed =
         std::string_view(name).starts_with("qwen3-5") || name == std::string_view("qwen3-next-f32") ? 2e-4

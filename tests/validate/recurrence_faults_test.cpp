@@ -65,7 +65,10 @@ TEST(RecurrenceFaults, WhatACallDoesNotHandOn_IsNamed) {
   for (const Case& c : {Case{"lfm2-f32", "conv_state", "history_dropped"},
                         Case{"qwen3-5-f32", "conv_state", "history_dropped"},
                         Case{"qwen3-5-f32", "recurrent_state", "recurrent_state_dropped"},
-                        Case{"qwen3-next-f32", "state", "recurrent_state_dropped"}}) {
+                        Case{"qwen3-next-f32", "state", "recurrent_state_dropped"},
+                        Case{"mamba2-f32", "conv_state", "history_dropped"},
+                        Case{"mamba2-f32", "recurrent_state", "recurrent_state_dropped"},
+                        Case{"nemotron-h-f32", "recurrent_state", "recurrent_state_dropped"}}) {
     const ValidationReport report = report_on_forgetting(c.model, c.what);
     EXPECT_FALSE(report.passed);
     ASSERT_FALSE(report.findings.empty()) << c.model << c.what;
@@ -116,7 +119,17 @@ TEST(RecurrenceFaults, WhatALayerComputesWrongly_IsNamedByLogitsAlone) {
                         Case{"qwen3-5-f32", Slip::state_decayed_twice, "recurrent_decay"},
                         Case{"qwen3-5-f32", Slip::gate_before_norm, "recurrent_gate"},
                         Case{"qwen3-5-f32", Slip::delta_ignored, "delta_rule"},
-                        Case{"qwen3-next-f32", Slip::state_read_before, "recurrent_order"}}) {
+                        Case{"qwen3-next-f32", Slip::state_read_before, "recurrent_order"},
+                        Case{"mamba2-f32", Slip::state_decayed_twice, "recurrent_decay"},
+                        Case{"mamba2-f32", Slip::gate_behind_norm, "recurrent_gate"},
+                        Case{"mamba2-f32", Slip::groups_normed_together, "recurrent_norm"},
+                        Case{"granite-hybrid-f32", Slip::skip_dropped, "recurrent_skip"},
+                        Case{"granite-hybrid-f32", Slip::residual_unscaled, "residual_scale"},
+                        Case{"nemotron-h-f32", Slip::time_bias_dropped, "recurrent_step"},
+                        Case{"gpt-oss-f32", Slip::sinks_ignored, "attention_sinks"},
+                        Case{"gpt-oss-f32", Slip::gate_unclamped, "activation"},
+                        Case{"deepseek-f32", Slip::latent_norm_skipped, "norm_skipped"},
+                        Case{"deepseek-f32", Slip::expert_groups_ignored, "expert_choice"}}) {
     ThreadPool pool(1);
     PlainDecoder reference(folder(c.model), pool);
     Slipping tested(folder(c.model), c.slip);

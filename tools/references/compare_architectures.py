@@ -61,6 +61,14 @@ HYBRID = dict(GRANITE, **SPACE, num_hidden_layers=3, num_local_experts=5, num_ex
 MAMBA = dict(num_heads=4, head_dim=16, state_size=12, n_groups=2)
 
 
+# Nemotron-H: a layer is one block. transformers holds steps at time_step_min and above where it reads at once, only there: so none.
+NEMOTRON = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=12, mamba_num_heads=4, mamba_head_dim=16, ssm_state_size=12, n_groups=2,
+                time_step_min=1e-30, tie_word_embeddings=False,
+                layers_block_type=["linear_attention", "mlp", "linear_attention", "full_attention", "mlp", "linear_attention"])  # fmt: skip
+NEMOTRON_MOE = dict(NEMOTRON, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=20, moe_shared_expert_intermediate_size=28,
+                    routed_scaling_factor=2.5, layers_block_type=["linear_attention", "moe", "linear_attention", "full_attention", "moe"])  # fmt: skip
+
+
 # Gemma 4: wider heads, of which a part turns, in layers that see everything.
 GEMMA4 = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=8, global_head_dim=16, rms_norm_eps=1e-6, num_hidden_layers=4, sliding_window=11,
               layer_types=["sliding_attention", "full_attention"] * 2, hidden_size_per_layer_input=0, final_logit_softcapping=8.0,
@@ -245,6 +253,20 @@ CASES = [
          dict(HYBRID, mamba_proj_bias=True, attention_bias=True, mamba_n_groups=4, num_local_experts=3, num_experts_per_tok=3)),
     Case("granitemoehybrid, attention alone", "granite", "GraniteMoeHybrid", 535, "",
          dict(HYBRID, num_local_experts=0, position_embedding_type="rope", layer_types=["full_attention"] * 3)),
+    Case("nemotron_h", "nemotron_h", "NemotronH", 561, "", dict(NEMOTRON)),
+    Case("nemotron_h, odd widths, a group for all, attention first and twice", "nemotron_h", "NemotronH", 562, "",
+         dict(NEMOTRON, hidden_size=36, intermediate_size=50, num_attention_heads=3, num_key_value_heads=1, head_dim=10, mamba_num_heads=3,
+              mamba_head_dim=10, ssm_state_size=33, n_groups=1, conv_kernel=3,
+              layers_block_type=["full_attention", "full_attention", "mlp", "linear_attention", "mlp", "mlp"])),
+    Case("nemotron_h, biases, a group a head, recurrence last", "nemotron_h", "NemotronH", 563, "no gguf",
+         dict(NEMOTRON, use_bias=True, attention_bias=True, mlp_bias=True, n_groups=4, use_conv_bias=False)),
+    Case("nemotron_h, experts", "nemotron_h_moe", "NemotronH", 564, "", dict(NEMOTRON_MOE)),
+    Case("nemotron_h, all of three experts, shares as they are, odd widths", "nemotron_h_moe", "NemotronH", 565, "",
+         dict(NEMOTRON_MOE, hidden_size=36, moe_intermediate_size=12, moe_shared_expert_intermediate_size=20, n_routed_experts=3, num_experts_per_tok=3,
+              norm_topk_prob=False, mamba_num_heads=6, mamba_head_dim=6, n_groups=3, layers_block_type=["moe", "linear_attention", "full_attention"])),
+    Case("nemotron_h, experts in groups, beside a feed-forward in another layer", "nemotron_h_moe", "NemotronH", 566, "no gguf",
+         dict(NEMOTRON_MOE, n_routed_experts=8, n_group=4, topk_group=2, num_experts_per_tok=3,
+              layers_block_type=["mlp", "linear_attention", "moe", "full_attention"])),
     Case("granite", "granite", "Granite", 541, "", dict(GRANITE)),
     Case("granite, biases, three heads", "granite", "Granite", 542, "no gguf",
          dict(GRANITE, hidden_size=36, num_attention_heads=3, num_key_value_heads=3, attention_bias=True)),
@@ -256,7 +278,7 @@ CASES = [
 
 def carried_matrix(model, matrix: np.ndarray) -> np.ndarray:
     """[heads][keys][values], flat: Mamba-2 of transformers has the last two the other way round."""
-    mamba = model.config.model_type in ("mamba2", "granitemoehybrid")
+    mamba = model.config.model_type in ("mamba2", "granitemoehybrid", "nemotron_h")
     return (matrix.swapaxes(1, 2) if mamba else matrix).reshape(len(matrix), -1).copy()
 
 

@@ -17,6 +17,7 @@ What differs from the checkpoint's own layout, and therefore what this file must
   - deepseek2: one KV head, the latent; keys and values are made of it by two tensors, that of the keys transposed.
   - gemma4: gguf_gemma4.py.
   - mamba2, granite, granitemoe, granitehybrid: gguf_mamba.py.
+  - nemotron_h, nemotron_h_moe: gguf_nemotron.py.
   - lfm2, lfm2moe: layers without attention are those with 0 KV heads; the last norm is named token_embd_norm.
 """
 
@@ -27,6 +28,7 @@ import numpy as np
 
 import gguf_gemma4
 import gguf_mamba
+import gguf_nemotron
 import mxfp4
 import toy_vocab
 
@@ -163,6 +165,8 @@ def export(model, arch: str, name: str, path: str, four_bits: bool = False) -> N
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     if arch == "mamba2":
         gguf_mamba.add_mamba2(writer, config)
+    elif arch in gguf_nemotron.ARCHITECTURES:
+        gguf_nemotron.add_parameters(writer, config, arch)
     elif arch == "gemma4":
         gguf_gemma4.add_parameters(writer, config)
         gguf_gemma4.add_rotation(writer, config)
@@ -172,7 +176,7 @@ def export(model, arch: str, name: str, path: str, four_bits: bool = False) -> N
         writer.add_feed_forward_length(inner)
     _add_vocabulary(writer)
 
-    rope = {"rope_type": "none"} if arch in ("mamba2", "gemma4") else _global_rope(config, arch)
+    rope = {"rope_type": "none"} if arch in ("mamba2", "gemma4", *gguf_nemotron.ARCHITECTURES) else _global_rope(config, arch)
     if rope["rope_type"] == "llama3":
         writer.add_tensor("rope_freqs.weight", llama3_divisors(head_dim_of(config), rope))
     elif rope["rope_type"] == "longrope":
@@ -182,6 +186,9 @@ def export(model, arch: str, name: str, path: str, four_bits: bool = False) -> N
         if key == "lm_head.weight" and config.tie_word_embeddings:
             continue
         data = tensor.detach().numpy().astype(np.float32)
+        if arch in gguf_nemotron.ARCHITECTURES:
+            gguf_nemotron.add_tensor(writer, key, data, config)
+            continue
         if arch in gguf_mamba.ARCHITECTURES and gguf_mamba.add_tensor(writer, key, data, config):
             continue
         if arch == "gemma4" and gguf_gemma4.add_tensor(writer, key, data):
@@ -220,7 +227,7 @@ def export(model, arch: str, name: str, path: str, four_bits: bool = False) -> N
 def _inner_width(model, arch: str) -> int:
     if arch in gguf_mamba.ARCHITECTURES:
         return None if arch == "mamba2" else gguf_mamba.inner_width(model.config)
-    if arch == "gemma4":
+    if arch == "gemma4" or arch in gguf_nemotron.ARCHITECTURES:
         return None
     if arch == "lfm2":  # which adjusts what its config says
         return model.state_dict()["model.layers.0.feed_forward.w1.weight"].shape[0]

@@ -27,7 +27,7 @@ def add_tensor(writer: gguf.GGUFWriter, key: str, data: np.ndarray, config) -> b
     blk = f"blk.{key.split('.')[2]}." if ".layers." in key else ""
     for inside in (".mixer.", ".mamba."):
         if inside in key:
-            _add_space(writer, blk, key.split(inside)[1], data, config)
+            add_space(writer, blk, key.split(inside)[1], data, config)
             return True
     if ".block_sparse_moe.router." in key:
         writer.add_tensor(blk + "ffn_gate_inp.weight", data)
@@ -41,7 +41,7 @@ def add_tensor(writer: gguf.GGUFWriter, key: str, data: np.ndarray, config) -> b
     return True
 
 
-def _add_space(writer: gguf.GGUFWriter, blk: str, inner: str, data: np.ndarray, config) -> None:
+def add_space(writer: gguf.GGUFWriter, blk: str, inner: str, data: np.ndarray, config) -> None:
     if inner == "A_log":
         data = -np.exp(data.astype(np.float64)).astype(np.float32)
     if inner in ("A_log", "D"):
@@ -56,6 +56,8 @@ def _add_space(writer: gguf.GGUFWriter, blk: str, inner: str, data: np.ndarray, 
 def sizes(config) -> dict:
     if config.model_type == "mamba2":
         heads, dim, state, groups, taps = config.num_heads, config.head_dim, config.state_size, config.n_groups, config.conv_kernel
+    elif config.model_type == "nemotron_h":
+        heads, dim, state, groups, taps = config.mamba_num_heads, config.mamba_head_dim, config.ssm_state_size, config.n_groups, config.conv_kernel  # fmt: skip
     else:
         heads, dim, state, groups, taps = config.mamba_n_heads, config.mamba_d_head, config.mamba_d_state, config.mamba_n_groups, config.mamba_d_conv  # fmt: skip
     return dict(heads=heads, head_dim=dim, state=state, groups=groups, taps=taps)

@@ -56,6 +56,11 @@ GRANITE = dict(num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=3
                residual_multiplier=0.6, logits_scaling=2.5, mamba_n_heads=4, mamba_d_head=16, mamba_d_state=12, mamba_n_groups=2, num_local_experts=5,
                num_experts_per_tok=2, intermediate_size=8, shared_intermediate_size=12, layer_types=["linear_attention", "full_attention", "linear_attention"])  # fmt: skip
 
+# No limit of steps: transformers holds them at time_step_min and above where a text is read at once, only there.
+NEMOTRON = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=12, mamba_num_heads=4, mamba_head_dim=16, ssm_state_size=12, n_groups=2,
+                time_step_min=1e-30, tie_word_embeddings=False, n_routed_experts=5, num_experts_per_tok=2, moe_intermediate_size=12,
+                moe_shared_expert_intermediate_size=20, layers_block_type=["linear_attention", "moe", "full_attention", "moe"])  # fmt: skip
+
 GEMMA4 = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=8, global_head_dim=16, num_global_key_value_heads=1, attention_k_eq_v=True,
               rms_norm_eps=1e-6, num_hidden_layers=5, sliding_window=16, num_kv_shared_layers=2, use_double_wide_mlp=True, intermediate_size=16,
               layer_types=["sliding_attention", "full_attention", "full_attention", "sliding_attention", "full_attention"],
@@ -132,6 +137,8 @@ FOLDERS = [
                 dict(num_heads=4, head_dim=16, state_size=12, n_groups=2, num_hidden_layers=2)), published=True),
     Folder(Case("granite-hybrid-f32", "granitehybrid", "GraniteMoeHybrid", 224, "Mamba-2 around a layer of attention, scaled sums; and as a GGUF file",
                 GRANITE), published=True),
+    Folder(Case("nemotron-h-f32", "nemotron_h_moe", "NemotronH", 226, "a layer is Mamba-2, attention or experts without gates; and as a GGUF file",
+                NEMOTRON), published=True),
     Folder(Case("gemma4-f32", "gemma4", "Gemma4", 225, "shared rows, keys as values, two sizes of heads, numbers for every layer, experts; and as a GGUF file",
                 GEMMA4), published=True),
 ]  # fmt: skip

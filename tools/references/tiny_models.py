@@ -135,7 +135,7 @@ def _scaled(name: str, noise: np.ndarray, arch: str) -> np.ndarray:
     # Queries and keys are made large enough for attention to prefer some positions clearly over others.
     gain = 1.5 if "q_proj" in name or "k_proj" in name else 1.0
     # A router decides clearly; stacked experts and matrices add up their last extent, a convolution all but its first.
-    routers = ("mlp.gate.weight", "feed_forward.gate.weight", "mlp.router.weight", "block_sparse_moe.router.weight", "router.proj.weight")
+    routers = ("mlp.gate.weight", "feed_forward.gate.weight", "mlp.router.weight", "block_sparse_moe.router.weight", "router.proj.weight", "mixer.gate.weight")
     gain = 4.0 if name.endswith(routers) else gain
     if arch == "gpt-oss" and ".experts." in name:  # inputs before outputs
         return 3.0 * noise / np.sqrt(noise.shape[1])  # large enough to be clamped sometimes

@@ -58,6 +58,12 @@ void field(A& a, const G& g) {
   });
 }
 
+bool on_or_off(const G& g) {
+  if (g.value != "on" && g.value != "off")
+    refuse(cat(g.flag, ": it must be one of on, off, not ", quoted(g.value)));
+  return g.value == "on";
+}
+
 // "A-B", both included.
 std::pair<std::int64_t, std::int64_t> range(const G& g, std::string_view what, std::int64_t high) {
   const std::size_t dash = g.value.find('-');
@@ -79,11 +85,7 @@ constexpr Flag kPreset[] = {
     {"", "--kv-window", "N", "rolling, procedural: newest tokens that stay [1024; 512]",
      [](A& a, const G& g) { a.memory.window = whole(g, "the window", 1, kLargestCount); }},
     {"", "--kv-proc", "on|off", "keep the past as summaries and outliers: texts of any length [off]",
-     [](A& a, const G& g) {
-       if (g.value != "on" && g.value != "off")
-         refuse(cat(g.flag, ": it must be one of on, off, not ", quoted(g.value)));
-       given(a).on = g.value == "on";
-     }},
+     [](A& a, const G& g) { given(a).on = on_or_off(g); }},
     {"", "--kv-preset", "NAME", "minimal, balanced or faithful [balanced]",
      [](A& a, const G& g) {
        for (const auto& preset : kProceduralPresets)
@@ -92,6 +94,9 @@ constexpr Flag kPreset[] = {
      }},
 };
 constexpr Flag kProcedural[] = {
+    {"", "--kv-exact-first", "on|off",
+     "procedural, a budget without -c: every row stays while the budget holds them all [on]",
+     [](A& a, const G& g) { given(a).chosen.exact_first = on_or_off(g); }},
     {"", "--kv-block", "N", "procedural: tokens that are compressed at once [256]", field<&O::block>},
     {"", "--kv-r", "N", "procedural: summary rows per block and head [4]", field<&O::summaries>},
     {"--kv-salient", "--kv-outliers", "N", "procedural: exact rows per block, on average over all heads [60]",

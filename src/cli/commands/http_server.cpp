@@ -20,6 +20,7 @@
 #include <chrono>
 #include <csignal>
 #include <deque>
+#include <new>
 #include <optional>
 #include <set>
 #include <thread>
@@ -75,11 +76,22 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   bool answers() const { return answering_; }
 
+  // Does the work. When memory ends in it the client hears so, or at least that nothing more comes.
+  template <class Work>
+  void guard(Work&& work) {
+    try {
+      work();
+    } catch (const std::bad_alloc&) {
+      fail();
+    }
+  }
+
   // From any thread.
   bool gone() const { return gone_; }
   std::size_t waiting() const { return waiting_; }
   net::any_io_executor executor() { return stream_.get_executor(); }
   void note_waiting(std::size_t bytes) { waiting_ += bytes; }
+  void note_taken(std::size_t bytes) { waiting_ -= bytes; }
 
   // On the thread that serves.
   void send(serve::Response response) {
@@ -116,6 +128,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_body();
   void handle();
   void refuse(int status, const std::string& why);
+  void fail();
+  void refuse_header(ErrorInfo error);
   void refuse_body() { refuse(413, cat("a request's body may have ", shared_.options.most_body, " bytes")); }
   void watch();
   void put(std::string bytes);
@@ -130,7 +144,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::deque<std::string> unsent_;
   std::atomic<std::size_t> waiting_{0};
   std::atomic<bool> gone_{false};
-  bool writing_ = false, ended_ = false, answering_ = false, watching_ = false;
+  bool writing_ = false, ended_ = false, answering_ = false, begun_ = false, watching_ = false;
   bool keep_alive_ = true, chunked_ = false, head_only_ = false;
   int version_ = 11, status_ = 0;
   std::string what_;  // for the log: "POST /v1/completions"
@@ -152,7 +166,7 @@ class SocketReply final : public serve::Reply {
     const std::size_t bytes = piece.size();
     later(
         [piece = std::move(piece), bytes](Connection& to) {
-          to.note_waiting(std::size_t{0} - bytes);
+          to.note_taken(bytes);
           to.write(piece);
         },
         bytes);
@@ -166,9 +180,16 @@ class SocketReply final : public serve::Reply {
  private:
   template <class Action>
   void later(Action action, std::size_t bytes) {
+    auto guarded = [to = connection_, action = std::move(action)]() mutable {
+      to->guard([&] { action(*to); });
+    };
     connection_->note_waiting(bytes);
-    net::post(connection_->executor(),
-              [to = connection_, action = std::move(action)]() mutable { action(*to); });
+    try {
+      net::post(connection_->executor(), std::move(guarded));
+    } catch (const std::bad_alloc&) {
+      connection_->note_taken(bytes);
+      throw;
+    }
   }
   std::shared_ptr<Connection> connection_;
 };
@@ -178,37 +199,41 @@ void Connection::read_next() {
   parser_->header_limit(static_cast<std::uint32_t>(shared_.options.most_header));
   parser_->body_limit(shared_.options.most_body);
   stream_.expires_after(std::chrono::seconds(shared_.options.read_seconds));
-  http::async_read_header(
-      stream_, buffer_, *parser_, [self = shared_from_this()](ErrorInfo error, std::size_t) {
-        if (error) {
-          const bool parsed = error.category() == http::make_error_code(http::error::bad_value).category() &&
-                              error != http::error::end_of_stream && error != http::error::partial_message;
-          if (!parsed) return self->close();
-          if (error == http::error::body_limit) return self->refuse_body();
-          return error == http::error::header_limit || error == http::error::buffer_overflow
-                     ? self->refuse(431, "the request's header is too large")
-                     : self->refuse(400, cat("the request is not HTTP: ", error.message()));
-        }
-        self->read_body();
-      });
+  http::async_read_header(stream_, buffer_, *parser_,
+                          [self = shared_from_this()](ErrorInfo error, std::size_t) {
+                            self->guard([&] { error ? self->refuse_header(error) : self->read_body(); });
+                          });
+}
+
+void Connection::refuse_header(ErrorInfo error) {
+  const bool parsed = error.category() == http::make_error_code(http::error::bad_value).category() &&
+                      error != http::error::end_of_stream && error != http::error::partial_message;
+  if (!parsed) return close();
+  if (error == http::error::body_limit) return refuse_body();
+  return error == http::error::header_limit || error == http::error::buffer_overflow
+             ? refuse(431, "the request's header is too large")
+             : refuse(400, cat("the request is not HTTP: ", error.message()));
 }
 
 void Connection::read_body() {
   since_ = Stopwatch();
   const auto read = [self = shared_from_this()](ErrorInfo error, std::size_t) {
-    if (error == http::error::body_limit) return self->refuse_body();
-    if (error == beast::error::timeout || error == http::error::partial_message) return self->close();
-    if (error) return self->refuse(400, cat("the request is not HTTP: ", error.message()));
-    self->handle();
+    self->guard([&] {
+      if (error == http::error::body_limit) return self->refuse_body();
+      if (error == beast::error::timeout || error == http::error::partial_message) return self->close();
+      if (error) return self->refuse(400, cat("the request is not HTTP: ", error.message()));
+      self->handle();
+    });
   };
   if (!beast::iequals(parser_->get()[http::field::expect], "100-continue"))
     return http::async_read(stream_, buffer_, *parser_, read);
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-  net::async_write(stream_, net::buffer(kContinue.data(), kContinue.size()),
-                   [self = shared_from_this(), read](ErrorInfo error, std::size_t) {
-                     if (error) return self->close();
-                     http::async_read(self->stream_, self->buffer_, *self->parser_, read);
-                   });
+  net::async_write(
+      stream_, net::buffer(kContinue.data(), kContinue.size()),
+      [self = shared_from_this(), read](ErrorInfo error, std::size_t) {
+        if (error) return self->close();
+        self->guard([&] { http::async_read(self->stream_, self->buffer_, *self->parser_, read); });
+      });
 }
 
 void Connection::handle() {
@@ -242,6 +267,15 @@ void Connection::refuse(int status, const std::string& why) {
   send(serve::problem_response({status, why}, serve::Dialect::openai));
 }
 
+// An answer that has begun is cut off: the client sees that its end is missing.
+void Connection::fail() {
+  try {
+    if (!begun_) return refuse(503, "out of memory");
+  } catch (const std::bad_alloc&) {
+  }
+  close();
+}
+
 // A socket that can be read but holds nothing was closed by the client.
 void Connection::watch() {
   if (watching_) return;
@@ -259,6 +293,7 @@ void Connection::put(std::string bytes) {
   if (gone_) return;
   waiting_ += bytes.size();
   unsent_.push_back(std::move(bytes));
+  begun_ = true;
   if (!writing_) write_some();
 }
 
@@ -276,8 +311,10 @@ void Connection::write_some() {
                        self->unsent_.clear();
                        return self->close();
                      }
-                     if (!self->unsent_.empty()) return self->write_some();
-                     if (self->ended_) self->last();
+                     self->guard([&] {
+                       if (!self->unsent_.empty()) return self->write_some();
+                       if (self->ended_) self->last();
+                     });
                    });
 }
 
@@ -285,7 +322,7 @@ void Connection::write_some() {
 void Connection::last() {
   ended_ = true;
   if (writing_ || !answering_) return;
-  answering_ = false;
+  answering_ = begun_ = false;
   shared_.log(
       cat(what_, " ", status_, " ", fixed(since_.ms(), 1), " ms", gone_ ? ", the client has left" : ""));
   if (gone_ || !keep_alive_ || shared_.stopping) return close();
@@ -314,6 +351,8 @@ struct HttpServer::Impl {
   std::atomic<bool> ended{true};      // all answers
   std::optional<Stopwatch> ending{};  // since the signal
 
+  bool accepting = false;
+
   void accept();
   void stop();
   void leave_when_sent(int looks);
@@ -321,16 +360,20 @@ struct HttpServer::Impl {
 
 void HttpServer::Impl::accept() {
   acceptor.async_accept([this](http_server::ErrorInfo error, http_server::Tcp::socket socket) {
+    accepting = false;
     if (!acceptor.is_open()) return;
     // Out of file descriptors, for instance: a later one may be accepted.
     if (error) {
       pause.expires_after(std::chrono::milliseconds(50));
-      return pause.async_wait([this](http_server::ErrorInfo) { accept(); });
+      pause.async_wait([this](http_server::ErrorInfo) { accept(); });
+      accepting = true;
+      return;
     }
     if (shared.open.size() < static_cast<std::size_t>(shared.options.most_connections))
       std::make_shared<http_server::Connection>(std::move(socket), shared)->start();
     accept();
   });
+  accepting = true;
 }
 
 void HttpServer::Impl::stop() {
@@ -396,8 +439,13 @@ bool HttpServer::run(const std::function<void(const std::string&)>& log) {
   impl_->signals.async_wait([this](http_server::ErrorInfo error, int) {
     if (!error) impl_->stop();
   });
-  impl_->accept();
-  impl_->io.run();
+  // Whatever memory ended for is gone by then: a connection, or one that would have come.
+  for (bool done = false; !done;) try {
+      if (!impl_->accepting && !impl_->shared.stopping) impl_->accept();
+      impl_->io.run();
+      done = true;
+    } catch (const std::bad_alloc&) {
+    }
   if (impl_->drainer.joinable()) impl_->drainer.join();
   return impl_->ended;
 }

@@ -10,6 +10,7 @@
 #include "cli/output/terminal.h"
 #include "kvtide/error.h"
 #include "model/loaded_model.h"
+#include "state/procedural/drift_json.h"
 
 namespace kvtide {
 namespace {
@@ -43,7 +44,8 @@ std::int64_t summaries_of(const ProceduralCounts& c) {
 Json event_line(const ProceduralEvent& e) {
   const ProceduralCounts& c = e.after;
   Json json = Json::object();
-  json.set("kind", e.merge ? "consolidation" : "seal")
+  constexpr std::string_view kKinds[] = {"seal", "consolidation", "row_type"};
+  json.set("kind", kKinds[static_cast<std::size_t>(e.kind)])
       .set("position", e.position)
       .set("first", e.block.first)
       .set("last", e.block.last)
@@ -56,12 +58,8 @@ Json event_line(const ProceduralEvent& e) {
       .set("fits_rejected", c.fits_rejected)
       .set("log_mass_error", c.log_mass_error)
       .set("ms", e.seconds * 1e3);
-  return json;
-}
-
-Json spread_json(const Spread& spread) {
-  Json json = Json::object();
-  json.set("mean", spread.mean).set("p50", spread.p50).set("p99", spread.p99);
+  if (e.kind == ProceduralEvent::Kind::row_type)
+    json.set("key_type", element_type_name(e.key_type)).set("value_type", element_type_name(e.value_type));
   return json;
 }
 
@@ -82,26 +80,8 @@ std::string percent(double share) { return number_text(100.0 * share, 1) + "%"; 
 
 Json drift_json(const std::optional<Drift>& drift) {
   if (!drift) return Json();
-  Json heads = Json::array();
-  for (const HeadDrift& head : drift->heads) {
-    Json item = Json::object();
-    item.set("layer", head.layer)
-        .set("head", head.head)
-        .set("output", head.output)
-        .set("log_mass", head.log_mass)
-        .set("overlap", head.overlap);
-    heads.push(std::move(item));
-  }
-  Json json = Json::object();
-  json.set("tokens", drift->tokens)
-      .set("output", spread_json(drift->output))
-      .set("log_mass", spread_json(drift->log_mass))
-      .set("overlap", spread_json(drift->overlap))
-      .set("worst_layer", drift->worst_layer < 0 ? Json() : Json(drift->worst_layer))
-      .set("worst_output", drift->worst_output)
-      .set("bytes", drift->bytes)
-      .set("ms", drift->seconds * 1e3)
-      .set("heads", std::move(heads));
+  Json json = drift_object(*drift);
+  json.set("heads", drift_heads(*drift));
   return json;
 }
 

@@ -29,6 +29,7 @@ struct Architecture {
   std::span<const TensorRule> older_folder_tensors = {};
   bool recurrent_only = false;  // no layer has attention or a feed-forward
   bool uneven = false;  // layers of a GGUF file may differ in KV heads and in the width of their feed-forward
+  bool single_blocks = false;  // and those without a feed-forward say that it is 0 wide
 };
 
 extern const Architecture kLlama;  // Llama 2 and 3, SmolLM2, Mistral
@@ -51,11 +52,13 @@ extern const Architecture kGptOss;
 extern const Architecture kDeepseek;  // DeepSeek V3, GLM 4.7 Flash
 extern const Architecture kMamba2;
 extern const Architecture kGemma4;
+extern const Architecture kNemotronH, kNemotronHMoe;
 extern const Architecture kGranite, kGraniteMoe, kGraniteHybrid;  // Granite 3 and 4
 
 inline constexpr const Architecture* kArchitectures[] = {
-    &kLlama,  &kGemma3,   &kQwen2,    &kQwen3,   &kGpt2,       &kZaya,          &kSmolLm3, &kPhi3,
-    &kOlmo2,  &kMistral3, &kQwen3Moe, &kLfm2,    &kLfm2Moe,    &kQwen3Next,     &kQwen35,  &kQwen35Moe,
-    &kGptOss, &kDeepseek, &kMamba2,   &kGranite, &kGraniteMoe, &kGraniteHybrid, &kGemma4};
+    &kLlama,         &kGemma3,    &kQwen2,     &kQwen3,       &kGpt2,   &kZaya,    &kSmolLm3,
+    &kPhi3,          &kOlmo2,     &kMistral3,  &kQwen3Moe,    &kLfm2,   &kLfm2Moe, &kQwen3Next,
+    &kQwen35,        &kQwen35Moe, &kGptOss,    &kDeepseek,    &kMamba2, &kGranite, &kGraniteMoe,
+    &kGraniteHybrid, &kGemma4,    &kNemotronH, &kNemotronHMoe};
 
 }  // namespace kvtide

@@ -30,11 +30,11 @@ struct RopeConfig {
   std::optional<int> turning = std::nullopt;
 };
 
-enum class Activation { silu, gelu };  // gelu: the tanh form
-enum class NormKind { rms, layer };    // layer: with the mean taken off, and a bias
+enum class Activation { silu, gelu, squared_relu };  // gelu: the tanh form
+enum class NormKind { rms, layer };                  // layer: with the mean taken off, and a bias
 
-// What mixes the tokens of a layer.
-enum class Mixer { attention, short_convolution, delta_net, state_space };
+// What mixes the tokens of a layer, if anything does.
+enum class Mixer { attention, short_convolution, delta_net, state_space, none };
 
 struct LayerConfig {
   Mixer mixer = Mixer::attention;
@@ -147,7 +147,7 @@ struct ModelConfig {
   bool post_norms = false;             // RMS norm after attention and after the feed-forward
   std::optional<QueryGrowth> query_growth;
   NormKind norm = NormKind::rms;
-  bool gated = true;  // the feed-forward multiplies activation(gate) with up; else activation(up)
+  bool gated = true;  // feed-forward and experts multiply activation(gate) with up; else activation(up)
   bool learned_positions = false;  // added to the embedding: positions end at context_length
   // Whether the output matrix is the embedding; nullopt: when the checkpoint has no other.
   std::optional<bool> tied_head;

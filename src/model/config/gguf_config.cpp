@@ -149,11 +149,12 @@ void read_hidden(const GgufFile& file, bool uneven, ModelConfig& config) {
                  " layers"));
     for (std::size_t i = 0; i < listed->size(); ++i) {
       const std::int64_t hidden = (*listed)[i];
-      if (hidden < 1 || hidden > kWidestSize)
+      if (hidden < 0 || hidden > kWidestSize)
         refuse(
             file, ErrorCode::bad_format,
-            cat("layer ", i, " has a feed-forward of ", hidden, "; it must be between 1 and ", kWidestSize));
+            cat("layer ", i, " has a feed-forward of ", hidden, "; it must be between 0 and ", kWidestSize));
       config.layers[i].hidden = hidden;
+      config.layers[i].feed_forward = hidden > 0;
       config.hidden = std::max(config.hidden, hidden);
     }
     return;

@@ -11,7 +11,7 @@
 namespace kvtide {
 
 // Sizes, heads, norms, rotation and vocabulary; of models without attention (head_count 0) no heads.
-// uneven: layers may differ in their KV heads and in the width of their feed-forward. Throws Error: bad_format, unsupported.
+// uneven: layers may differ in their KV heads and in the width of their feed-forward; 0: they have none. Throws Error: bad_format, unsupported.
 void read_common(const GgufFile& file, bool uneven, ModelConfig& config);
 
 // A sliding window that holds for every layer, where the file has one.

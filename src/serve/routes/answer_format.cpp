@@ -21,7 +21,7 @@ class Listener final : public AnswerListener {
         written_(static_cast<std::size_t>(choices)) {
     for (int i = 0; i < choices; ++i) {
       written_[static_cast<std::size_t>(i)].index = i;
-      if (tools_) static_cast<void>(parsers_.emplace_back(tools_->format, tools_->names).feed(tools_->begun));
+      if (tools_) static_cast<void>(parsers_.emplace_back(tools_->format, tools_->tools).feed(tools_->begun));
     }
   }
 

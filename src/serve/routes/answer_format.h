@@ -13,6 +13,7 @@
 #include "base/json/json.h"
 #include "kvtide/tokenizer.h"
 #include "serve/http/problem.h"
+#include "serve/tools/offered_tool.h"
 #include "serve/tools/said_calls.h"
 #include "serve/tools/tool_calls.h"
 #include "serve/work/answer.h"
@@ -38,7 +39,7 @@ struct Written {
 // How calls of tools are found in an answer.
 struct ToolUse {
   ToolFormat format = ToolFormat::fenced;
-  std::vector<std::string> names;
+  std::vector<OfferedTool> tools;
   bool parallel = true;
   std::string begun = {};  // of the call that the prompt ends with already; empty: none
   std::function<std::string()> new_id;

@@ -54,7 +54,7 @@ ChatPrompt ServedChat::prompt(const std::vector<ChatMessage>& messages, const To
         template_->takes_tools() ? tool_format_of(template_->source()) : ToolFormat::fenced;
     out.tools.emplace();
     out.tools->format = format;
-    out.tools->names = tools.names();
+    out.tools->tools = tools.tools;
     out.tools->parallel = tools.parallel;
     for (const std::string_view marker : tool_markers(format))
       if (const auto token = tokenizer_->find(marker)) out.shown.push_back(*token);

@@ -75,6 +75,10 @@ void metrics(Service& service, const Request&, const std::shared_ptr<Reply>& rep
            c.reading_seconds);
   page.add("kvtide_writing_seconds_total", "counter", "Seconds of passes that only wrote.",
            c.writing_seconds);
+  page.add("kvtide_drift_sampled_tokens_total", "counter",
+           "Tokens at which the drift of procedural memories was measured.", c.drift_tokens);
+  page.add("kvtide_drift_output_error_total", "counter",
+           "Sum of the relative errors of attention at these tokens.", c.drift_output_error);
   if (service.idle() != nullptr)
     page.add("kvtide_idle_unloads_total", "counter", "Times that an idle model gave its weights back.",
              service.idle()->unloads());

@@ -13,7 +13,7 @@ namespace memory_fields {
 
 constexpr std::int64_t kMost = std::int64_t{1} << 31, kLeastBudget = 1 << 20;
 constexpr std::string_view kNames[] = {"kind",   "window",         "sinks", "budget",
-                                       "tokens", "attention_size", "state"};
+                                       "tokens", "attention_size", "drift", "state"};
 
 // A field that is misspelt would quietly be another memory.
 void refuse_unknown(const Fields& kv, const JsonValue& object) {
@@ -21,8 +21,9 @@ void refuse_unknown(const Fields& kv, const JsonValue& object) {
     bool known = false;
     for (const std::string_view one : kNames) known = known || one == name;
     if (!known)
-      kv.refuse(name,
-                "is not known; there are kind, window, sinks, budget, tokens, attention_size and state");
+      kv.refuse(
+          name,
+          "is not known; there are kind, window, sinks, budget, tokens, attention_size, drift and state");
   }
 }
 
@@ -77,6 +78,10 @@ MemoryChoice choice_in(const Fields& kv, MemoryChoice otherwise) {
       if (kv.has(name)) kv.refuse(name, "needs a kind beside it: rolling or procedural");
   }
   if (const auto size = kv.whole("attention_size", 1, kMost)) out.attention_size = *size;
+  if (const auto every = kv.whole("drift", 1, kMost)) {
+    if (!out.procedural) kv.refuse("drift", "is measured of a procedural memory, and this is none");
+    out.shadow = ShadowOptions{.every = *every};
+  }
   return out;
 }
 
@@ -87,8 +92,9 @@ void read_memory(const Fields& fields, Service& service, std::size_t model, Answ
   if (const auto kv = fields.child("kv")) {
     memory_fields::refuse_unknown(*kv, *fields.find("kv"));
     if (const auto number = kv->whole("state", 0, std::int64_t{1} << 53)) {
-      memory_fields::refuse_beside(*kv, "a state, which has a memory of its own",
-                                   {"kind", "window", "sinks", "budget", "tokens", "attention_size"});
+      memory_fields::refuse_beside(
+          *kv, "a state, which has a memory of its own",
+          {"kind", "window", "sinks", "budget", "tokens", "attention_size", "drift"});
       spec.memory = {};
       spec.from = starting_point(service, model, *number);
       const std::vector<TokenId>& before = spec.from->state.tokens();

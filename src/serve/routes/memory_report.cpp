@@ -1,10 +1,12 @@
 #include "serve/routes/memory_report.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "serve/routes/memory_fields.h"
 #include "serve/routes/state_numbers.h"
+#include "state/procedural/drift_json.h"
 #include "state/state_object.h"
 
 namespace kvtide::serve {
@@ -28,6 +30,15 @@ Json rows_object(const State& state) {
   return out;
 }
 
+// Null: it was not measured.
+Json drift_report(const Drift* drift, std::int64_t position, bool with_heads) {
+  if (drift == nullptr) return Json();
+  Json out = drift_object(*drift);
+  out.set("position", position);
+  if (with_heads) out.set("heads", drift_heads(*drift));
+  return out;
+}
+
 void add_memory(Json& out, const State& state) {
   out.set("kind", kind_of(state)).set("tokens", state.position()).set("rows", rows_object(state));
   out.set("kv_bytes", state.held_bytes()).set("kv_shared_bytes", state.shared_bytes());
@@ -42,7 +53,10 @@ Json running_object(const Service& service, std::size_t model, const Running& ru
   out.set("read_tokens", running.read).set("writes", !running.reads());
   for (const Choice& choice : running.choices) {
     Json one = Json::object();
-    add_memory(one, choice.session.state());
+    const State& state = choice.session.state();
+    add_memory(one, state);
+    const std::optional<Drift> drift = choice.session.drift();
+    one.set("drift", drift_report(drift ? &*drift : nullptr, state.position(), false));
     choices.push(std::move(one.set("written_tokens", choice.writer.written())));
   }
   out.set("choices", std::move(choices));
@@ -51,12 +65,15 @@ Json running_object(const Service& service, std::size_t model, const Running& ru
 
 }  // namespace report
 
-Json state_object(const Service& service, std::size_t model, const PrefixCache::Entry& entry) {
+Json state_object(const Service& service, std::size_t model, const PrefixCache::Entry& entry, bool whole) {
   Json out = Json::object();
   out.set("id", state_number(model, entry.id, service.models().size()));
   out.set("model", service.models()[model].name).set("key", entry.key).set("hits", entry.hits);
   out.set("kept", entry.kept).set("by_number", entry.by_number);
   report::add_memory(out, entry.state);
+  const MeasuredDrift* measured = entry.drift.get();
+  out.set("drift",
+          measured == nullptr ? Json() : report::drift_report(&measured->drift, measured->position, whole));
   return out;
 }
 

@@ -8,8 +8,9 @@
 
 namespace kvtide::serve {
 
-// A state of a prefix cache. Called on the scheduler's thread.
-Json state_object(const Service& service, std::size_t model, const PrefixCache::Entry& entry);
+// A state of a prefix cache; whole: its drift head by head, too. Called on the scheduler's thread.
+Json state_object(const Service& service, std::size_t model, const PrefixCache::Entry& entry,
+                  bool whole = false);
 
 // GET /memory: the budget, the answers at work, the cached states.
 void memory_report(Service& service, const Request& request, const std::shared_ptr<Reply>& reply);

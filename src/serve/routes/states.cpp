@@ -75,6 +75,7 @@ Response act(Service& service, std::int64_t number, std::string_view action, con
       out = change(entry, *transition, only_plan);
     } else if (action == "fork") {
       Entry& fork = cache.keep_apart(entry.state.fork(), entry.key, entry.by_number);
+      fork.drift = entry.drift;
       out.set("state", state_object(service, model, fork));
       return;
     } else if (action == "keep") {
@@ -124,7 +125,7 @@ void one_state(Service& service, const Request& request, const std::shared_ptr<R
   with_state(service, number_in(request.path(), "/states/"),
              [&](std::size_t whose, PrefixCache&, states::Entry& entry) {
                model = whose;
-               out = state_object(service, whose, entry);
+               out = state_object(service, whose, entry, true);
                tokens = entry.state.tokens();
              });
   out.set("text", service.models()[model].model->tokenizer().decode(tokens, true));

@@ -24,7 +24,7 @@ ForcedCall force_call(const ToolRequest& tools, ToolFormat format) {
                            grammar::add_schema(out.grammar, schema, place), Pattern::text("}")}));
   }
   Pattern call = Pattern::choice(std::move(calls));
-  if (format == ToolFormat::hermes) {
+  if (format == ToolFormat::hermes || format == ToolFormat::tagged) {
     out.begun = "<tool_call>\n";
     call = Pattern::sequence({std::move(call), Pattern::text("\n</tool_call>")});
   } else if (format == ToolFormat::mistral) {

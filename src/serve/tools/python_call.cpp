@@ -33,6 +33,10 @@ class Reader {
     out.arguments += "}";
     return out;
   }
+  std::optional<std::string> literal() {
+    std::string out;
+    return value(out, 0) ? std::optional(std::move(out)) : std::nullopt;
+  }
   bool at_end() { return peek() == '\0'; }
 
  private:
@@ -115,6 +119,12 @@ std::optional<PythonCall> read_python_call(std::string_view text) {
   python_call::Reader reader(text);
   auto call = reader.call();
   return call && reader.at_end() ? call : std::nullopt;
+}
+
+std::optional<std::string> read_python_value(std::string_view text) {
+  python_call::Reader reader(text);
+  auto value = reader.literal();
+  return value && reader.at_end() ? value : std::nullopt;
 }
 
 }  // namespace kvtide::serve

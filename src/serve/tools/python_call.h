@@ -15,5 +15,7 @@ struct PythonCall {
 
 // Keywords with literals, also within print(...). nullopt: something else.
 std::optional<PythonCall> read_python_call(std::string_view text);
+// A literal, as JSON. nullopt: something else.
+std::optional<std::string> read_python_value(std::string_view text);
 
 }  // namespace kvtide::serve

@@ -1,6 +1,7 @@
 #include "serve/tools/tool_calls.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "serve/tools/python_call.h"
@@ -12,6 +13,7 @@ constexpr std::string_view kSpaces = " \t\r\n";
 constexpr std::string_view kNameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
 constexpr std::size_t kMostHeld = std::size_t{1} << 20;  // of a call that has no name yet
 constexpr std::string_view kArgs = "[ARGS]", kCallId = "[CALL_ID]";
+constexpr std::string_view kFunction = "<function=";
 
 struct Markers {
   std::vector<std::string_view> open;  // the longest first where one begins another
@@ -23,6 +25,8 @@ Markers markers(ToolFormat format) {
   switch (format) {
     case ToolFormat::hermes:
       return {{"<tool_call>"}, "</tool_call>", false};
+    case ToolFormat::tagged:  // models forget the outer marker at times
+      return {{"<tool_call>", kFunction}, "</tool_call>", false};
     case ToolFormat::mistral:
       return {{"[TOOL_CALLS]"}, "", false};
     case ToolFormat::llama:
@@ -38,7 +42,7 @@ Markers markers(ToolFormat format) {
 ToolFormat tool_format_of(std::string_view source) {
   const auto has = [&](std::string_view part) { return source.find(part) != source.npos; };
   if (has("[TOOL_CALLS]")) return ToolFormat::mistral;
-  if (has("<tool_call>")) return ToolFormat::hermes;
+  if (has("<tool_call>")) return has("<parameter=") ? ToolFormat::tagged : ToolFormat::hermes;
   if (has("<|python_tag|>") || (has("<|eot_id|>") && has("\"parameters\""))) return ToolFormat::llama;
   return ToolFormat::fenced;
 }
@@ -46,6 +50,7 @@ ToolFormat tool_format_of(std::string_view source) {
 std::vector<std::string_view> tool_markers(ToolFormat format) {
   switch (format) {
     case ToolFormat::hermes:
+    case ToolFormat::tagged:
       return {"<tool_call>", "</tool_call>"};
     case ToolFormat::mistral:
       return {"[TOOL_CALLS]", tool_calls::kArgs, tool_calls::kCallId};
@@ -85,7 +90,9 @@ void ToolCallParser::step() {
     case Place::between:
       return read_between();
     case Place::object:
-      return read_object();
+      return read_call(scanner_);
+    case Place::tagged:
+      return read_call(tagged_);
     case Place::name:
       return read_name();
     case Place::bare:
@@ -100,8 +107,10 @@ bool ToolCallParser::may_start_here(std::string_view marker) const {
   return !ended_ && input_.size() < marker.size() && marker.starts_with(input_);
 }
 
-bool ToolCallParser::known(std::string_view name) const {
-  return std::find(names_.begin(), names_.end(), name) != names_.end();
+const OfferedTool* ToolCallParser::tool(std::string_view name) const {
+  const auto found =
+      std::find_if(tools_.begin(), tools_.end(), [&](const OfferedTool& tool) { return tool.name == name; });
+  return found == tools_.end() ? nullptr : &*found;
 }
 
 void ToolCallParser::emit(std::string text) {
@@ -110,6 +119,17 @@ void ToolCallParser::emit(std::string text) {
     out_.back().text += text;
   else
     out_.push_back({ToolEvent::Kind::text, std::move(text)});
+}
+
+// Behind a marker that opens calls, or one call.
+void ToolCallParser::opened(std::string_view marker) {
+  held_ += marker;
+  input_.erase(0, marker.size());
+  called_ = in_list_ = false;
+  place_ = Place::between;
+  if (marker != tool_calls::kFunction) return;
+  tagged_ = {};
+  place_ = Place::tagged;
 }
 
 void ToolCallParser::open(const std::string& name) {
@@ -153,11 +173,12 @@ void ToolCallParser::read_text() {
     if (std::none_of(markers.open.begin(), markers.open.end(), [&](auto m) { return starts_here(m); }))
       give_up();
   }
-  std::size_t at = input_.npos, length = 0, keep = 0;
+  std::size_t at = input_.npos, keep = 0;
+  std::string_view next;
   for (const std::string_view marker : markers.open) {
     if (const std::size_t found = input_.find(marker); found < at) {
       at = found;
-      length = marker.size();
+      next = marker;
     }
     for (std::size_t n = std::min(marker.size() - 1, input_.size()); n > keep && !ended_; --n)
       if (input_.ends_with(marker.substr(0, n))) keep = n;
@@ -169,22 +190,19 @@ void ToolCallParser::read_text() {
     return;
   }
   emit(input_.substr(0, at));
-  at_start_ = called_ = in_list_ = false;
-  held_ += input_.substr(at, length);
-  input_.erase(0, at + length);
-  place_ = Place::between;
+  input_.erase(0, at);
+  at_start_ = false;
+  opened(next);
 }
 
 void ToolCallParser::read_between() {
-  if (called_)
-    for (const std::string_view marker : tool_calls::markers(format_).open) {
-      if (may_start_here(marker)) stuck_ = true;
-      if (!starts_here(marker)) continue;
-      held_ = marker;
-      input_.erase(0, marker.size());
-      called_ = in_list_ = false;
-      return;
-    }
+  for (const std::string_view marker : tool_calls::markers(format_).open) {
+    if (!called_ && marker != tool_calls::kFunction) continue;
+    if (may_start_here(marker)) stuck_ = true;
+    if (!starts_here(marker)) continue;
+    if (called_) held_.clear();
+    return opened(marker);
+  }
   if (stuck_) return;
   const std::string_view close = tool_calls::markers(format_).close;
   const char c = input_[0];
@@ -221,26 +239,31 @@ void ToolCallParser::read_between() {
   }
 }
 
-void ToolCallParser::read_object() {
+template <class Scanner>
+void ToolCallParser::read_call(Scanner& scanner) {
   std::size_t at = 0;
   CallScanner::Found found = CallScanner::Found::nothing;
   while (at < input_.size() && found != CallScanner::Found::ended && found != CallScanner::Found::broken) {
     if (!in_call_) held_ += input_[at];
-    found = scanner_.push(input_[at++]);
-    if (found == CallScanner::Found::named) {
-      if (!known(scanner_.name()))
-        found = CallScanner::Found::broken;
-      else
-        open(scanner_.name());
+    found = scanner.push(input_[at++]);
+    if (found != CallScanner::Found::named) continue;
+    const OfferedTool* const called = tool(scanner.name());
+    if (called == nullptr) {
+      found = CallScanner::Found::broken;
+      continue;
     }
+    if constexpr (std::is_same_v<Scanner, TaggedCallScanner>) scanner.takes(called->parameters);
+    open(called->name);
   }
   input_.erase(0, at);
   if (in_call_) {
-    std::string arguments = scanner_.take_arguments();
+    std::string arguments = scanner.take_arguments();
     if (found == CallScanner::Found::ended && !has_arguments_ && arguments.empty()) arguments = "{}";
     has_arguments_ = has_arguments_ || !arguments.empty();
     if (!arguments.empty()) out_.push_back({ToolEvent::Kind::arguments, std::move(arguments)});
   }
+  if constexpr (std::is_same_v<Scanner, TaggedCallScanner>)
+    if (found == CallScanner::Found::broken && in_call_) input_.insert(0, scanner.rest());
   if (found == CallScanner::Found::ended || (found == CallScanner::Found::broken && in_call_)) {
     close();
     has_arguments_ = false;
@@ -265,7 +288,7 @@ void ToolCallParser::read_name() {
                     rest.find_first_not_of(tool_calls::kSpaces) == rest.npos;
   held_ += text;
   input_.erase(0, text.size());
-  if (end == input_.npos || !fits || !known(name)) return give_up();
+  if (end == input_.npos || !fits || tool(name) == nullptr) return give_up();
   open(name);
   depth_ = 0;
   in_text_ = escaped_ = false;
@@ -302,7 +325,7 @@ void ToolCallParser::read_code() {
   held_ += code;
   input_.erase(0, code.size());
   const auto call = read_python_call(code);
-  if (!call || !known(call->name)) return give_up();
+  if (!call || tool(call->name) == nullptr) return give_up();
   open(call->name);
   out_.push_back({ToolEvent::Kind::arguments, call->arguments});
   close();

@@ -1,6 +1,6 @@
 // tool_calls.h: calls of tools, found in an answer while it is written.
 //
-//   ToolCallParser parser(tool_format_of(chat), {"find"});
+//   ToolCallParser parser(tool_format_of(chat), {{"find", schema}});
 //   for (const ToolEvent& event : parser.feed(piece)) ...
 //
 // What looks like a call and is none, or calls a tool that was not offered, is text. Thread rules: one thread.
@@ -13,12 +13,15 @@
 #include <vector>
 
 #include "serve/tools/call_scanner.h"
+#include "serve/tools/offered_tool.h"
+#include "serve/tools/tagged_call.h"
 
 namespace kvtide::serve {
 
 // How a model writes calls.
 enum class ToolFormat {
   hermes,   // <tool_call>{"name": ..., "arguments": {...}}</tool_call>, once for each
+  tagged,   // <tool_call><function=name><parameter=key>value</parameter></function></tool_call>, or as hermes
   mistral,  // [TOOL_CALLS][{"name": ..., "arguments": {...}}, ...] or [TOOL_CALLS]name[ARGS]{...}
   llama,  // the whole answer is {"name": ..., "parameters": {...}}, maybe behind <|python_tag|>; more behind ;
   fenced  // the same, or name(key="value") in a block of ```json, ```tool_code or ```tool_call
@@ -38,35 +41,37 @@ struct ToolEvent {
 
 class ToolCallParser {
  public:
-  ToolCallParser(ToolFormat format, std::vector<std::string> names)
-      : format_(format), names_(std::move(names)) {}
+  ToolCallParser(ToolFormat format, std::vector<OfferedTool> tools)
+      : format_(format), tools_(std::move(tools)) {}
 
   std::vector<ToolEvent> feed(std::string_view piece);
   // The end of the answer: what was held back.
   std::vector<ToolEvent> finish();
 
  private:
-  // text: of the answer; between: behind what opens calls, or behind a call; object: in a call; name: of [TOOL_CALLS]name;
-  // bare: in its arguments; code: in a call of Python.
-  enum class Place { text, between, object, name, bare, code };
+  // text: of the answer; between: behind what opens calls, or behind a call; object, tagged: in a call; name: of
+  // [TOOL_CALLS]name; bare: in its arguments; code: in a call of Python.
+  enum class Place { text, between, object, tagged, name, bare, code };
 
   void step();
   void read_text();
   void read_between();
-  void read_object();
+  template <class Scanner>
+  void read_call(Scanner& scanner);
   void read_name();
   void read_bare();
   void read_code();
   bool starts_here(std::string_view marker) const;
   bool may_start_here(std::string_view marker) const;
   void emit(std::string text);
+  void opened(std::string_view marker);
   void open(const std::string& name);
   void close();
-  void give_up();  // what was held back was no call
-  bool known(std::string_view name) const;
+  void give_up();                                        // what was held back was no call
+  const OfferedTool* tool(std::string_view name) const;  // nullptr: it was not offered
 
   ToolFormat format_;
-  std::vector<std::string> names_;
+  std::vector<OfferedTool> tools_;
   Place place_ = Place::text;
   std::string input_;     // not looked at yet
   std::string held_;      // since what opens calls; a call that turns out to be none is given back as text
@@ -77,6 +82,7 @@ class ToolCallParser {
   bool any_call_ = false, in_list_ = false;
   int depth_ = 0;
   CallScanner scanner_;
+  TaggedCallScanner tagged_;
   std::string word_;  // a name, or a call of Python
   std::vector<ToolEvent> out_;
 };

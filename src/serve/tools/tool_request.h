@@ -7,15 +7,11 @@
 #include <vector>
 
 #include "serve/http/fields.h"
+#include "serve/tools/offered_tool.h"
 
 namespace kvtide::serve {
 
 enum class ToolStyle { chat, messages, responses };  // /v1/chat/completions, /v1/messages, /v1/responses
-
-struct OfferedTool {
-  std::string name;
-  std::string parameters;  // a JSON schema; "{}": anything
-};
 
 struct ToolRequest {
   enum class Choice { automatic, none, required };

@@ -75,4 +75,8 @@ class AnswerListener {
   virtual bool stalled() const = 0;  // the client takes nothing at the moment: write no more for it
 };
 
+// An answer whose end cannot be told, because memory ended, has failed; and who cannot be told of that is left alone.
+void tell_failure(AnswerListener& listener, const Error& error) noexcept;
+void tell_end(AnswerListener& listener, const AnswerFigures& figures) noexcept;
+
 }  // namespace kvtide::serve

@@ -26,9 +26,8 @@ void IdleMemory::stop() {
 }
 
 void IdleMemory::run() {
-  double least = std::max(times_.prefixes, times_.models);
-  for (const double time : {times_.prefixes, times_.models})
-    if (time > 0) least = std::min(least, time);
+  const auto [shorter, longer] = std::minmax({times_.prefixes, times_.models});
+  const double least = shorter > 0 ? shorter : longer;
   const auto pause = std::chrono::duration<double>(std::clamp(least / 4, 0.1, 10.0));
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, pause, [&] { return stopping_; })) {

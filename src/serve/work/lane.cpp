@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "serve/work/disk_cache.h"
+#include "serve/work/if_memory_allows.h"
 #include "state/state_object.h"
 
 namespace kvtide::serve {
@@ -14,6 +15,8 @@ namespace lane {
 constexpr std::int64_t kSlack = 64;
 // But where layers carry tensors, whose values of as many positions are kept, no more than fit into so many bytes.
 constexpr std::int64_t kSlackBytes = std::int64_t{16} << 20, kLeastSlack = 4;
+// An answer for which memory ended so often, one step behind another, gets the error.
+constexpr int kMostTries = 4;
 // Below so many tokens nobody waits for another to read them.
 constexpr std::int64_t kWorthWaiting = 64;
 
@@ -43,6 +46,16 @@ std::int64_t most_bytes(const State& shape) {
 }
 
 }  // namespace lane
+
+void Running::guard(FunctionRef<void()> work) {
+  try {
+    work();
+  } catch (Error& thrown) {
+    error = std::move(thrown);
+  } catch (const std::bad_alloc&) {
+    error.emplace(ErrorCode::out_of_memory, "out of memory");
+  }
+}
 
 bool Running::is_over() const {
   if (error) return true;
@@ -82,7 +95,10 @@ std::int64_t Lane::growth(const AnswerSpec& spec, const State& shape, std::int64
   const auto prompt = static_cast<std::int64_t>(spec.prompt.size());
   const std::int64_t logits = model_->vocabulary() * static_cast<std::int64_t>(sizeof(float));
   // The state at the end of the prompt goes into the cache, and every choice goes on from it in pages of its own.
-  if (shape.budget()) return (1 + spec.choices) * lane::most_bytes(shape) + spec.choices * logits;
+  if (shape.budget()) {
+    const std::int64_t shadow = spec.memory.shadow ? shadow_bytes(shape, prompt + max_tokens) : 0;
+    return (1 + spec.choices) * lane::most_bytes(shape) + spec.choices * logits + shadow;
+  }
   const std::int64_t own = growth_bytes(shape, prompt, prompt + max_tokens) + logits;
   return growth_bytes(shape, shared, prompt) + spec.choices * own;
 }
@@ -98,12 +114,19 @@ std::int64_t Lane::growth_left(const Running& running) const {
     const State& state = choice.session.state();
     left += shape.budget() ? std::max<std::int64_t>(0, lane::most_bytes(shape) - state.held_bytes())
                            : growth_bytes(shape, state.position(), end);
+    if (const auto drift = choice.session.drift())
+      left += std::max<std::int64_t>(0, shadow_bytes(shape, end) - drift->bytes);
   }
   return left;
 }
 
+PrefixCache::Hit Lane::known_of(const AnswerSpec& spec, const State& shape) const {
+  if (spec.from || spec.memory.shadow) return {};
+  return cache_.find(spec.prompt, shape);
+}
+
 bool Lane::is_being_read(const AnswerSpec& spec, const State& shape) const {
-  if (spec.from) return false;
+  if (spec.from || spec.memory.shadow) return false;
   const std::int64_t known = cache_.find(spec.prompt, shape).length;
   const bool anywhere = spec.memory.keeps_all() && !has_windows_;
   return std::any_of(running_.begin(), running_.end(), [&](const Running& other) {
@@ -125,8 +148,7 @@ Running& Lane::begin(AnswerSpec spec, std::shared_ptr<const State> shape,
     out.listener = std::move(listener);
     out.max_tokens = max_tokens;
     Session session(*model_, session_options(out.spec.memory, std::min(context_, prompt + max_tokens)));
-    const PrefixCache::Hit hit =
-        out.spec.from ? PrefixCache::Hit{} : cache_.find(out.spec.prompt, *out.shape);
+    const PrefixCache::Hit hit = known_of(out.spec, *out.shape);
     if (hit.length > 0) session.restore(cache_.fork(hit));
     if (out.spec.from) session.restore(out.spec.from->state);
     out.read = static_cast<std::size_t>(session.position());
@@ -175,6 +197,18 @@ std::vector<Batch::Item> Lane::items(std::vector<std::pair<Running*, Choice*>>& 
   return out;
 }
 
+// Whether memory ended before its tokens were read: the next step tries again. When it ended behind them, what failed is
+// made up for by the next step, and the answer goes on.
+bool Lane::starves(Running& running, Batch::Outcome& outcome) {
+  if (!outcome.error || outcome.error->code() != ErrorCode::out_of_memory) {
+    running.starved = 0;
+    return false;
+  }
+  if (++running.starved > lane::kMostTries) return false;
+  if (outcome.read > 0) outcome.error.reset();
+  return outcome.read == 0;
+}
+
 Lane::Done Lane::step() {
   Done done;
   std::vector<std::pair<Running*, Choice*>> whose;
@@ -182,13 +216,13 @@ Lane::Done Lane::step() {
   if (batch.empty()) return done;
   done.worked = true;
   const Stopwatch watch;
-  const std::vector<Batch::Outcome> outcomes = batch_.step(batch);
+  std::vector<Batch::Outcome> outcomes = batch_.step(batch);
   const double ms = watch.ms();
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     Running& running = *whose[i].first;
-    if (running.error) continue;
-    try {
-      if (outcomes[i].error) throw *outcomes[i].error;
+    if (running.error || starves(running, outcomes[i])) continue;
+    running.guard([&] {
+      if (outcomes[i].error) throw std::move(*outcomes[i].error);
       if (running.reads()) {
         running.read += static_cast<std::size_t>(outcomes[i].read);
         done.read += outcomes[i].read;
@@ -196,9 +230,7 @@ Lane::Done Lane::step() {
       } else {
         advance(running, *whose[i].second);
       }
-    } catch (const Error& error) {
-      running.error = error;
-    }
+    });
   }
   if (done.read > 0) {
     const double now = ms / static_cast<double>(done.read + static_cast<std::int64_t>(batch.size()));
@@ -212,10 +244,12 @@ void Lane::prompt_is_read(Running& running) {
   running.figures.prompt_ms = running.since.ms();
   // Others that begin the same go on from here, and so does an edited last message where windows have moved on.
   const bool is_new = running.figures.prompt_tokens > running.figures.cached_tokens + lane::kWorthWaiting;
-  running.choices[0].session.checkpoint();
-  if (is_new) keep(running);
-  // The end of the answer will stand for the end of the prompt, where a text can be cut anywhere.
-  if (is_new && (has_windows_ || !running.spec.memory.keeps_all())) write_to_disk(running);
+  if_memory_allows([&] {
+    running.choices[0].session.checkpoint();
+    if (is_new) keep(running);
+    // The end of the answer will stand for the end of the prompt, where a text can be cut anywhere.
+    if (is_new && (has_windows_ || !running.spec.memory.keeps_all())) write_to_disk(running);
+  });
   for (int i = 1; i < running.spec.choices; ++i)
     running.choices.push_back({running.choices[0].session.fork(),
                                AnswerWriter(model_->tokenizer(), running.spec, i, running.max_tokens),
@@ -244,16 +278,25 @@ void Lane::keep(Running& running) {
   if (running.choices.empty()) return;
   const State& state = running.choices[0].session.state();
   if (state.position() <= running.figures.cached_tokens) return;
-  if (running.spec.from && running.spec.from->by_number)
-    cache_.keep_apart(state.fork(), running.spec.key, true);
-  else
-    cache_.keep(state.fork(), running.spec.key);
+  const bool apart = running.spec.from && running.spec.from->by_number;
+  PrefixCache::Entry& entry = apart ? cache_.keep_apart(state.fork(), running.spec.key, true)
+                                    : cache_.keep(state.fork(), running.spec.key);
+  if (const auto drift = running.choices[0].session.drift())
+    entry.drift = std::make_shared<const MeasuredDrift>(MeasuredDrift{*drift, state.position()});
 }
 
 void Lane::write_to_disk(const Running& running) {
   if (options_->disk == nullptr || running.choices.empty()) return;
   if (running.spec.from && running.spec.from->by_number) return;
   options_->disk->write(*model_, running.choices[0].session.state());
+}
+
+void Lane::note_drift(const Running& running) {
+  if (running.choices.empty()) return;
+  const auto drift = running.choices[0].session.drift();
+  if (!drift) return;
+  drift_.tokens += drift->tokens;
+  drift_.output_error += drift->output.mean * static_cast<double>(drift->tokens);
 }
 
 std::int64_t Lane::finish() {
@@ -268,23 +311,22 @@ std::int64_t Lane::finish() {
     gone += left ? 1 : 0;
     for (const Choice& choice : running.choices) running.figures.written_tokens += choice.writer.written();
     running.figures.writing_ms = running.since.ms() - running.figures.prompt_ms;
-    const std::shared_ptr<AnswerListener> listener = running.listener;
-    const std::optional<Error> error = running.error;
-    const AnswerFigures figures = running.figures;
-    try {
-      if (!error || error->code() != ErrorCode::numeric) {
-        keep(running);
-        write_to_disk(running);
+    if_memory_allows([&] {
+      note_drift(running);
+      if (running.error && running.error->code() == ErrorCode::numeric) return;
+      keep(running);
+      write_to_disk(running);
+      while (cache_.entries().size() > static_cast<std::size_t>(options_->most_cached) && cache_.evict()) {
       }
-    } catch (const Error&) {
-      // What was read is then not kept, which costs the next request time and nothing else.
-    }
+    });
+    const std::shared_ptr<AnswerListener> listener = std::move(running.listener);
+    std::optional<Error> error = std::move(running.error);
+    const AnswerFigures figures = running.figures;
     at = running_.erase(at);
-    while (cache_.entries().size() > static_cast<std::size_t>(options_->most_cached)) cache_.evict();
     if (error)
-      listener->failed(*error);
+      tell_failure(*listener, *error);
     else if (!left)
-      listener->done(figures);
+      tell_end(*listener, figures);
   }
   return gone;
 }
@@ -292,7 +334,10 @@ std::int64_t Lane::finish() {
 void Lane::add_to(StateBytes& bytes) const {
   cache_.add_to(bytes);
   for (const Running& running : running_)
-    for (const Choice& choice : running.choices) bytes.add(choice.session.state());
+    for (const Choice& choice : running.choices) {
+      bytes.add(choice.session.state());
+      if (const auto drift = choice.session.drift()) bytes.add(drift->bytes);
+    }
 }
 
 }  // namespace kvtide::serve

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/stopwatch.h"
 #include "kvtide/model.h"
 #include "kvtide/session.h"
@@ -57,7 +58,10 @@ struct Running {
   AnswerFigures figures;
   Stopwatch since;  // admission
   std::optional<Error> error;
+  int starved = 0;  // steps, one behind another, for which memory ended
 
+  // Does the work; what it throws becomes the error.
+  void guard(FunctionRef<void()> work);
   bool reads() const { return read < spec.prompt.size(); }
   bool is_over() const;
 };
@@ -85,6 +89,8 @@ class Lane {
   // The same for what runs, beyond what it holds now.
   std::int64_t growth_left(const Running& running) const;
 
+  // What the cache knows of its prompt; nothing for one that has to begin elsewhere.
+  PrefixCache::Hit known_of(const AnswerSpec& spec, const State& shape) const;
   // Whether a running request is about to read what this prompt begins with, further than the cache knows it.
   bool is_being_read(const AnswerSpec& spec, const State& shape) const;
   // Begins at its starting point, or with what the cache knows. Throws Error: out_of_memory.
@@ -102,6 +108,13 @@ class Lane {
 
   void add_to(StateBytes& bytes) const;
 
+  // Of all answers that measured it: tokens sampled, and the sum of the relative errors of attention in them.
+  struct DriftSums {
+    std::int64_t tokens = 0;
+    double output_error = 0;
+  };
+  const DriftSums& drift() const { return drift_; }
+
  private:
   SessionOptions session_options(const MemoryChoice& memory, std::int64_t tokens) const;
   std::int64_t most_read_beside() const;
@@ -109,8 +122,10 @@ class Lane {
   void prompt_is_read(Running& running);
   void advance(Running& running, Choice& choice);
   void tell(Running& running, Choice& choice);
+  static bool starves(Running& running, Batch::Outcome& outcome);
   void keep(Running& running);
   void write_to_disk(const Running& running);
+  void note_drift(const Running& running);
 
   const Model* model_;
   const WorkOptions* options_;
@@ -124,6 +139,7 @@ class Lane {
   double token_ms_ = 0;       // of steps that read prompts, of late; 0: not known yet
   std::int64_t written_ = 0;  // tokens, since the step began
   std::uint64_t begun_ = 0;
+  DriftSums drift_;
 };
 
 }  // namespace kvtide::serve

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "state/procedural/stages.h"
 #include "state/state_object.h"
 
 namespace kvtide::serve {
@@ -11,6 +12,7 @@ SessionOptions with_memory(SessionOptions options, const MemoryChoice& choice, s
   options.rolling = choice.rolling;
   options.procedural = choice.procedural;
   options.attention_size = choice.attention_size;
+  options.shadow = choice.shadow;
   options.context = context;
   options.prefill_chunk = std::min(options.prefill_chunk, context);
   return options;
@@ -29,7 +31,8 @@ MemoryKind::MemoryKind(const State& state)
 namespace memory_choice {
 
 bool alike(const KvSpec& a, const KvSpec& b) {
-  if (a.key_type != b.key_type || a.value_type != b.value_type) return false;
+  const RowStage one = window_types(a), other = window_types(b);
+  if (one.key_type != other.key_type || one.value_type != other.value_type) return false;
   if (a.rolling != b.rolling || a.procedural.has_value() != b.procedural.has_value()) return false;
   return !a.procedural || keeps_the_same(*a.procedural, *b.procedural);
 }

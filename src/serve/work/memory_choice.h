@@ -18,6 +18,8 @@ struct MemoryChoice {
   std::optional<Rolling> rolling;
   std::optional<ProceduralOptions> procedural;
   std::optional<std::int64_t> attention_size;
+  std::optional<ShadowOptions> shadow =
+      {};  // measures a procedural one, which then reads its text from the start
 
   bool keeps_all() const { return !rolling && !procedural; }
 };

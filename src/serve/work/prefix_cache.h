@@ -8,15 +8,23 @@
 
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "kvtide/procedural.h"
 #include "kvtide/state.h"
 #include "serve/work/state_bytes.h"
 
 namespace kvtide::serve {
+
+// How far a procedural memory was from everything, while its first `position` tokens were read and written.
+struct MeasuredDrift {
+  Drift drift;
+  std::int64_t position = 0;
+};
 
 class PrefixCache {
  public:
@@ -36,7 +44,8 @@ class PrefixCache {
     std::string key;     // of the request that left it
     std::uint64_t used = 0;  // the larger, the later
     std::int64_t hits = 0;
-    std::vector<Leaver> left_by = {};  // the newest last; one for each key
+    std::vector<Leaver> left_by = {};                 // the newest last; one for each key
+    std::shared_ptr<const MeasuredDrift> drift = {};  // nullptr: it was not measured
   };
   // Where to go on from: a fork of `entry`, cut to `length` tokens, which it can be.
   struct Hit {

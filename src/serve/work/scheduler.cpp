@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <map>
 #include <utility>
 
 #include "base/text.h"
+#include "serve/work/if_memory_allows.h"
 
 namespace kvtide::serve {
 namespace scheduler {
 
 // While every answer waits for its client, they are looked at again so often.
 constexpr std::chrono::milliseconds kLookAgain{10};
+// Steps, one behind another, for which memory ended, before an answer is given up.
+constexpr int kMostTries = 8;
 
 void check(const WorkOptions& o) {
   const auto need = [](bool fine, const std::string& why) {
@@ -83,9 +87,9 @@ std::optional<Busy> Scheduler::submit(std::size_t model, AnswerSpec spec,
                       options_.queue, " requests wait already"),
                   2};
     }
+    arrived_.push_back({model, std::move(spec), std::move(shape), std::move(listener), {}, false, {}});
     ++waiting_;
     ++requests_;
-    arrived_.push_back({model, std::move(spec), std::move(shape), std::move(listener), {}, false, {}});
   }
   changed_.notify_all();
   return std::nullopt;
@@ -93,7 +97,7 @@ std::optional<Busy> Scheduler::submit(std::size_t model, AnswerSpec spec,
 
 void Scheduler::between_steps(const std::function<void(std::vector<Lane>&)>& action) {
   if (!thread_.joinable()) return action(lanes_);
-  std::optional<Error> error;
+  std::exception_ptr error;
   bool done = false;
   std::condition_variable ready;
   std::unique_lock lock(mutex_);
@@ -101,10 +105,8 @@ void Scheduler::between_steps(const std::function<void(std::vector<Lane>&)>& act
   actions_.push_back([&] {
     try {
       action(lanes_);
-    } catch (const Error& thrown) {
-      error = thrown;
-    } catch (const std::bad_alloc&) {
-      error = Error(ErrorCode::out_of_memory, "out of memory");
+    } catch (...) {
+      error = std::current_exception();
     }
     const std::lock_guard inner(mutex_);
     done = true;
@@ -112,18 +114,20 @@ void Scheduler::between_steps(const std::function<void(std::vector<Lane>&)>& act
   });
   changed_.notify_all();
   ready.wait(lock, [&] { return done; });
-  if (error) throw *error;
+  if (error) std::rethrow_exception(error);
 }
 
+// Without memory of its own: an action that is lost would be waited for.
 void Scheduler::do_actions() {
-  std::deque<std::function<void()>> actions;
-  {
-    const std::lock_guard lock(mutex_);
-    actions.swap(actions_);
-    for (Waiting& waiting : arrived_) queue_.push_back(std::move(waiting));
-    arrived_.clear();
+  std::unique_lock lock(mutex_);
+  for (std::size_t left = actions_.size(); left > 0; --left) {
+    const std::function<void()> action = std::move(actions_.front());
+    actions_.pop_front();
+    lock.unlock();
+    action();
+    lock.lock();
   }
-  for (const auto& action : actions) action();
+  for (; !arrived_.empty(); arrived_.pop_front()) queue_.push_back(std::move(arrived_.front()));
 }
 
 // Of those that wait, one whose key has fewest at work; among these the first that came.
@@ -180,8 +184,7 @@ std::int64_t Scheduler::keep(std::size_t model, State state, const std::string& 
 bool Scheduler::admit_one(Waiting& waiting) {
   Lane& lane = lanes_[waiting.model];
   const std::int64_t max_tokens = waiting.spec.max_tokens;
-  const PrefixCache::Hit hit =
-      waiting.spec.from ? PrefixCache::Hit{} : lane.cache().find(waiting.spec.prompt, *waiting.shape);
+  const PrefixCache::Hit hit = lane.known_of(waiting.spec, *waiting.shape);
   const std::int64_t known = waiting.spec.from ? waiting.spec.from->state.position() : hit.length;
   const std::int64_t id = hit.entry == nullptr ? 0 : hit.entry->id;
   // Making room must not take away what it would go on from, unless nothing else is left.
@@ -204,7 +207,7 @@ bool Scheduler::admit_one(Waiting& waiting) {
   running.figures.queued_ms = waiting.since.ms();
   own_.prompt_tokens += running.figures.prompt_tokens;
   own_.cached_tokens += running.figures.cached_tokens;
-  running.listener->begun(running.figures);
+  running.guard([&] { running.listener->begun(running.figures); });
   return true;
 }
 
@@ -221,10 +224,13 @@ void Scheduler::admit() {
       ++at_work;
     } catch (const Error& error) {
       ++own_.failed;
-      waiting.listener->failed(error);
+      tell_failure(*waiting.listener, error);
+    } catch (const std::bad_alloc&) {
+      ++own_.failed;
+      tell_failure(*waiting.listener, Error(ErrorCode::out_of_memory, "out of memory"));
     }
     queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(*next));
-    --waiting_;
+    ++left_queue_;
   }
 }
 
@@ -232,13 +238,46 @@ void Scheduler::forget_gone() {
   const auto gone = [&](const Waiting& waiting) {
     if (!waiting.listener->gone()) return false;
     ++own_.cancelled;
-    --waiting_;
+    ++left_queue_;
     return true;
   };
   std::erase_if(queue_, gone);
 }
 
 bool Scheduler::step() {
+  try {
+    const bool worked = step_once();
+    starved_ = 0;
+    return worked;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::out_of_memory) throw;
+  } catch (const std::bad_alloc&) {
+  }
+  return go_without();
+}
+
+// Memory ended in a step that has changed nothing: it is made again, then with less in the caches, then without the answer
+// that came last.
+bool Scheduler::go_without() {
+  if (++starved_ == 1) return true;
+  if (starved_ > scheduler::kMostTries) {
+    for (Lane& lane : lanes_)
+      if (!lane.running().empty()) {
+        lane.running().back().error.emplace(ErrorCode::out_of_memory, "out of memory");
+        starved_ = 0;
+        return true;
+      }
+    cancel_all("out of memory");
+    return false;
+  }
+  try {
+    for (Lane& lane : lanes_) own_.evicted += lane.cache().evict() ? 1 : 0;
+  } catch (const std::bad_alloc&) {
+  }
+  return true;
+}
+
+bool Scheduler::step_once() {
   do_actions();
   forget_gone();
   for (Lane& lane : lanes_) own_.cancelled += lane.finish();
@@ -258,7 +297,8 @@ bool Scheduler::step() {
     (done.read > 0 ? own_.reading_seconds : own_.writing_seconds) += watch.seconds();
   }
   // Adding up all states takes as long as a step of a small model.
-  if (at_work_ != before || own_.steps % 32 == 0 || !worked) own_.kv_bytes = held_bytes();
+  if (at_work_ != before || own_.steps % 32 == 0 || !worked)
+    if_memory_allows([&] { own_.kv_bytes = held_bytes(); });
   publish();
   return worked;
 }
@@ -277,9 +317,12 @@ void Scheduler::publish() {
   for (const Lane& lane : lanes_) {
     now.running += static_cast<std::int64_t>(lane.running().size());
     now.cached_states += static_cast<std::int64_t>(lane.cache().entries().size());
+    now.drift_tokens += lane.drift().tokens;
+    now.drift_output_error += lane.drift().output_error;
   }
   now.kv_budget = options_.kv_budget;
   const std::lock_guard lock(mutex_);
+  waiting_ -= std::exchange(left_queue_, 0);  // at once with what runs: drain() looks at both
   published_ = now;
   if (now.running == 0 && queue_.empty() && arrived_.empty()) idle_.notify_all();
 }
@@ -304,8 +347,6 @@ void Scheduler::run() {
       worked = step();
     } catch (const Error& error) {
       cancel_all(error.what());
-    } catch (const std::bad_alloc&) {
-      cancel_all("out of memory");
     }
     std::unique_lock lock(mutex_);
     if (cancelling_) {
@@ -331,15 +372,19 @@ void Scheduler::cancel_all(const char* why) {
     for (Running& running : lane.running()) running.error = error;
     lane.finish();
   }
-  std::deque<Waiting> left;
-  {
-    const std::lock_guard lock(mutex_);
-    left.swap(arrived_);
-  }
-  for (Waiting& waiting : queue_) left.push_back(std::move(waiting));
+  for (const Waiting& waiting : queue_) tell_failure(*waiting.listener, error);
+  left_queue_ += static_cast<std::int64_t>(queue_.size());
   queue_.clear();
-  waiting_ -= static_cast<std::int64_t>(left.size());
-  for (const Waiting& waiting : left) waiting.listener->failed(error);
+  std::unique_lock lock(mutex_);
+  while (!arrived_.empty()) {
+    const std::shared_ptr<AnswerListener> listener = std::move(arrived_.front().listener);
+    arrived_.pop_front();
+    ++left_queue_;
+    lock.unlock();
+    tell_failure(*listener, error);
+    lock.lock();
+  }
+  lock.unlock();
   publish();
 }
 

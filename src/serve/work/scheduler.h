@@ -35,6 +35,8 @@ struct Counts {
   std::int64_t prompt_tokens = 0, cached_tokens = 0, written_tokens = 0;
   std::int64_t steps = 0, evicted = 0;
   double reading_seconds = 0, writing_seconds = 0;
+  std::int64_t drift_tokens = 0;  // as Lane::DriftSums
+  double drift_output_error = 0;
 };
 
 // Why a request is not even queued.
@@ -87,6 +89,8 @@ class Scheduler {
   };
 
   void run();
+  bool step_once();
+  bool go_without();
   void do_actions();
   void admit();
   std::optional<std::size_t> next_to_admit();
@@ -111,7 +115,9 @@ class Scheduler {
   Counts published_;                                               // under mutex_
   bool stopping_ = false, draining_ = false, cancelling_ = false;  // under mutex_
 
-  std::deque<Waiting> queue_;  // the thread's own, like lanes_
+  std::deque<Waiting> queue_;    // the thread's own, like lanes_
+  std::int64_t left_queue_ = 0;  // requests since the last publish()
+  int starved_ = 0;              // steps, one behind another, for which memory ended
   std::atomic<std::int64_t> waiting_{0};
   std::atomic<std::int64_t> requests_{0}, refused_{0};
   Counts own_;

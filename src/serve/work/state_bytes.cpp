@@ -86,4 +86,12 @@ std::int64_t growth_bytes(const State& state, std::int64_t from, std::int64_t to
   return bytes + tokens * static_cast<std::int64_t>(sizeof(TokenId));
 }
 
+std::int64_t shadow_bytes(const State& state, std::int64_t tokens) {
+  const KvSpec& spec = state.internals().kv.spec();
+  std::int64_t bytes = 0;
+  for (const LayerSpec& of : spec.layers)
+    if (!of.window) bytes += page_bytes(row_format(spec, of), 0, tokens);
+  return bytes;
+}
+
 }  // namespace kvtide::serve

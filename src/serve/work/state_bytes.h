@@ -16,6 +16,7 @@ namespace kvtide::serve {
 class StateBytes {
  public:
   void add(const State& state);
+  void add(std::int64_t bytes) { others_ += bytes; }
   // Bytes of the pages that all states added so far may hold, and of their tokens and logits.
   std::int64_t total() const;
 
@@ -34,5 +35,7 @@ class StateBytes {
 // The most that a state of this shape may come to hold beyond its first `from` rows, which it shares with another, when
 // it has `tokens`.
 std::int64_t growth_bytes(const State& state, std::int64_t from, std::int64_t tokens);
+// The most that measuring the drift of such a state keeps beside it: all rows of the layers that summarise.
+std::int64_t shadow_bytes(const State& state, std::int64_t tokens);
 
 }  // namespace kvtide::serve

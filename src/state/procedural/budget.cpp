@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "kernels/attend_kernel.h"
 #include "state/procedural/memory.h"
+#include "state/procedural/stages.h"
 
 namespace kvtide {
 namespace {
@@ -18,12 +19,11 @@ constexpr Pos kWithoutEnd = Pos{1} << 30;
 constexpr std::int64_t kMostHeads = std::int64_t{1} << 18;
 constexpr Pos kLongestText = Pos{1} << 31;
 
-// Pages of one region of consecutive rows, wherever they begin.
-std::int64_t region(std::int64_t rows, std::int64_t row_bytes) {
+}  // namespace
+
+std::int64_t region_bytes(std::int64_t rows, std::int64_t row_bytes) {
   return rows == 0 ? 0 : ((rows * row_bytes + kPage - 1) / kPage + 2) * kPage;
 }
-
-}  // namespace
 
 HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan) {
   if (!plan.full) return HeadRows::Kind::summaries;
@@ -39,6 +39,7 @@ bool grows(const ProceduralSpec& spec) {
 
 ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   const ProceduralSpec& p = *spec.procedural;
+  const RowStage types = window_types(spec);
   const Pos end = tokens == 0 ? kWithoutEnd : std::min(tokens, kLongestText);
   // Rows go tile by tile.
   const std::int64_t exact = std::min<std::int64_t>(end, p.window + spec.slack + p.block + kTileRows);
@@ -54,16 +55,16 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   bool whole = false;  // is any head one that never thins out
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& layer = spec.layers[i];
-    const std::int64_t key = dtype_bytes(spec.key_type, layer.head_dim),
-                       value = dtype_bytes(spec.value_type, layer.head_dim);
+    const std::int64_t key = dtype_bytes(types.key_type, layer.head_dim),
+                       value = dtype_bytes(types.value_type, layer.head_dim);
     if (layer.window) {
       const std::int64_t step = std::min<std::int64_t>(spec.max_step, p.window + spec.slack + p.block);
       const std::int64_t rows = std::min<std::int64_t>(end, *layer.window + spec.slack + step + kTileRows);
-      bytes.rings += layer.kv_heads * (region(rows, key) + region(rows, value));
+      bytes.rings += layer.kv_heads * (region_bytes(rows, key) + region_bytes(rows, value));
     } else {
       // Sinks lie on pages of their own once the window has moved on.
       const std::int64_t sinks = blocks_read > 1 && p.sinks > 0 ? kPage : 0;
-      bytes.window += layer.kv_heads * (region(exact, key) + region(exact, value) + 2 * sinks);
+      bytes.window += layer.kv_heads * (region_bytes(exact, key) + region_bytes(exact, value) + 2 * sinks);
     }
     for (const HeadPlan& plan : p.plans[i]) {
       const std::int64_t row = dtype_bytes(type_of_rows(p, plan), layer.head_dim);
@@ -100,7 +101,10 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
 
 ProceduralBytes planned_bytes(const KvSpec& spec, Pos position) {
   const ProceduralSpec& p = *spec.procedural;
-  return most_bytes(spec, grows(p) && p.budget_for > 0 ? std::max(p.budget_for, position) : 0);
+  ProceduralBytes bytes =
+      most_bytes(spec, grows(p) && p.budget_for > 0 ? std::max(p.budget_for, position) : 0);
+  bytes.exact_first = bytes_of_stages(spec);
+  return bytes;
 }
 
 std::string given_bytes(std::int64_t bytes) {

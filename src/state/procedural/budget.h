@@ -18,6 +18,9 @@ inline constexpr Pos kPassage = 16;  // tokens that are kept or given up togethe
 // A block of a full head that would keep fewer rows than this goes.
 inline constexpr std::int64_t kLeastFullRows = kPassage;
 
+// Pages of one region of consecutive rows, wherever they begin.
+std::int64_t region_bytes(std::int64_t rows, std::int64_t row_bytes);
+
 // What a head's rows are, by its plan.
 HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan);
 
@@ -25,7 +28,7 @@ HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan);
 bool grows(const ProceduralSpec& spec);
 
 // The most that a state of this spec (procedural) holds at any moment while it reads `tokens` tokens; 0:
-// without end.
+// without end. Stages apart.
 ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens);
 // The same for all that may be read when the spec expects so many tokens (0: no end known), or `position` if
 // that is more: nothing keeps a text from being longer, so only a memory that grows is planned for that many.

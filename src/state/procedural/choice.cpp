@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "kvtide/error.h"
+#include "state/procedural/stages.h"
 
 namespace kvtide {
 namespace {
@@ -83,6 +84,12 @@ ProceduralSpec procedural_spec(const KvSpec& shape, const AttentionShape& attent
     spec.frequencies.push_back(layer.frequencies);
   }
   spec.plans = plan_heads(o, compressed, kv_heads);
+  if (o.exact_first) {  // not while a budget is filled, which asks for many specs
+    KvSpec whole = shape;
+    whole.rolling.reset();
+    whole.procedural = spec;
+    spec.stages = row_stages(whole);
+  }
   return spec;
 }
 

@@ -146,9 +146,10 @@ void in_tensor_order(const Heads& heads, Rows&& rows, Head&& head, Queries&& ref
 }  // namespace
 
 void check(const ProceduralImage& image, const ProceduralSpec& spec, Pos position, int head_dim) {
+  const bool staged = stage_at(spec, position) != nullptr;  // nothing is sealed yet
   if (image.sealed < 0 || image.sealed % spec.block != 0 ||
-      image.sealed > std::max<Pos>(0, position - spec.window) ||
-      position - image.sealed >= spec.window + spec.block)
+      image.sealed > (staged ? 0 : std::max<Pos>(0, position - spec.window)) ||
+      (!staged && position - image.sealed >= spec.window + spec.block))
     refuse_procedural_image(
         cat("blocks up to position ", image.sealed, " do not belong to a text of ", position));
   if (image.sealed > kMostSealed)
@@ -198,9 +199,6 @@ ProceduralImage ProceduralMemory::image() const {
   if (spill_)
     throw Error(ErrorCode::unsupported, cat("procedural memory: rows in the spill file ", quoted(spec_.spill),
                                             " cannot be saved; run without a spill file to have snapshots"));
-  if (!is_settled())
-    throw Error(ErrorCode::out_of_memory,
-                "procedural memory: memory ended in a seal, which has to be made again before it is saved");
   ProceduralImage image;
   image.sealed = sealed_;
   for (const Block& block : blocks_)

@@ -37,6 +37,7 @@ ProceduralOptions filled(const KvSpec& shape, const ProceduralOptions& options, 
   if (o.window == 0) o.window = std::max(step.window, o.block);
   if (o.rows == 0) o.rows = std::min(step.rows, o.block);
   if (o.levels < 0) o.levels = step.levels;
+  o.exact_first = false;  // decided when the rest is
   if (o.full_type == FullType::automatic)
     o.full_type = row_type_of(shape, o) == DType::f16 ? FullType::f16 : FullType::q8_0;
   return o;
@@ -159,11 +160,9 @@ class Fitting {
                   " need more; use at least ", enough_for(smallest.total())));
 }
 
-}  // namespace
-
-ProceduralOptions filled_in(const KvSpec& shape, const AttentionShape& attention,
-                            const ProceduralOptions& options) {
-  if (options.budget == 0) return filled(shape, options, {512, 256, 64, 3});
+// The first step that fits, with what it leaves given away.
+ProceduralOptions picked(const KvSpec& shape, const AttentionShape& attention,
+                         const ProceduralOptions& options) {
   Fitting fitting(shape, attention, options);
   const ProceduralOptions faithful = filled(shape, options, kLadder[0]);
   const auto widest = fitting.fit(faithful);
@@ -182,6 +181,17 @@ ProceduralOptions filled_in(const KvSpec& shape, const AttentionShape& attention
     return four && four->full_rows > eight->full_rows ? *four : *eight;
   }
   refuse_budget(options, fitting.smallest());
+}
+
+}  // namespace
+
+ProceduralOptions filled_in(const KvSpec& shape, const AttentionShape& attention,
+                            const ProceduralOptions& options) {
+  if (options.budget == 0) return filled(shape, options, {512, 256, 64, 3});
+  ProceduralOptions o = picked(shape, attention, options);
+  const bool open = options.window == 0 && options.block == 0 && options.rows == 0 && options.full_rows == 0;
+  o.exact_first = options.exact_first && options.budget_for == 0 && open && options.spill.empty();
+  return o;
 }
 
 }  // namespace kvtide

@@ -113,7 +113,7 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
   blocks_.reserve(blocks_.size() + 1);
   full_.reserve(full_.size() + 1);
   whole_.reserve(whole_.size() + 1);
-  references_->retain(first, last);
+  references_->retain(std::max(first, references_->oldest(position)), last);
   // From here on nothing needs memory.
   for (Item& item : items) {
     Head& target = head(item.layer, item.head);
@@ -150,7 +150,7 @@ void ProceduralMemory::settle(ThreadPool& pool, const Kernels& kernels) {
   if (due_ == Due::thinning) {
     expect_event();
     thin_full_heads();
-    note_event(false, blocks_.back(), position, seal_seconds_ + watch.seconds());
+    note_event(ProceduralEvent::Kind::seal, blocks_.back(), position, seal_seconds_ + watch.seconds());
     due_ = Due::consolidating;
   }
   if (spec_.levels > 0) consolidate(pool, kernels, position);
@@ -171,9 +171,10 @@ void ProceduralMemory::expect_event() {
   next_event_.after.summary_rows.reserve(static_cast<std::size_t>(std::max(1, spec_.levels)));
 }
 
-void ProceduralMemory::note_event(bool merge, const Block& block, Pos position, double seconds) noexcept {
+void ProceduralMemory::note_event(ProceduralEvent::Kind kind, const Block& block, Pos position,
+                                  double seconds) noexcept {
   ProceduralEvent& event = next_event_;
-  event.merge = merge;
+  event.kind = kind;
   event.level = block.level;
   event.position = position;
   event.block = {block.first, block.last};

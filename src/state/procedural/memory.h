@@ -11,6 +11,7 @@
 //      losses: audit() looks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -55,8 +56,11 @@ class ProceduralMemory {
   // First position that is exact (sinks apart), and the position at which the next block is sealed.
   Pos exact_from() const { return sealed_; }
   Pos next_seal() const { return sealed_ + spec_.block + spec_.window; }
-  // Position after the last seal: shorter texts held other rows.
-  Pos last_seal() const { return sealed_ == 0 ? 0 : sealed_ + spec_.window; }
+  // Position after the last seal: shorter texts held other rows. Where stages end, many blocks are sealed at once.
+  Pos last_seal() const {
+    if (sealed_ == 0) return 0;
+    return std::max(sealed_ + spec_.window, spec_.stages.empty() ? 0 : spec_.stages.back().until);
+  }
 
   References& references() { return *references_; }
   void make_references_writable() {
@@ -70,7 +74,7 @@ class ProceduralMemory {
 
   // Seals the oldest block of exact rows of every layer; to be followed by settle(). Throws Error(io), and
   // changes nothing, when the spill file takes no more; std::bad_alloc likewise. `layers`: the state's own
-  // rows, in which the block still stands. key_type, value_type: theirs. position: tokens read, equal to
+  // rows, in which the block still stands. key_type, value_type: theirs. position: tokens read, at least
   // next_seal().
   void seal(ThreadPool& pool, const Kernels& kernels, std::span<LayerRows> layers, DType key_type,
             DType value_type, Pos position);
@@ -183,7 +187,7 @@ class ProceduralMemory {
   Dropping prepare_drop(Head& head, std::vector<bool> gone);
   void drop_rows(const Dropping& dropping) noexcept;
   void expect_event();  // the next note_event then needs no memory
-  void note_event(bool merge, const Block& block, Pos position, double seconds) noexcept;
+  void note_event(ProceduralEvent::Kind kind, const Block& block, Pos position, double seconds) noexcept;
   void count(ProceduralCounts& counts) const noexcept;
   void count_head(const Head& head, const HeadPlan& plan, ProceduralCounts& counts) const noexcept;
   void make_room_in_memory();

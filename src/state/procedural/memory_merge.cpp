@@ -137,7 +137,7 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
     blocks_[begin] = merged;
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(begin) + 1);
     ++counts_.consolidations;
-    note_event(true, merged, position, watch.seconds());
+    note_event(ProceduralEvent::Kind::consolidation, merged, position, watch.seconds());
   }
 }
 

@@ -32,7 +32,9 @@ class References {
   void put_query(int layer, Pos position, int head, const float* query);
   void put_log_mass(int layer, Pos position, const float* log_mass);
 
-  // Positions of [first, last) that have references, ascending.
+  // The first position whose references the ring still has when `position` tokens were read.
+  Pos oldest(Pos position) const { return position - shape_.span; }
+  // Positions of [first, last) that have references, ascending, where they are in the ring.
   std::vector<Pos> available(Pos first, Pos last) const;
   // `count` of these, evenly spaced; all of them when there are fewer.
   static std::vector<Pos> spread(const std::vector<Pos>& positions, std::int64_t count);

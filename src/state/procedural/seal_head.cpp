@@ -77,8 +77,11 @@ class RowWriter {
 }  // namespace
 
 std::vector<Pos> judges_of_seal(const References& references, Pos first, Pos last, Pos position) {
-  std::vector<Pos> asked = References::spread(references.available(first, last), kBlockReferences);
-  const std::vector<Pos> newer = References::spread(references.available(last, position), kWindowReferences);
+  // A block that is sealed late has left the ring: the oldest there is stands in for its own queries.
+  const Pos late = std::max<Pos>(0, references.oldest(position) - first);
+  const Pos from = first + late, to = last + late;
+  std::vector<Pos> asked = References::spread(references.available(from, to), kBlockReferences);
+  const std::vector<Pos> newer = References::spread(references.available(to, position), kWindowReferences);
   asked.insert(asked.end(), newer.begin(), newer.end());
   return asked;
 }

@@ -116,7 +116,8 @@ bool keeps_the_same(const ProceduralSpec& a, const ProceduralSpec& b) {
   ProceduralSpec like = a;
   like.budget = b.budget;
   like.budget_for = b.budget_for;
-  // What plans and element types say.
+  // What plans, stages and element types say.
+  like.exact_first = b.exact_first;
   like.heads = b.heads;
   like.rows = b.rows;
   like.full_from = b.full_from;

@@ -20,6 +20,13 @@ struct HeadPlan {
   friend bool operator==(const HeadPlan&, const HeadPlan&) = default;
 };
 
+// Until `until` tokens were read every row is kept, in these types.
+struct RowStage {
+  DType key_type = DType::f16, value_type = DType::f16;
+  Pos until = 0;
+  friend bool operator==(const RowStage&, const RowStage&) = default;
+};
+
 // What was chosen, nothing left open, and what follows from it for the layers that it is for.
 struct ProceduralSpec : ProceduralOptions {
   DType row_type = DType::q8_0;   // of everything outside the window but
@@ -28,6 +35,8 @@ struct ProceduralSpec : ProceduralOptions {
   int query_heads = 0;
   std::int64_t reference_stride = 0;  // positions from one reference to the next; 0: so that a block has 32
   float scale = 0.0f;                 // of q.k
+  // Before blocks are sealed, ascending; empty: they are from the start. The window of later has the types of the first.
+  std::vector<RowStage> stages;
   std::vector<std::vector<HeadPlan>> plans;  // [layer][kv_head]; empty for layers with a window of their own
   std::vector<std::vector<double>> frequencies;  // [layer][pairs], radians per position
   friend bool operator==(const ProceduralSpec&, const ProceduralSpec&) = default;
@@ -38,6 +47,13 @@ inline constexpr std::int64_t kBlockReferences = 32, kWindowReferences = 64;
 inline std::int64_t reference_stride(const ProceduralSpec& spec) {
   if (spec.reference_stride > 0) return spec.reference_stride;
   return spec.block < kBlockReferences ? 1 : spec.block / kBlockReferences;
+}
+
+// The stage of a text of so many tokens; nullptr: blocks are sealed.
+inline const RowStage* stage_at(const ProceduralSpec& spec, Pos position) {
+  for (const RowStage& stage : spec.stages)
+    if (position < stage.until) return &stage;
+  return nullptr;
 }
 
 // Where the block that was sealed up to `last` began.

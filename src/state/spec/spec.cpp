@@ -41,14 +41,23 @@ void check_recurrent(const KvSpec& spec) {
   }
 }
 
-void check_layer(const LayerSpec& layer, const KvSpec& spec) {
+// Of the rows of all layers.
+void check_types(const KvSpec& spec, DType key_type, DType value_type) {
+  for (const DType dtype : {key_type, value_type}) {
+    const DTypeInfo& type = dtype_info(dtype);
+    if (!keeps_or_spreads(dtype))
+      refuse_spec(cat("keys and values are kept as f32, f16, q8_0 or q4_0, not ", type.name));
+    for (const LayerSpec& layer : spec.layers)
+      if (layer.head_dim % type.block_elements != 0)
+        refuse_spec(
+            cat(type.name, " needs heads of a multiple of 32 elements, not ", layer.head_dim, "; use f16"));
+  }
+}
+
+void check_layer(const LayerSpec& layer) {
   if (layer.kv_heads < 1) refuse_spec("a layer needs at least one KV head");
   if (layer.head_dim < 1 || layer.head_dim > kMaxHeadDim)
     refuse_spec(cat("head_dim must be between 1 and ", kMaxHeadDim, ", not ", layer.head_dim));
-  for (const DType dtype : {spec.key_type, spec.value_type})
-    if (layer.head_dim % dtype_info(dtype).block_elements != 0)
-      refuse_spec(cat(dtype_info(dtype).name, " needs heads of a multiple of 32 elements, not ",
-                      layer.head_dim, "; use f16"));
   if (static_cast<std::int64_t>(layer.frequencies.size()) > layer.head_dim / 2)
     refuse_spec(cat(layer.frequencies.size(), " rotated pairs do not fit a head of ", layer.head_dim));
   for (const double frequency : layer.frequencies)
@@ -119,6 +128,13 @@ void check_procedural(const KvSpec& spec) {
   if (p.plans.size() != spec.layers.size() || p.frequencies.size() != spec.layers.size())
     refuse_spec("a procedural memory needs the plans and the frequencies of every layer");
   for (std::size_t i = 0; i < p.plans.size(); ++i) check_plans(spec, i);
+  Pos before = 0;
+  for (const RowStage& stage : p.stages) {
+    if (stage.until <= before || stage.until > kMostTokens)
+      refuse_spec(cat("rows cannot be kept until position ", stage.until, ", after ", before));
+    before = stage.until;
+    check_types(spec, stage.key_type, stage.value_type);
+  }
 }
 
 void check_rolling(const KvSpec& spec) {
@@ -144,10 +160,8 @@ void check(const KvSpec& spec) {
   for (const std::int64_t tokens : {spec.capacity, spec.max_step, spec.slack})
     if (tokens > kMostTokens)
       refuse_spec(cat("capacity and step may be at most ", kMostTokens, " tokens, not ", tokens));
-  for (const DType dtype : {spec.key_type, spec.value_type})
-    if (!keeps_or_spreads(dtype))
-      refuse_spec(cat("keys and values are kept as f32, f16, q8_0 or q4_0, not ", dtype_info(dtype).name));
-  for (const LayerSpec& layer : spec.layers) check_layer(layer, spec);
+  check_types(spec, spec.key_type, spec.value_type);
+  for (const LayerSpec& layer : spec.layers) check_layer(layer);
   if (spec.procedural) check_procedural(spec);
   if (spec.rolling) check_rolling(spec);
 }

@@ -74,6 +74,18 @@ TEST_P(LadderTest, MoreBytesNeverHoldLess) {
   }
 }
 
+TEST_P(LadderTest, RowsStayExactFirstWhereTheBudgetPicksTheWindowAndNoEndIsKnown) {
+  EXPECT_TRUE(picked(64 * kMiB, 0).exact_first);
+  EXPECT_FALSE(picked(64 * kMiB, 100'000).exact_first);
+  ProceduralOptions given;
+  given.budget = 64 * kMiB;
+  given.window = 128;
+  EXPECT_FALSE(filled_in(shape_, attention_, given).exact_first);
+  given.window = 0;
+  given.exact_first = false;
+  EXPECT_FALSE(filled_in(shape_, attention_, given).exact_first);
+}
+
 TEST_P(LadderTest, ABudgetThatHoldsTheTextInEightBitsKeepsEveryRow) {
   constexpr Pos kExpected = 20'000;
   const std::int64_t rows = 7 * 2 * 2 * kExpected * dtype_bytes(DType::q8_0, 64);

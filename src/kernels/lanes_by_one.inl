@@ -1,0 +1,29 @@
+// lanes_by_one.inl: what the lanes of most instruction sets do by their other operations, or one vector after another.
+// Included by a lanes header at its end; lanes.avx512.h has instructions for all of it.
+namespace kvtide {
+namespace {
+
+// a < b ? 0 : x * 2^n, for integral n in [-126, 127]; anything for other n where a < b.
+inline Lanes times_pow2_unless_less(const Lanes& a, const Lanes& b, const Lanes& x, const Lanes& n) {
+  return select_less(a, b, set1(0.0f), mul(x, pow2(n)));
+}
+
+// The sixteen results of a reduction of sixteen vectors.
+template <class Reduce>
+inline Lanes each_of16(const Lanes a[kLanes], Reduce reduce) {
+  alignas(64) float r[kLanes];
+  for (int i = 0; i < kLanes; ++i) r[i] = reduce(a[i]);
+  return load(r);
+}
+inline Lanes reduce_add16(const Lanes a[kLanes]) {
+  return each_of16(a, [](const Lanes& one) { return reduce_add(one); });
+}
+inline Lanes reduce_max16(const Lanes a[kLanes]) {
+  return each_of16(a, [](const Lanes& one) { return reduce_max(one); });
+}
+inline Lanes reduce_max_bits16(const Lanes a[kLanes]) {
+  return each_of16(a, [](const Lanes& one) { return reduce_max_bits(one); });
+}
+
+}  // namespace
+}  // namespace kvtide

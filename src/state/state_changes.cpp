@@ -1,0 +1,92 @@
+// state_changes.cpp: what a procedural state does at fixed positions: it ends a stage, seals, rewrites its rows.
+#include <algorithm>
+
+#include "base/stopwatch.h"
+#include "state/procedural/stages.h"
+#include "state/rows/row_rewriter.h"
+#include "state/state.h"
+#include "tensor/element_type.h"
+
+namespace kvtide {
+bool KvState::is_settled() const {
+  if (!past_) return true;
+  return past_->is_settled() && next_change() > position() &&
+         has_row_types(spec_, row_types_at(spec_, position()));
+}
+
+Pos KvState::next_change() const {
+  const RowStage* stage = stage_at(*spec_.procedural, position());
+  return stage != nullptr ? stage->until : past_->next_seal();
+}
+
+Pos KvState::last_change() const {
+  Pos last = past_->last_seal();
+  for (const RowStage& stage : spec_.procedural->stages)
+    if (stage.until <= position()) last = std::max(last, stage.until);
+  return last;
+}
+
+void KvState::seal_if_due(ThreadPool& pool, const Kernels& kernels) {
+  if (is_settled()) return;
+  if (!changing_) changes_.clear();
+  changing_ = true;
+  ++generation_;
+  if (stage_at(*spec_.procedural, position()) == nullptr) seal_blocks(pool, kernels);
+  rewrite_rows(pool, row_types_at(spec_, position()));
+  changing_ = false;
+}
+
+void KvState::seal_blocks(ThreadPool& pool, const Kernels& kernels) {
+  while (!past_->is_settled() || past_->next_seal() <= position()) {
+    if (past_->is_settled())
+      past_->seal(pool, kernels, layers_, spec_.key_type, spec_.value_type, position());
+    past_->settle(pool, kernels);
+    bytes_peak_ = std::max(bytes_peak_, held_bytes());  // the block is there twice
+    changes_.insert(changes_.end(), past_->newest_seal().begin(), past_->newest_seal().end());
+    // Where a stage ends the rows of a block make room for the next one; later those of a step do.
+    if (past_->next_seal() > position()) return;
+    for (std::size_t layer = 0; layer < layers_.size(); ++layer)
+      if (past_->holds(static_cast<int>(layer))) drop_sealed(layer, past_->exact_from());
+  }
+}
+
+// Layer by layer: when memory ends, those that are done stay done, and the types change with the last.
+void KvState::rewrite_rows(ThreadPool& pool, const RowStage& types) {
+  if (has_row_types(spec_, types)) return;
+  const Stopwatch watch;
+  KvSpec wanted = spec_;
+  set_row_types(wanted, types);
+  std::vector<LayerRows> empty = rows_of(wanted);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const LayerSpec& layer = spec_.layers[i];
+    LayerRows& rows = empty[i];
+    if (layers_[i].format() == rows.format()) continue;
+    const bool was = is_spread(spec_), becomes = is_spread(wanted);
+    const RowRewriter keys({spec_.key_type, was}, {types.key_type, becomes}, layer.head_dim);
+    const RowRewriter values({spec_.value_type, was}, {types.value_type, becomes}, layer.head_dim);
+    for (const LayerRows::Run& run : layers_[i].runs(0, position())) {
+      rows.open(run.first, run.last);
+      pool.run(layer.kv_heads, [&](std::int64_t item) {
+        const auto head = static_cast<int>(item);
+        for (Pos p = run.first; p < run.last; ++p) {
+          keys(run.extent->key(head, p), rows.key(head, p));
+          values(run.extent->value(head, p), rows.value(head, p));
+        }
+      });
+    }
+    bytes_peak_ = std::max(bytes_peak_, held_bytes() + rows.held_bytes());
+    layers_[i] = std::move(rows);
+  }
+  ProceduralEvent event;
+  event.kind = ProceduralEvent::Kind::row_type;
+  event.position = position();
+  event.block = {past_->exact_from(), position()};
+  event.seconds = watch.seconds();
+  event.after = past_->counts();
+  event.key_type = element_type_of(types.key_type);
+  event.value_type = element_type_of(types.value_type);
+  changes_.push_back(std::move(event));
+  set_row_types(spec_, types);
+}
+
+}  // namespace kvtide
