@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What procedural memories lose against the full cache, over windows of texts that nothing was chosen on.
+"""What procedural memories lose against the full cache, over windows of texts.
 
     tools/measure_compression.py --kvtide build/kvtide -m MODEL -f TEXT:12,24,48 [-f TEXT:30] [--tokens 4096]
       [--skip 1024] [--jobs 2] [--json F.json] [--markdown F.md] [--set rows|bytes|parts] [--policy "NAME=FLAGS" ...]
