@@ -1,4 +1,4 @@
-"""Compares architectures with `transformers`, live, on tiny random models of several shapes, as folders and as GGUF files.
+"""Compares architectures with `transformers` in double precision, live, on tiny random models of several shapes, as folders and as GGUF files.
 
     python tools/references/compare_architectures.py --answers build/cmake/tests/session_answers [--only phi3] [--greedy 30]
 
@@ -22,6 +22,7 @@ import transformers
 import gguf_export
 import mxfp4
 import tiny_folders
+from in_double import in_double
 from tiny_folders import LFM
 from tiny_models import COMMON, Case, build, rope
 
@@ -364,7 +365,8 @@ class Comparison:
         tiny_folders.write_tokenizer(scratch / "folder")
         ids = np.random.RandomState(5).randint(0, model.config.vocab_size, PROMPT).astype(np.int32)
         (scratch / "ids").write_bytes(ids.astype("<i4").tobytes())
-        self.reference = reference(model, ids, self.greedy)
+        with in_double(model):
+            self.reference = reference(model, ids, self.greedy)
         bits = self.check(case.name, scratch / "folder", scratch, model, SPLITS)
         if case.shows == "no gguf":
             return
