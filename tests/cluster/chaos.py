@@ -72,8 +72,8 @@ class Faults:
         self.log = []
         self.memory = []  # shares of the budget
 
-    async def run(self):
-        watching = asyncio.ensure_future(self._watch())
+    async def run(self, outcome):
+        watching = [asyncio.ensure_future(self._watch()), asyncio.ensure_future(self._tell(outcome))]
         begun = time.monotonic()
         try:
             while True:
@@ -82,7 +82,8 @@ class Faults:
                 self.log.append((round(time.monotonic() - begun, 1), what))
                 await asyncio.to_thread(self._do, what)
         finally:
-            watching.cancel()
+            for one in watching:
+                one.cancel()
 
     def _next(self):
         if self._proxy:
@@ -94,6 +95,15 @@ class Faults:
             self._proxy.mode = what
         elif what != "nothing":
             {"replica": self._cluster.kill_replica, "node": self._cluster.kill_node, "store": self._store.kill}[what]()
+
+    async def _tell(self, outcome):
+        """A campaign takes an hour: a line a minute says how far it is."""
+        while True:
+            await asyncio.sleep(60.0)
+            kills = {**self._cluster.kills, "store": self._store.kills}
+            again = sum(turn.waited > 0 for turn in outcome.turns.values())
+            print(f"  {len(outcome.turns)} turns acknowledged, {again} tried again, lost {len(outcome.lost)}, wrong {len(outcome.wrong)}, "
+                  f"killed {kills}", flush=True)  # fmt: skip
 
     async def _watch(self):
         async with httpx.AsyncClient(base_url=self._cluster.base, timeout=5.0) as client:

@@ -160,7 +160,7 @@ async def one_turn(client, talk, number, outcome):
 
 
 async def run(base, sessions, turns, tokens, at_once, reference=None, during=None):
-    """All sessions, so many at once. ``during`` is a coroutine function that runs beside and is cancelled at the end."""
+    """All sessions, so many at once. ``during`` is a coroutine function of the outcome that runs beside and is cancelled at the end."""
     outcome = Outcome()
     places = asyncio.Semaphore(at_once)
     limits = httpx.Limits(max_connections=at_once + 4, max_keepalive_connections=at_once)
@@ -181,7 +181,7 @@ async def run(base, sessions, turns, tokens, at_once, reference=None, during=Non
                         return
                 talk.acknowledge(number, turn)
 
-        beside = asyncio.ensure_future(during()) if during else None
+        beside = asyncio.ensure_future(during(outcome)) if during else None
         begun = time.monotonic()
         await asyncio.gather(*(talk_through(talk) for talk in talks))
         outcome.seconds = time.monotonic() - begun
