@@ -133,9 +133,13 @@ venv-ray: build/venv-ray/bin/python
 	@build/venv-ray/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall \
 	  --config-settings=build-dir=$(abspath build/venv-ray)/build . >build/venv-ray/install.log 2>&1 || { tail -n 40 build/venv-ray/install.log >&2 ; exit 1 ; }
 
+# Of Ray Serve with HAProxy in front, to which kvtide.ray tells where requests go.
+HAPROXY = RAY_SERVE_ENABLE_HA_PROXY=1 RAY_SERVE_INGRESS_REQUEST_ROUTER_FORWARD_BODY=1
+
 test-cluster: venv-ray  ## kvtide.ray on nodes of this machine: sessions move, replicas die, stores fail (10 minutes)
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
 	@KVTIDE_MODEL=$(abspath $(SMOLLM2)) build/venv-ray/bin/python -B -m pytest -q -x tests/cluster </dev/null
+	@$(HAPROXY) KVTIDE_MODEL=$(abspath $(SMOLLM2)) build/venv-ray/bin/python -B -m pytest -q -x tests/cluster/test_entrance.py </dev/null
 
 CHAOS ?= --nodes 4 --sessions 200 --turns 10 --every 20
 cluster-chaos: venv-ray  ## sessions while replicas, nodes, the store and the network fail: nothing lost, no bit wrong (an hour)

@@ -3,8 +3,8 @@
     python tests/cluster/chaos.py --model model.gguf --nodes 4 --sessions 200 --turns 10 --every 20 --faults kill
 
 ``--faults network`` puts a proxy between replicas and store that delays, drops and partitions instead. ``none`` measures
-what the engine costs. Every answer is compared with that of one process that never failed. Ends with 1 when anything is
-not as promised. Needs the extra kvtide[ray], s3fs, uvicorn, httpx and psutil.
+what the engine costs. Every answer is compared afterwards with that of one process that never failed. With ``--minutes``
+a campaign ends in time, and says how far it came. Ends with 1 when anything is not as promised. Needs the extra kvtide[ray], s3fs, uvicorn, httpx and psutil.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import httpx
 from fault_proxy import FaultProxy
-from load import percentile, run
+from load import compare, percentile, run
 from local_cluster import LocalCluster, SingleServer, StoreServer
 
 from kvtide.cluster import open_store
@@ -38,6 +38,7 @@ def arguments():
     parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=12)
     parser.add_argument("--at-once", type=int, default=8)
+    parser.add_argument("--minutes", type=float, help="after which no turn is begun")
     parser.add_argument("--every", type=float, default=20.0, help="seconds between two faults")
     parser.add_argument("--faults", choices=("kill", "network", "none"), default="kill")
     parser.add_argument("--threads", type=int, default=1, help="of a replica; the single process has as many as all replicas, up to the cores")
@@ -47,22 +48,25 @@ def arguments():
     return parser.parse_args()
 
 
-def alone(options):
-    """What one process answers, and how long it takes on the same cores."""
-    size = (Path(options.model).name, options.sessions, options.turns, options.tokens)
+def alone(options, outcome):
+    """What one process answers to the same turns, and how long it takes on the same cores."""
+    size = (Path(options.model).name, options.tokens)
     if options.reference and options.reference.exists():
-        kept, outcome = pickle.loads(options.reference.read_bytes())
-        if kept == size:
-            return outcome
+        kept, single = pickle.loads(options.reference.read_bytes())
+        if kept == size and set(outcome.turns) <= set(single.turns):
+            return single
+    turns = Counter(session for session, _ in outcome.turns)
     threads = max(1, min(options.nodes * options.threads, os.cpu_count() or 1))
     server = SingleServer(options.model, threads, options.kv_budget)
     try:
-        outcome = asyncio.run(run(server.base, options.sessions, options.turns, options.tokens, options.at_once))
+        counts = [turns[session] for session in range(options.sessions)]
+        single = asyncio.run(run(server.base, counts, options.tokens, options.at_once))
     finally:
         server.close()
+    assert set(single.turns) == set(outcome.turns), (single.stuck, single.lost)
     if options.reference:
-        options.reference.write_bytes(pickle.dumps((size, outcome)))
-    return outcome
+        options.reference.write_bytes(pickle.dumps((size, single)))
+    return single
 
 
 class Faults:
@@ -102,7 +106,7 @@ class Faults:
             await asyncio.sleep(60.0)
             kills = {**self._cluster.kills, "store": self._store.kills}
             again = sum(turn.waited > 0 for turn in outcome.turns.values())
-            print(f"  {len(outcome.turns)} turns acknowledged, {again} tried again, lost {len(outcome.lost)}, wrong {len(outcome.wrong)}, "
+            print(f"  {len(outcome.turns)} turns acknowledged, {again} tried again, lost {len(outcome.lost)}, "
                   f"killed {kills}", flush=True)  # fmt: skip
 
     async def _watch(self):
@@ -148,10 +152,6 @@ def check_store(url, outcome):
 
 def main():
     options = arguments()
-    print(f"one process, {options.sessions} sessions of {options.turns} turns", flush=True)
-    single = alone(options)
-    assert len(single.turns) == options.sessions * options.turns, (single.stuck, single.lost)
-    print(f"  {single.seconds:.1f} s, {single.written / single.seconds:.1f} tokens/s", flush=True)
     with tempfile.TemporaryDirectory(prefix="kvtide-chaos-") as folder:
         store = StoreServer(Path(folder) / "store")
         proxy = FaultProxy(store.port, options.seed) if options.faults == "network" else None
@@ -166,27 +166,32 @@ def main():
             cluster.deploy(application)
             faults = Faults(options, cluster, store, proxy)
             print(f"{options.nodes} nodes, faults: {options.faults}", flush=True)
-            outcome = asyncio.run(
-                run(cluster.base, options.sessions, options.turns, options.tokens, options.at_once, single, faults.run)
-            )
+            seconds = None if options.minutes is None else 60.0 * options.minutes
+            counts = [options.turns] * options.sessions
+            outcome = asyncio.run(run(cluster.base, counts, options.tokens, options.at_once, faults.run, seconds))
             if proxy:
                 proxy.mode = "pass"
-            report = summary(options, single, outcome, faults, cluster, store, proxy)
-            report["lost"] += len(found := check_store("s3://bucket/sessions", outcome))
-            report["written_twice"] = len(twice := audit(store.folder))
-            for bad in (outcome.lost, found, outcome.wrong, twice, outcome.stuck):
-                for one in bad[:3]:
-                    print("  ", one, flush=True)
+            outcome.lost += check_store("s3://bucket/sessions", outcome)
+            twice = audit(store.folder)
         finally:
             cluster.close()
             store.close()
             if proxy:
                 proxy.close()
+    print(f"{len(outcome.turns)} turns in {outcome.seconds:.0f} s; now one process alone", flush=True)
+    single = alone(options, outcome)
+    compare(outcome, single)
+    report = summary(options, single, outcome, faults, cluster, store, proxy)
+    report["written_twice"] = len(twice)
+    for bad in (outcome.lost, outcome.wrong, twice, outcome.stuck):
+        for one in bad[:3]:
+            print("  ", one, flush=True)
     print(json.dumps(report, indent=1), flush=True)
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
     promised = ("lost", "wrong_bits", "written_twice", "stuck", "over_budget")
-    return 1 if any(report[key] for key in promised) or report["turns"] != len(single.turns) else 0
+    whole = options.minutes is not None or report["turns"] == options.sessions * options.turns
+    return 0 if whole and not any(report[key] for key in promised) else 1
 
 
 def summary(options, single, outcome, faults, cluster, store, proxy):

@@ -15,6 +15,8 @@ import httpx
 import psutil
 
 HERE = Path(__file__).parent
+# HAProxy reaches replicas by the address of their node.
+HOST = "0.0.0.0" if os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1" else "127.0.0.1"
 OBJECTS = 80 << 20  # bytes of a node's object store; nothing of ours goes through it
 
 
@@ -82,6 +84,10 @@ class LocalCluster:
         for name, value in environment.items():
             os.environ[name] = value
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # Ray gives its workers less of a busy machine than it has itself.
+        os.environ.setdefault("RAY_worker_niceness", "0")
+        # Five seconds, otherwise, in which a machine that has other work starts no process.
+        os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")
         import ray
         from ray.cluster_utils import Cluster
 
@@ -106,7 +112,9 @@ class LocalCluster:
     def deploy(self, application, seconds=180.0):
         from ray import serve
 
-        serve.start(http_options={"host": "127.0.0.1", "port": self.port, "location": "HeadOnly"})
+        # A minute, otherwise, which is short for machines that have other work.
+        with mock.patch("ray.serve._private.api.HTTP_PROXY_TIMEOUT", seconds):
+            serve.start(http_options={"host": HOST, "port": self.port, "location": "HeadOnly"})
         serve.run(application, name="kvtide", route_prefix="/")
         wait_for(self.base + "/health", seconds)
 

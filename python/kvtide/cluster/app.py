@@ -36,6 +36,7 @@ _THREADS = 16
 class Figures:
     """Since the start."""
 
+    ongoing: int = 0  # requests for answers, now
     turns: int = 0  # acknowledged, of sessions
     refused_busy: int = 0  # another replica had the session
     refused_store: int = 0  # the store was full, slow or away
@@ -100,9 +101,18 @@ class SessionApp:
         try:
             if response is not None:
                 return await self._stored(scope, again, send, response)
-            await self._turn(scope, path, body, again, send)
+            with self._counted():
+                await self._turn(scope, path, body, again, send)
         except _Refused as refused:
             await refused.problem.send(send)
+
+    @contextlib.contextmanager
+    def _counted(self) -> Any:
+        self.figures.ongoing += 1
+        try:
+            yield
+        finally:
+            self.figures.ongoing -= 1
 
     async def _may_ask(self, scope: Scope) -> bool:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}

@@ -20,6 +20,7 @@ try:
     ray: Any = importlib.import_module("ray")
     serve: Any = importlib.import_module("ray.serve")
     config: Any = importlib.import_module("ray.serve.config")
+    constants: Any = importlib.import_module("ray.serve._private.constants")
 except ImportError as error:
     raise UnsupportedError("kvtide.ray needs Ray Serve: pip install 'kvtide[ray]'") from error
 
@@ -49,7 +50,8 @@ def build_app(
     minutes hold more than ``warm_share`` of all budgets, or when there are more than ``ongoing`` requests for each replica;
     ``delays`` are the seconds for which that must last, up and down. ``kv_budget`` is that of each replica and ``threads``
     its share of the node. A request goes to the replica that had its session last (``X-Session-Id``), unless that has more
-    than ``load_factor`` times the mean load. The other options are those of ``kvtide.cluster.app``; ``model`` is a path, or
+    than ``load_factor`` times the mean load. With HAProxy in front of Ray Serve (``RAY_SERVE_ENABLE_HA_PROXY=1``), requests
+    without a session go to the replica that has read most of their text. The other options are those of ``kvtide.cluster.app``; ``model`` is a path, or
     a name, that means the same on every node.
 
     Raises InvalidArgumentError, UnsupportedError. What a replica refuses when it starts stands in ``serve status``.
@@ -91,12 +93,21 @@ def build_app(
         request_router_config=config.RequestRouterConfig(
             request_router_class="kvtide.ray.router.SessionRouter",
             request_router_kwargs={"load_factor": load_factor},
+            request_routing_stats_period_s=1.0,
         ),
         **scaling,
     )
-    return deployment.bind(
+    application = deployment.bind(
         {"model": os.fspath(model), "kv_budget": budget, "store": os.fspath(store), "threads": threads, **options}
     )
+    return _behind_haproxy(application, name) if constants.RAY_SERVE_ENABLE_HA_PROXY else application
+
+
+def _behind_haproxy(application: Any, name: str) -> Any:
+    from kvtide.ray.entrance import Entrance
+
+    entrance = serve.deployment(Entrance, name=f"{name}-entrance", max_ongoing_requests=1024)
+    return application._with_ingress_request_router(entrance.bind(application))
 
 
 def build(args: Mapping[str, Any]) -> Any:
