@@ -60,7 +60,8 @@ def test_a_request_goes_to_the_replica_that_has_read_its_beginning(cluster, sing
 def test_a_wrong_guess_costs_a_reading_and_nothing_else(cluster, single):
     for one in cluster.replicas():
         one.kill()
-    assert max(ask_all(cluster, single, "Who has read this?", None)[:1]) == 0
+    assert ask_all(cluster, single, "Who has read this?", None)[0] == 0
+    ask_all(cluster, single, "Who has read this?", None)  # some went by way of Serve's own proxy while replicas came and went
     assert min(ask_all(cluster, single, "Who has read this?", None)) > 100
 
 

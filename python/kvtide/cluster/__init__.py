@@ -48,6 +48,7 @@ def app(
     *,
     kv_budget: int | str,
     store: str | os.PathLike[str] | SessionStore,
+    model_name: str | None = None,
     work_folder: str | os.PathLike[str] | None = None,
     local_bytes: int | str = "4G",
     lease_seconds: float = 6.0,
@@ -58,8 +59,9 @@ def app(
 ) -> SessionApp:
     """An ASGI app of which any number of replicas may run, with one store.
 
-    ``work_folder``: on a disk of the replica's own, for the snapshots of its sessions, at most ``local_bytes``; a temporary
-    one when it is not given. ``is_gone`` says whether a replica, by its ``owner``, is dead: its sessions then go on at once. ``options`` are those of ``kvtide.serve.app``.
+    ``model_name``: by which requests ask for the model, instead of its own name. ``work_folder``: on a disk of the replica's
+    own, for the snapshots of its sessions, at most ``local_bytes``; a temporary one when it is not given. ``is_gone`` says
+    whether a replica, by its ``owner``, is dead: its sessions then go on at once. ``options`` are those of ``kvtide.serve.app``.
 
     Raises what that raises; InvalidArgumentError when replicas of the store compute otherwise; UnsupportedError, StoreError.
     """
@@ -79,7 +81,12 @@ def app(
     sessions.agree(configuration_of(loaded, folder, options))
     (folder / "states").mkdir(exist_ok=True)
     inner = kvtide.serve.app(
-        loaded, kv_budget=kv_budget, slot_save_path=folder / "states", cache_dir=folder / "cache", cache_bytes=1, **options
+        loaded if model_name is None else {model_name: loaded},
+        kv_budget=kv_budget,
+        slot_save_path=folder / "states",
+        cache_dir=folder / "cache",
+        cache_bytes=1,
+        **options,
     )
     return SessionApp(
         inner,

@@ -1,4 +1,4 @@
-"""``python -m kvtide.cluster MODEL --kv-budget 2G --store URL --port 8080``: one replica, without Ray.
+"""``python -m kvtide.cluster [NAME=]MODEL --kv-budget 2G --store URL --port 8080``: one replica, without Ray.
 
 Whatever starts and stops such processes moves the sessions with them: llama-swap, systemd, Kubernetes.
 """
@@ -14,7 +14,7 @@ from kvtide.errors import Error
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m kvtide.cluster", description="One replica of kvtide with sessions in a store.")
-    parser.add_argument("model")
+    parser.add_argument("model", metavar="[NAME=]MODEL", help="NAME: by which requests ask for it, instead of its own")
     parser.add_argument("--kv-budget", required=True)
     parser.add_argument("--store", required=True, help="a folder that all replicas share, or s3://BUCKET/PATH")
     parser.add_argument("--host", default="127.0.0.1")
@@ -34,9 +34,13 @@ def main() -> int:
     if options.host not in ("127.0.0.1", "localhost", "::1") and options.api_key is None:
         print("--host: another one than this machine's needs --api-key", file=sys.stderr)
         return 1
+    before, equals, after = options.model.partition("=")
+    if "/" in before:  # a path with such a sign in it
+        before, equals, after = options.model, "", ""
     try:
         replica = app(
-            options.model,
+            after if equals else before,
+            model_name=before if equals else None,
             kv_budget=options.kv_budget,
             store=options.store,
             threads=options.threads,

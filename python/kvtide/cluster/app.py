@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
-from kvtide.cluster.inside import Held, Problem, ask, body_of, with_body
+from kvtide.cluster.inside import Held, Problem, ask, body_of, header, naming, object_in, path_of, with_body
 from kvtide.cluster.local import LocalSnapshots
 from kvtide.cluster.objects import StoreError
 from kvtide.cluster.store import Lease, SessionBusyError, SessionStore
@@ -88,7 +88,7 @@ class SessionApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._inner(scope, receive, send)
-        path = _path_of(scope)
+        path = path_of(scope)
         response = path.removeprefix("/v1/responses/") if path.startswith("/v1/responses/") else None
         if not (scope["method"] == "POST" and path in _TURNS) and response is None:
             return await self._inner(scope, receive, send)
@@ -127,8 +127,8 @@ class SessionApp:
         await self._inner(scope, receive, send)
 
     async def _turn(self, scope: Scope, path: str, body: bytes, receive: Receive, send: Send) -> None:
-        asked = _object_in(body)
-        name = _header(scope, b"x-session-id")
+        asked = object_in(body)
+        name = header(scope, b"x-session-id")
         memory = asked.get("kv")
         if isinstance(memory, dict) and "state" in memory:
             return await self._inner(scope, receive, send)  # of this replica alone, by its number
@@ -163,7 +163,7 @@ class SessionApp:
         model = {"model": asked["model"]} if isinstance(asked.get("model"), str) else {}
         with self._told(path):
             await self._bring(lease, where, model)
-        held = Held(_naming(send, lease.name))
+        held = Held(naming(send, lease.name))
         await self._inner(scope, receive, held)
         if not held.whole:
             return await held.finish()
@@ -277,35 +277,3 @@ class _Refused(Exception):
     def __init__(self, problem: Problem) -> None:
         super().__init__()
         self.problem = problem
-
-
-def _naming(send: Send, session: str) -> Send:
-    """Tells the client by which name to come back to the same memory."""
-
-    async def named(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message["headers"], (b"x-session-id", session.encode("latin-1"))]}
-        await send(message)
-
-    return named
-
-
-def _path_of(scope: Scope) -> str:
-    path, root = str(scope["path"]), str(scope.get("root_path", ""))
-    return path[len(root) :] or "/" if root and path.startswith(root) else path
-
-
-def _header(scope: Scope, wanted: bytes) -> str | None:
-    for name, value in scope["headers"]:
-        if name.lower() == wanted and value:
-            return str(value.decode("latin-1"))
-    return None
-
-
-def _object_in(body: bytes) -> dict[str, Any]:
-    """What is no object is refused by the server, in its own words."""
-    try:
-        parsed = json.loads(body)
-    except ValueError:
-        return {}
-    return parsed if isinstance(parsed, dict) else {}

@@ -21,8 +21,8 @@ _SNAPSHOT = b"KVTIDE\x00\x01"
 _FRONT = struct.Struct("<8sIIQ")
 
 
-def pack(new: bytes, old: bytes | None) -> bytes:
-    """A segment that makes ``new`` from ``old``; None: from nothing."""
+def pack(new: bytes, old: bytes | None, new_sha256: str | None = None, old_sha256: str | None = None) -> bytes:
+    """A segment that makes ``new`` from ``old``; None: from nothing. The hashes are those of both, where they are known."""
     copies = [] if old is None else sorted(_copies(new, old))
     operations: list[list[int]] = []
     data = []
@@ -42,7 +42,12 @@ def pack(new: bytes, old: bytes | None) -> bytes:
         operations.append([len(new) - at])
         data.append(new[at:])
     head = json.dumps(
-        {"bytes": len(new), "sha256": _digest(new), "source": None if old is None else _digest(old), "make": operations},
+        {
+            "bytes": len(new),
+            "sha256": new_sha256 or _digest(new),
+            "source": None if old is None else old_sha256 or _digest(old),
+            "make": operations,
+        },
         separators=(",", ":"),
     ).encode()
     return b"".join([_MAGIC, len(head).to_bytes(8, "little"), head, *data])

@@ -1,4 +1,4 @@
-"""Requests of an ASGI app to itself, and answers whose end is held back."""
+"""Requests of an ASGI app to itself, what stands in those of others, and answers whose end is held back."""
 
 from __future__ import annotations
 
@@ -69,6 +69,38 @@ async def body_of(receive: Receive, most: int) -> bytes | None:
             size += len(parts[-1])
         if not message.get("more_body", False):
             return b"".join(parts)
+
+
+def naming(send: Send, session: str) -> Send:
+    """Tells the client by which name to come back to the same memory."""
+
+    async def named(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], (b"x-session-id", session.encode("latin-1"))]}
+        await send(message)
+
+    return named
+
+
+def path_of(scope: Scope) -> str:
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    return path[len(root) :] or "/" if root and path.startswith(root) else path
+
+
+def header(scope: Scope, wanted: bytes) -> str | None:
+    for name, value in scope["headers"]:
+        if name.lower() == wanted and value:
+            return str(value.decode("latin-1"))
+    return None
+
+
+def object_in(body: bytes) -> dict[str, Any]:
+    """What is no object is refused by the server, in its own words."""
+    try:
+        parsed = json.loads(body)
+    except ValueError:
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 class Held:

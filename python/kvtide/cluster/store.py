@@ -203,11 +203,12 @@ class Lease:
             segment = b""
             if snapshot is not None:
                 old = base if self._may_grow(base) else None
-                segment = pack(snapshot, old)
+                sha256 = hashlib.sha256(snapshot).hexdigest()
+                segment = pack(snapshot, old, sha256, self.sha256)
                 name = f"{folder_of(self.name)}/{turn:08d}-{uuid.uuid4().hex}.segment"
                 kept = [] if old is None else self.manifest["segments"]
                 new["segments"] = [*kept, {"name": name, "bytes": len(segment)}]
-                new["sha256"] = hashlib.sha256(snapshot).hexdigest()
+                new["sha256"] = sha256
                 self._store._objects.put(name, segment)
             self.held = False
             try:
