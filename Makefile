@@ -21,7 +21,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
 SANITIZED := base tensor formats hostile kernels text state coreml capi serve
 
-.PHONY: help install build bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-clients venv-ray test-cluster cluster-chaos cluster-placement test-schemathesis soak test-page test-aarch64 test-allocations campaign-validator stress \
+.PHONY: help install build bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-clients venv-ray test-cluster test-serve-run cluster-chaos cluster-placement test-schemathesis soak test-page test-aarch64 test-allocations campaign-validator stress \
   bench-peers bench-shapes bench-tokenizer bench-matmul bench-attend bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
 
 help:  ## show this list
@@ -140,6 +140,10 @@ test-cluster: venv-ray  ## kvtide.ray on nodes of this machine: sessions move, r
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
 	@KVTIDE_MODEL=$(abspath $(SMOLLM2)) build/venv-ray/bin/python -B -m pytest -q -x tests/cluster </dev/null
 	@$(HAPROXY) KVTIDE_MODEL=$(abspath $(SMOLLM2)) build/venv-ray/bin/python -B -m pytest -q -x tests/cluster/test_entrance.py </dev/null
+
+test-serve-run: wheel  ## the two commands of docs/cluster.md in a venv that has nothing else (5 minutes)
+	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
+	@tools/test_serve_run.sh build/serve-run $(SMOLLM2) build/wheel/*.whl
 
 CHAOS ?= --nodes 4 --sessions 200 --turns 10 --every 20
 cluster-chaos: venv-ray  ## sessions while replicas, nodes, the store and the network fail: nothing lost, no bit wrong (an hour)
