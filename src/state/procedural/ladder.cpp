@@ -1,7 +1,9 @@
 #include "state/procedural/ladder.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
+#include <vector>
 
 #include "base/text.h"
 #include "kvtide/error.h"
@@ -17,7 +19,7 @@ struct Step {
   int levels;
 };
 constexpr Step kLadder[] = {{1024, 512, 96, 4}, {512, 256, 64, 4}, {512, 256, 32, 3}, {256, 128, 24, 3},
-                            {128, 64, 16, 2},   {64, 64, 16, 2},   {32, 32, 12, 1}};
+                            {128, 64, 16, 4},   {128, 64, 16, 2},  {64, 64, 16, 2},   {32, 32, 12, 1}};
 // Where the length of the text is not known, full heads get so many rows before the window grows.
 constexpr std::int64_t kFullRowsFirst = 24576;
 // Rows of full heads, or of a window: more than any text has.
@@ -29,6 +31,8 @@ constexpr std::int64_t kRowsApart = 16;  // rows of a block grow by so many
 // up to that the rows that thinning leaves are as good as all of them in four bits
 // (docs/procedural_memory.md).
 constexpr std::int64_t kWorthThinning = 4;
+// A smaller step is better where one head in so many more keeps every row of the text for it.
+constexpr std::int64_t kWorthAStep = 16;
 
 // The step's window, block, rows and levels where the options leave them open.
 ProceduralOptions filled(const KvSpec& shape, const ProceduralOptions& options, const Step& step) {
@@ -55,8 +59,21 @@ class Fitting {
     if (beyond) widest_ = attention.trained / 8 * 7;
     if (expected > 0) {
       widest_ = std::min(widest_, expected);
-      rows_first_ = std::max(rows_first_, expected);
+      rows_first_ = expected;
     }
+    for (const HeadNeed& need : wanted.heads.needs)
+      if (need.induction > 0.0f && need.induction < wanted.full_from) more_heads_.push_back(need.induction);
+    std::sort(more_heads_.begin(), more_heads_.end(), std::greater<>());
+  }
+
+  // A window that holds the expected text, if it may be so wide.
+  std::optional<ProceduralOptions> whole_text(ProceduralOptions o) const {
+    if (wanted_.budget_for == 0 || wanted_.window > 0 || widest_ < wanted_.budget_for) return std::nullopt;
+    o.window = whole(widest_, o.block);
+    o.full_rows = wanted_.full_rows > 0 ? wanted_.full_rows : 2 * o.block;
+    if (!fits(o)) return std::nullopt;
+    if (wanted_.full_rows == 0) enlarge(o, &ProceduralOptions::full_rows, o.block, kFullRowsFirst);
+    return o;
   }
 
   // Every head keeps every row of the expected text, exact ones in as wide a window as fits. Longer texts thin out.
@@ -86,13 +103,16 @@ class Fitting {
   // not fit.
   std::optional<ProceduralOptions> fit(ProceduralOptions o) {
     // Full heads take what the others leave, in whole blocks.
-    o.full_rows = wanted_.full_rows > 0 ? wanted_.full_rows : std::min<std::int64_t>(8192, 8 * o.window);
+    const std::int64_t whole_text = std::max(2 * o.block, whole(rows_first_ - o.window, o.block));
+    o.full_rows =
+        wanted_.full_rows > 0 ? wanted_.full_rows : std::min({std::int64_t{8192}, 8 * o.window, whole_text});
     const ProceduralBytes needed = bytes_of(o);
     if (!smallest_ || needed.total() < smallest_->total()) smallest_ = needed;
     if (needed.total() > o.budget) return std::nullopt;
     if (wanted_.full_rows == 0) {
-      enlarge(o, &ProceduralOptions::full_rows, o.block, rows_first_);
+      enlarge(o, &ProceduralOptions::full_rows, o.block, whole_text);
       if (!rows_enough(o)) return o;
+      if (wanted_.budget_for > 0) add_heads(o);
     }
     if (wanted_.window == 0) enlarge(o, &ProceduralOptions::window, o.block, whole(widest_, o.block));
     if (wanted_.rows == 0) enlarge(o, &ProceduralOptions::rows, kRowsApart, o.block);
@@ -100,12 +120,33 @@ class Fitting {
   }
 
   // Do full heads have as many rows as they get before anything else grows?
-  bool rows_enough(const ProceduralOptions& o) const { return o.full_rows + o.block > rows_first_; }
+  bool rows_enough(const ProceduralOptions& o) const {
+    return o.window + o.full_rows + o.block > rows_first_;
+  }
+  // Heads that keep every row of the expected text, and how many more of them are worth more than the rows and the
+  // window of a larger step (docs/procedural_measurements.md).
+  std::int64_t full_heads(const ProceduralOptions& o) const {
+    return std::count_if(wanted_.heads.needs.begin(), wanted_.heads.needs.end(),
+                         [&](const HeadNeed& need) { return need.induction >= o.full_from; });
+  }
+  std::int64_t worth_a_step() const {
+    return std::max<std::int64_t>(1, std::ssize(wanted_.heads.needs) / kWorthAStep);
+  }
   // Of all that was tried.
   const ProceduralBytes& smallest() const { return *smallest_; }
 
  private:
   static std::int64_t whole(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+  // More heads keep every row of the expected text: those next in the head table.
+  void add_heads(ProceduralOptions& o) const {
+    const float least = o.full_from;
+    const auto with = [&](std::int64_t heads) {
+      o.full_from = heads == 0 ? least : more_heads_[static_cast<std::size_t>(heads - 1)];
+      return fits(o);
+    };
+    with(largest(static_cast<std::int64_t>(more_heads_.size()), with));
+  }
 
   // The largest value that fits, whole units above what it is now.
   void enlarge(ProceduralOptions& o, std::int64_t ProceduralOptions::*field, std::int64_t unit,
@@ -144,6 +185,7 @@ class Fitting {
   const AttentionShape& attention_;
   const ProceduralOptions& wanted_;
   std::int64_t widest_ = kMostRows, rows_first_ = kFullRowsFirst;
+  std::vector<float> more_heads_;  // induction of those that are not full, falling
   std::optional<ProceduralBytes> smallest_;
 };
 
@@ -160,27 +202,44 @@ class Fitting {
                   " need more; use at least ", enough_for(smallest.total())));
 }
 
-// The first step that fits, with what it leaves given away.
+// The expected text as it is, or every row of it, with the widest first window for which that fits.
+std::optional<ProceduralOptions> whole_text(const Fitting& fitting, const KvSpec& shape,
+                                            const ProceduralOptions& options) {
+  if (auto exact = fitting.whole_text(filled(shape, options, kLadder[0]))) return exact;
+  for (const Step& step : kLadder)
+    if (auto rows = fitting.all_rows(filled(shape, options, step))) return rows;
+  return std::nullopt;
+}
+
+// A step that fits, in eight bits or where these keep too few rows in four.
+ProceduralOptions fitted(Fitting& fitting, const ProceduralOptions& options, ProceduralOptions o,
+                         const ProceduralOptions& eight) {
+  const bool open = options.full_type == FullType::automatic && o.full_type == FullType::q8_0;
+  const bool thin =
+      options.budget_for == 0 || kWorthThinning * eight.full_rows < options.budget_for - eight.window;
+  if (!open || !thin || !options.spill.empty() || fitting.rows_enough(eight)) return eight;
+  o.full_type = FullType::q4_0;
+  const auto four = fitting.fit(o);
+  return four && four->full_rows > eight.full_rows ? *four : eight;
+}
+
+// The first step that fits, with what it leaves given away; or a smaller one that leaves room for enough more heads
+// to keep the whole text.
 ProceduralOptions picked(const KvSpec& shape, const AttentionShape& attention,
                          const ProceduralOptions& options) {
   Fitting fitting(shape, attention, options);
-  const ProceduralOptions faithful = filled(shape, options, kLadder[0]);
-  const auto widest = fitting.fit(faithful);
-  if (!widest || options.budget_for == 0 || widest->window < options.budget_for)
-    if (const auto rows = fitting.all_rows(faithful)) return *rows;
+  if (const auto whole = whole_text(fitting, shape, options)) return *whole;
+  std::optional<ProceduralOptions> best;
   for (const Step& step : kLadder) {
-    ProceduralOptions o = filled(shape, options, step);
-    const auto eight = &step == kLadder ? widest : fitting.fit(o);
+    const ProceduralOptions o = filled(shape, options, step);
+    const auto eight = fitting.fit(o);
     if (!eight) continue;
-    const bool open = options.full_type == FullType::automatic && o.full_type == FullType::q8_0;
-    const bool thin =
-        options.budget_for == 0 || kWorthThinning * eight->full_rows < options.budget_for - eight->window;
-    if (!open || !thin || !options.spill.empty() || fitting.rows_enough(*eight)) return *eight;
-    o.full_type = FullType::q4_0;
-    const auto four = fitting.fit(o);
-    return four && four->full_rows > eight->full_rows ? *four : *eight;
+    if (best && fitting.full_heads(*eight) < fitting.full_heads(*best) + fitting.worth_a_step()) break;
+    best = fitted(fitting, options, o, *eight);
+    if (options.budget_for == 0 || !fitting.rows_enough(*best)) break;
   }
-  refuse_budget(options, fitting.smallest());
+  if (!best) refuse_budget(options, fitting.smallest());
+  return *best;
 }
 
 }  // namespace

@@ -75,15 +75,15 @@ std::vector<std::vector<HeadPlan>> plan_heads(const ProceduralOptions& o,
       plan.full = known.induction >= o.full_from;
       plan.whole = plan.full && !o.spill.empty();
       ++heads;
-      full += plan.full;
+      full += plan.full && known.induction >= ProceduralOptions{}.full_from;
       if (plan.full) continue;
       sharing.push_back(&plan);
       need.push_back(std::max(1e-6, static_cast<double>(known.share)));
     }
   }
   if (sharing.empty()) return plans;
-  // What the full heads take beyond their share is missing elsewhere. Where they are most of the heads there
-  // is no such share: the others keep `rows` each.
+  // What copying heads take beyond their share is missing elsewhere. Where they are most of the heads there
+  // is no such share: the others keep `rows` each. So they do beside heads that a budget has room for.
   const double count = static_cast<double>(sharing.size());
   const std::int64_t left = 2 * full > heads
                                 ? (o.rows - o.summaries) * static_cast<std::int64_t>(sharing.size())

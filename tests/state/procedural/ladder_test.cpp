@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "state/procedural/budget.h"
 
 namespace kvtide {
@@ -84,6 +86,33 @@ TEST_P(LadderTest, RowsStayExactFirstWhereTheBudgetPicksTheWindowAndNoEndIsKnown
   given.window = 0;
   given.exact_first = false;
   EXPECT_FALSE(filled_in(shape_, attention_, given).exact_first);
+}
+
+TEST_P(LadderTest, WhereTheLengthIsKnownMoreHeadsKeepTheWholeTextAsBudgetsGrow) {
+  constexpr Pos kExpected = 20'000;
+  ProceduralOptions o;
+  o.budget_for = kExpected;
+  o.heads.kv_heads = 2;
+  o.heads.needs.resize(16);
+  for (int head = 0; head < 16; ++head)
+    o.heads.needs[static_cast<std::size_t>(head)].induction =
+        head < GetParam() ? 1.0f : 0.1f / static_cast<float>(1 + head);
+  const auto full_heads = [&](std::int64_t budget) {
+    o.budget = budget;
+    const ProceduralOptions filled = filled_in(shape_, attention_, o);
+    EXPECT_LE(bytes_of(filled), budget);
+    EXPECT_EQ(filled.heads, o.heads);
+    if (filled.window + filled.full_rows < kExpected) return std::ptrdiff_t{GetParam()};
+    return std::count_if(o.heads.needs.begin(), o.heads.needs.end(),
+                         [&](const HeadNeed& need) { return need.induction >= filled.full_from; });
+  };
+  std::ptrdiff_t heads = GetParam();
+  for (const std::int64_t budget : {48 * kMiB, 64 * kMiB, 80 * kMiB, 110 * kMiB, 160 * kMiB}) {
+    const std::ptrdiff_t now = full_heads(budget);
+    EXPECT_GE(now, heads) << budget / kMiB;
+    heads = now;
+  }
+  EXPECT_EQ(heads, 16);
 }
 
 TEST_P(LadderTest, ABudgetThatHoldsTheTextInEightBitsKeepsEveryRow) {
