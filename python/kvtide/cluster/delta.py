@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import struct
-from typing import Any, Iterator
+from typing import Any, Iterator, Union
 
 import numpy as np
 
 from kvtide.errors import BadFormatError
+
+Data = Union[bytes, mmap.mmap]
 
 _MAGIC = b"KVTSEG1\n"
 _SNAPSHOT = b"KVTIDE\x00\x01"
 _FRONT = struct.Struct("<8sIIQ")
 
 
-def pack(new: bytes, old: bytes | None, new_sha256: str | None = None, old_sha256: str | None = None) -> bytes:
+def pack(new: Data, old: Data | None, new_sha256: str | None = None, old_sha256: str | None = None) -> bytes:
     """A segment that makes ``new`` from ``old``; None: from nothing. The hashes are those of both, where they are known."""
     copies = [] if old is None else sorted(_copies(new, old))
     operations: list[list[int]] = []
@@ -81,7 +84,7 @@ def unpack(segment: bytes, old: bytes | None) -> bytes:
     return out
 
 
-def header_of(snapshot: bytes) -> tuple[dict[str, Any], int]:
+def header_of(snapshot: Data) -> tuple[dict[str, Any], int]:
     """The header of a snapshot, and where its payload begins. Raises BadFormatError."""
     if len(snapshot) < _FRONT.size or snapshot[:8] != _SNAPSHOT:
         raise BadFormatError("a snapshot does not begin as one")
@@ -93,11 +96,11 @@ def header_of(snapshot: bytes) -> tuple[dict[str, Any], int]:
     return header, (_FRONT.size + length + 63) // 64 * 64
 
 
-def _digest(data: bytes) -> str:
+def _digest(data: Data) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _copies(new: bytes, old: bytes) -> Iterator[tuple[int, int, int]]:
+def _copies(new: Data, old: Data) -> Iterator[tuple[int, int, int]]:
     """(where in new, where in old, length) of rows that are the same."""
     theirs: dict[str, list[tuple[int, int, int, int]]] = {}
     for name, *part in _parts(old):
@@ -110,11 +113,14 @@ def _copies(new: bytes, old: bytes) -> Iterator[tuple[int, int, int]]:
                 continue
             start, source = at + (begin - first) * size, at_old + (begin - first_old) * size
             length = (end - begin) * size
+            if new[start : start + length] == old[source : source + length]:  # faster than a search
+                yield start, source, length
+                continue
             differs = np.flatnonzero(a[start : start + length] != b[source : source + length])
-            yield start, source, length if differs.size == 0 else int(differs[0]) // size * size
+            yield start, source, int(differs[0]) // size * size
 
 
-def _parts(snapshot: bytes) -> Iterator[tuple[str, int, int, int, int]]:
+def _parts(snapshot: Data) -> Iterator[tuple[str, int, int, int, int]]:
     """(name, first row, rows, bytes of a row, where) of every head of every tensor."""
     try:
         header, payload = header_of(snapshot)

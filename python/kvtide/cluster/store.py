@@ -15,7 +15,7 @@ import time
 import uuid
 from typing import Any, Callable, Mapping
 
-from kvtide.cluster.delta import pack, unpack
+from kvtide.cluster.delta import Data, pack, unpack
 from kvtide.cluster.objects import LostRaceError, Objects, StoreError
 from kvtide.errors import BadFormatError, BusyError, InvalidArgumentError
 
@@ -189,7 +189,7 @@ class Lease:
                 self.held = False
                 self._write_or_lose({**self.manifest, "lease": None})
 
-    def commit(self, snapshot: bytes | None, tokens: int, *, base: bytes | None = None) -> int:
+    def commit(self, snapshot: Data | None, tokens: int, *, base: Data | None = None) -> int:
         """Writes what a turn has left, and gives the session back. The bytes that went to the store.
 
         ``base`` is the snapshot of the last turn, when it is at hand; None for ``snapshot``: only the turn is counted.
@@ -222,7 +222,7 @@ class Lease:
                 self._sweep(turn)
             return len(segment)
 
-    def _may_grow(self, base: bytes | None) -> bool:
+    def _may_grow(self, base: Data | None) -> bool:
         segments = self.manifest["segments"]
         if base is None or not segments or len(segments) >= _MOST_SEGMENTS:
             return False
