@@ -23,9 +23,10 @@ port=$(venv/bin/python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.
 sed -i "s/port: 8000/port: $port/" serve.yaml
 
 venv/bin/pip install --quiet --disable-pip-version-check "$wheel[ray]" >pip.log 2>&1 </dev/null || { tail -n 15 pip.log >&2; exit 1; }
-RAY_USAGE_STATS_ENABLED=0 RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S=60 venv/bin/serve run serve.yaml >serve.log 2>&1 </dev/null &
+# A cluster of its own, whatever else runs here.
+RAY_ADDRESS=local RAY_USAGE_STATS_ENABLED=0 RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S=60 venv/bin/serve run serve.yaml >serve.log 2>&1 </dev/null &
 serving=$!
-trap 'kill -INT $serving 2>/dev/null; wait $serving 2>/dev/null || true' EXIT
+trap 'kill -TERM $serving 2>/dev/null; wait $serving 2>/dev/null || true' EXIT
 
 venv/bin/python - "$port" <<'PYTHON' || { tail -n 30 serve.log >&2; exit 1; }
 import json
