@@ -121,14 +121,17 @@ class Faults:
 
 
 def audit(folder):
-    """Turns that were written twice, and fencing numbers that went back."""
-    turns, fences, bad = Counter(), Counter(), []
+    """Manifests that follow none that the store may have had: turns written twice, fencing numbers that went back."""
+    may_be, bad = {}, []  # session: turns and fences, several where the server was killed while it wrote
     for line in (Path(folder) / "manifests.log").read_text().splitlines():
         one = json.loads(line)
-        name = one["session"]
-        if one["turn"] not in (turns[name], turns[name] + 1) or one["fence"] < fences[name]:
+        before = may_be.setdefault(one["session"], {(0, 0)})
+        if one["done"]:
+            may_be[one["session"]] = {(one["turn"], one["fence"])}
+        elif any(one["turn"] in (turn, turn + 1) and one["fence"] >= fence for turn, fence in before):
+            before.add((one["turn"], one["fence"]))
+        else:
             bad.append(line)
-        turns[name], fences[name] = one["turn"], one["fence"]
     return bad
 
 

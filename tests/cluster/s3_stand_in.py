@@ -2,7 +2,8 @@
 
     python s3_stand_in.py FOLDER PORT
 
-Every manifest that it accepts goes into FOLDER/manifests.log, one line each: who wrote which turn of which session.
+Every manifest that it accepts goes into FOLDER/manifests.log, a line before and
+one after: who wrote which turn of which session. What is killed between them may have written it or not.
 """
 
 import hashlib
@@ -52,8 +53,10 @@ class Handler(BaseHTTPRequestHandler):
             if wanted is not None and wanted.strip('"') != (now or "").strip('"'):
                 return self._problem(412, "PreconditionFailed")
             if name.endswith("/manifest.json"):
-                self._log(json.loads(data))
+                self._log(json.loads(data), False)
             self.objects.put(name, data)
+            if name.endswith("/manifest.json"):
+                self._log(json.loads(data), True)
         self._answer(200, b"", etag(data))
 
     def do_DELETE(self):
@@ -65,10 +68,10 @@ class Handler(BaseHTTPRequestHandler):
         items = "".join(f"<Contents><Key>{escape(name[len(bucket) + 1 :])}</Key></Contents>" for name in names)
         self._answer(200, f"<ListBucketResult><IsTruncated>false</IsTruncated>{items}</ListBucketResult>".encode())
 
-    def _log(self, manifest):
+    def _log(self, manifest, done):
         line = {key: manifest.get(key) for key in ("session", "turn", "fence", "writer", "write", "tokens")}
         with open(self.log_file, "a") as file:
-            file.write(json.dumps(line | {"held": manifest["lease"] is not None}) + "\n")
+            file.write(json.dumps(line | {"held": manifest["lease"] is not None, "done": done}) + "\n")
 
     def _body(self):
         if "chunked" not in self.headers.get("Content-Encoding", "") + self.headers.get("Transfer-Encoding", ""):
