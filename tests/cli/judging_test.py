@@ -273,6 +273,21 @@ class Plan(JudgingTest):
         for word in ("window and sinks", "heads that keep every row", "of 1.00 GiB", "picked:", "measured here: memory gives "):
             self.assertIn(word, text)
 
+    def test_the_ladder_tells_what_budgets_buy(self):
+        plan = self.plan("--like", "mistral-7b", "--ctx", 32768, "--ladder")
+        lines = [line for line in plan["ladder"] if "refused" not in line]
+        self.assertGreater(len(lines), 6)
+        for line in lines:
+            self.assertLessEqual(line["total_bytes"], line["budget"])
+        written = [line["write_tok_s"] for line in lines]
+        self.assertEqual(written, sorted(written, reverse=True))
+        self.assertTrue(lines[-1]["kept"].startswith("every"), lines[-1]["kept"])
+        text = self.assert_fine(kvtide("plan", "--like", "mistral-7b", "--ctx", 32768, "--ladder")).text
+        for word in ("budget", "23 of 256 heads keep", "every row; the newest", "= exact rows"):
+            self.assertIn(word, text)
+        self.assertIn("too small: use at least", self.assert_fine(kvtide("plan", "--like", "mistral-7b", "--ctx", 512, "--ladder")).text)
+        self.assert_refused(kvtide("plan", "--like", "mistral-7b", "--ladder", "--budget", "1G"), USAGE, "leave out the one that is given")
+
     def test_known_models_with_layers_of_several_kinds_tell_what_a_token_and_a_checkpoint_cost(self):
         plan = self.plan("--like", "lfm2-1.2b", "--ctx", 4096)
         # 6 layers of 8 KV heads of 64, keys and values of two bytes; 10 that carry two columns of 2,048 floats.

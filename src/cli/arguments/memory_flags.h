@@ -48,7 +48,8 @@ struct MemoryFlags {
 
 // kvtide plan: the shape of a model that is not here.
 struct PlanRequest {
-  std::string like;  // a known shape; empty: the numbers below, which otherwise change it
+  bool ladder = false;  // of many budgets
+  std::string like;     // a known shape; empty: the numbers below, which otherwise change it
   std::optional<std::int64_t> layers, heads, kv_heads, head_dim, width, hidden, vocab, trained, full_heads;
   double bits = 4.5;  // per weight
 };

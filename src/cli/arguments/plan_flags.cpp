@@ -16,6 +16,8 @@ constexpr Flag kPlan[] = {
        a.memory.procedural.any = true;
        a.memory.procedural.chosen.budget = bytes(g, "the budget", 1 << 20);
      }},
+    {"", "--ladder", "", "what each of many budgets buys, from a fortieth of the full cache to all of it",
+     [](A& a, const G&) { a.plan.ladder = true; }},
     {"", "--like", "NAME", "the shape of a known model: mistral-7b, qwen3.5-4b, gpt-oss-20b, lfm2-1.2b, ...",
      [](A& a, const G& g) { a.plan.like = g.value; }},
     {"", "--layers", "N", "layers of a model that is not here",

@@ -10,6 +10,7 @@
 #include "cli/commands/heads_file.h"
 #include "cli/commands/inspect_shards.h"
 #include "cli/commands/loading.h"
+#include "cli/commands/plan_ladder.h"
 #include "cli/output/columns.h"
 #include "cli/output/kv_cost.h"
 #include "cli/output/procedural_report.h"
@@ -250,6 +251,14 @@ int plan_command(const Arguments& arguments) {
   SessionOptions options = arguments.session;
   options.procedural = procedural_options(arguments);
   options.procedural->heads = subject.heads;
+  if (arguments.plan.ladder) {
+    if (options.procedural->budget > 0)
+      throw Error(ErrorCode::invalid_argument,
+                  "--ladder tells of many budgets; leave out the one that is given");
+    const auto ladder = plan_ladder(subject.config, options, tokens, subject.read_bytes);
+    write_result(arguments.json ? ladder_json(ladder, subject.name, tokens) : ladder_text(ladder, tokens));
+    return kExitFine;
+  }
   MemoryPlan plan = plan_memory(subject.config, options, tokens);
   const MachineLimits limits = measure_limits(plan.options);
   const PredictedRates rates = predict(subject.config, plan, limits, subject.read_bytes);

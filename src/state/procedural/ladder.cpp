@@ -32,7 +32,7 @@ constexpr std::int64_t kRowsApart = 16;  // rows of a block grow by so many
 // (docs/procedural_memory.md).
 constexpr std::int64_t kWorthThinning = 4;
 // A smaller step is better where one head in so many more keeps every row of the text for it.
-constexpr std::int64_t kWorthAStep = 16;
+constexpr double kWorthAStep = 16.0;
 
 // The step's window, block, rows and levels where the options leave them open.
 ProceduralOptions filled(const KvSpec& shape, const ProceduralOptions& options, const Step& step) {
@@ -123,14 +123,16 @@ class Fitting {
   bool rows_enough(const ProceduralOptions& o) const {
     return o.window + o.full_rows + o.block > rows_first_;
   }
-  // Heads that keep every row of the expected text, and how many more of them are worth more than the rows and the
-  // window of a larger step (docs/procedural_measurements.md).
-  std::int64_t full_heads(const ProceduralOptions& o) const {
-    return std::count_if(wanted_.heads.needs.begin(), wanted_.heads.needs.end(),
-                         [&](const HeadNeed& need) { return need.induction >= o.full_from; });
+  // Full heads, each counted by its share of the rows of the expected text, and how many more of them are worth more
+  // than the rows and the window of a larger step (docs/procedural_measurements.md).
+  double whole_heads(const ProceduralOptions& o) const {
+    const auto heads = std::count_if(wanted_.heads.needs.begin(), wanted_.heads.needs.end(),
+                                     [&](const HeadNeed& need) { return need.induction >= o.full_from; });
+    const std::int64_t old = std::max<std::int64_t>(1, rows_first_ - o.window);
+    return static_cast<double>(heads * std::min(old, o.full_rows)) / static_cast<double>(old);
   }
-  std::int64_t worth_a_step() const {
-    return std::max<std::int64_t>(1, std::ssize(wanted_.heads.needs) / kWorthAStep);
+  double worth_a_step() const {
+    return std::max(1.0, static_cast<double>(wanted_.heads.needs.size()) / kWorthAStep);
   }
   // Of all that was tried.
   const ProceduralBytes& smallest() const { return *smallest_; }
@@ -202,10 +204,11 @@ class Fitting {
                   " need more; use at least ", enough_for(smallest.total())));
 }
 
-// The expected text as it is, or every row of it, with the widest first window for which that fits.
+// The expected text as it is, or every row of it: with the first step for what goes beyond it that fits.
 std::optional<ProceduralOptions> whole_text(const Fitting& fitting, const KvSpec& shape,
                                             const ProceduralOptions& options) {
-  if (auto exact = fitting.whole_text(filled(shape, options, kLadder[0]))) return exact;
+  for (const Step& step : kLadder)
+    if (auto exact = fitting.whole_text(filled(shape, options, step))) return exact;
   for (const Step& step : kLadder)
     if (auto rows = fitting.all_rows(filled(shape, options, step))) return rows;
   return std::nullopt;
@@ -234,9 +237,10 @@ ProceduralOptions picked(const KvSpec& shape, const AttentionShape& attention,
     const ProceduralOptions o = filled(shape, options, step);
     const auto eight = fitting.fit(o);
     if (!eight) continue;
-    if (best && fitting.full_heads(*eight) < fitting.full_heads(*best) + fitting.worth_a_step()) break;
-    best = fitted(fitting, options, o, *eight);
-    if (options.budget_for == 0 || !fitting.rows_enough(*best)) break;
+    const ProceduralOptions now = fitted(fitting, options, o, *eight);
+    if (best && fitting.whole_heads(now) < fitting.whole_heads(*best) + fitting.worth_a_step()) break;
+    best = now;
+    if (options.budget_for == 0) break;
   }
   if (!best) refuse_budget(options, fitting.smallest());
   return *best;

@@ -1,8 +1,9 @@
 // ladder.h: what a number of bytes buys: the options of a procedural memory that a budget leaves open.
 //
 // A pure function of the memory's shape, the attention that reads it and the options that were given. A budget that
-// holds the expected text holds it: exactly, or beyond a window in eight bits. A smaller one gets the first step of the
-// ladder that fits, as many rows of copying heads as fit, then a wider window, then more rows of every block.
+// holds the expected text holds it: exactly, or beyond a window in eight bits. A smaller one gets a step of the ladder
+// that fits and as many rows of copying heads as fit. Then more heads keep the whole of an expected text, then the
+// window grows, then the rows of every block.
 #pragma once
 
 #include "state/procedural/choice.h"

@@ -1,0 +1,136 @@
+#include "cli/commands/plan_ladder.h"
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+
+#include "base/json/json.h"
+#include "base/text.h"
+#include "cli/output/columns.h"
+#include "cli/output/terminal.h"
+#include "kvtide/error.h"
+
+namespace kvtide {
+namespace {
+
+constexpr std::int64_t kMiB = 1 << 20;
+// Of the full f16 cache. Eight bits take a little more than a half.
+constexpr double kShares[] = {1.0 / 40, 1.0 / 24, 1.0 / 16, 1.0 / 12, 1.0 / 8, 1.0 / 6, 1.0 / 4,
+                              3.0 / 8,  1.0 / 2,  5.0 / 8,  3.0 / 4,  1.0,     1.25};
+constexpr double kBar = 24.0;  // characters of a whole budget
+
+std::string kept_text(const MemoryPlan& plan, std::int64_t tokens) {
+  const ProceduralOptions& p = *plan.options.procedural;
+  if (p.window >= tokens) return "everything, exactly";
+  const std::string window = cat("the newest ", count_text(p.window), " exact");
+  const bool whole = p.full_rows == 0 || p.window + p.full_rows >= tokens;
+  if (whole && plan.plain_heads == 0)
+    return cat("every row; ", window, ", the rest in ", name_of(p.full_type));
+  return cat(plan.full_heads, " of ", plan.full_heads + plan.plain_heads, " heads keep ",
+             whole ? "all" : count_text(p.full_rows), " rows (", name_of(p.full_type), "); ", window,
+             "; blocks of ", p.block, " keep ", p.rows);
+}
+
+// = exact rows, # rows of heads that keep them, . summaries and outliers, + what the method needs beside them.
+std::string bar(const LadderLine& line) {
+  const ProceduralBytes& b = line.plan.bytes;
+  std::string text;
+  std::int64_t sum = 0;
+  const auto add = [&](std::int64_t bytes, char mark) {
+    sum += bytes;
+    const double end = kBar * static_cast<double>(sum) / static_cast<double>(line.budget);
+    text.resize(std::max(text.size(), static_cast<std::size_t>(end + 0.5)), mark);
+  };
+  add(b.window + b.rings, '=');
+  add(b.full, '#');
+  add(b.compact, '.');
+  add(b.references, '+');
+  text.resize(static_cast<std::size_t>(kBar), ' ');
+  return text;
+}
+
+}  // namespace
+
+std::vector<LadderLine> plan_ladder(const ModelConfig& config, const SessionOptions& options,
+                                    std::int64_t tokens, double read_bytes) {
+  SessionOptions unbounded = options;
+  unbounded.procedural->budget = 0;
+  const MemoryPlan without = plan_memory(config, unbounded, tokens);
+  const MachineLimits limits = measure_limits(without.options);
+  std::vector<LadderLine> ladder;
+  for (const double share : kShares) {
+    LadderLine line;
+    const auto bytes = static_cast<std::int64_t>(static_cast<double>(without.full_cache) * share);
+    line.budget = (bytes + kMiB - 1) / kMiB * kMiB;
+    if (!ladder.empty() && ladder.back().budget == line.budget) continue;
+    SessionOptions chosen = options;
+    chosen.procedural->budget = line.budget;
+    chosen.procedural->budget_for = tokens;
+    try {
+      line.plan = plan_memory(config, chosen, tokens);
+      line.write_tok_s = predict(config, line.plan, limits, read_bytes).write_tok_s;
+    } catch (const Error& error) {
+      const std::string_view why = error.what();
+      const auto least = why.rfind("use at least ");
+      line.refused = least == why.npos ? why : cat("too small: ", why.substr(least));
+    }
+    ladder.push_back(std::move(line));
+  }
+  return ladder;
+}
+
+std::string ladder_text(const std::vector<LadderLine>& ladder, std::int64_t tokens) {
+  std::vector<std::vector<std::string>> rows{{"budget", "full cache", "write tok/s", "bytes"}};
+  std::vector<std::string> kept{"what is kept"};
+  for (const LadderLine& line : ladder) {
+    if (!line.refused.empty()) {
+      rows.push_back({bytes_text(line.budget), "", "", ""});
+      kept.push_back(line.refused);
+      continue;
+    }
+    const double share = 100.0 * static_cast<double>(line.budget) / static_cast<double>(line.plan.full_cache);
+    rows.push_back({bytes_text(line.budget), cat(number_text(share, 0), "%"),
+                    number_text(line.write_tok_s, 1), bar(line)});
+    kept.push_back(kept_text(line.plan, tokens));
+  }
+  std::istringstream columns(columns_text(rows));
+  std::string text;
+  for (const std::string& what : kept) {
+    std::string line;
+    std::getline(columns, line);
+    text += cat(line, "  ", what, "\n");
+  }
+  return cat(text,
+             "bytes: = exact rows, # rows of heads that keep them, . summaries and outliers, + references; a "
+             "bar of ",
+             static_cast<int>(kBar), " is the budget\nwrite tok/s: at most, at the end of ",
+             count_text(tokens), " tokens\n");
+}
+
+std::string ladder_json(const std::vector<LadderLine>& ladder, const std::string& model,
+                        std::int64_t tokens) {
+  Json lines = Json::array(), json = Json::object();
+  for (const LadderLine& line : ladder) {
+    Json one = Json::object();
+    one.set("budget", line.budget);
+    if (!line.refused.empty()) {
+      one.set("refused", line.refused);
+    } else {
+      const ProceduralOptions& p = *line.plan.options.procedural;
+      one.set("total_bytes", line.plan.bytes.total())
+          .set("kept", kept_text(line.plan, tokens))
+          .set("window", p.window)
+          .set("block", p.block)
+          .set("rows", p.rows)
+          .set("full_heads", line.plan.full_heads)
+          .set("full_rows", p.full_rows)
+          .set("full_type", name_of(p.full_type))
+          .set("write_tok_s", line.write_tok_s);
+    }
+    lines.push(std::move(one));
+  }
+  json.set("model", model).set("ctx", tokens).set("ladder", std::move(lines));
+  return json.text() + "\n";
+}
+
+}  // namespace kvtide
