@@ -33,6 +33,10 @@ constexpr std::int64_t kRowsApart = 16;  // rows of a block grow by so many
 constexpr std::int64_t kWorthThinning = 4;
 // A smaller step is better where one head in so many more keeps every row of the text for it.
 constexpr double kWorthAStep = 16.0;
+// The last step of which that is true: a shorter window, or fewer blocks, loses more than heads bring.
+constexpr const Step* kLastWorth = &kLadder[4];
+// Where eight bits leave fewer than one head in so many the whole text, four bits for nearly twice the heads are better.
+constexpr double kWorthFourBits = 3.0;
 
 // The step's window, block, rows and levels where the options leave them open.
 ProceduralOptions filled(const KvSpec& shape, const ProceduralOptions& options, const Step& step) {
@@ -131,6 +135,11 @@ class Fitting {
     const std::int64_t old = std::max<std::int64_t>(1, rows_first_ - o.window);
     return static_cast<double>(heads * std::min(old, o.full_rows)) / static_cast<double>(old);
   }
+  // Would more of them in four bits be better?
+  bool few_whole_heads(const ProceduralOptions& o) const {
+    return wanted_.budget_for > 0 &&
+           kWorthFourBits * whole_heads(o) < static_cast<double>(wanted_.heads.needs.size());
+  }
   double worth_a_step() const {
     return std::max(1.0, static_cast<double>(wanted_.heads.needs.size()) / kWorthAStep);
   }
@@ -214,16 +223,22 @@ std::optional<ProceduralOptions> whole_text(const Fitting& fitting, const KvSpec
   return std::nullopt;
 }
 
-// A step that fits, in eight bits or where these keep too few rows in four.
+// A step that fits, in eight bits or where these keep too few rows, or few heads whole, in four.
 ProceduralOptions fitted(Fitting& fitting, const ProceduralOptions& options, ProceduralOptions o,
                          const ProceduralOptions& eight) {
   const bool open = options.full_type == FullType::automatic && o.full_type == FullType::q8_0;
+  if (!open || !options.spill.empty()) return eight;
+  const bool enough = fitting.rows_enough(eight);
   const bool thin =
       options.budget_for == 0 || kWorthThinning * eight.full_rows < options.budget_for - eight.window;
-  if (!open || !thin || !options.spill.empty() || fitting.rows_enough(eight)) return eight;
+  if (enough ? !fitting.few_whole_heads(eight) : !thin) return eight;
   o.full_type = FullType::q4_0;
   const auto four = fitting.fit(o);
-  return four && four->full_rows > eight.full_rows ? *four : eight;
+  if (!four) return eight;
+  const bool better = enough
+                          ? fitting.whole_heads(*four) >= fitting.whole_heads(eight) + fitting.worth_a_step()
+                          : four->full_rows > eight.full_rows;
+  return better ? *four : eight;
 }
 
 // The first step that fits, with what it leaves given away; or a smaller one that leaves room for enough more heads
@@ -234,6 +249,7 @@ ProceduralOptions picked(const KvSpec& shape, const AttentionShape& attention,
   if (const auto whole = whole_text(fitting, shape, options)) return *whole;
   std::optional<ProceduralOptions> best;
   for (const Step& step : kLadder) {
+    if (best && &step > kLastWorth) break;
     const ProceduralOptions o = filled(shape, options, step);
     const auto eight = fitting.fit(o);
     if (!eight) continue;
