@@ -4,8 +4,8 @@ import os
 
 import httpx
 import pytest
-from local_cluster import LocalCluster, SingleServer
-from test_ray import MODEL, deploy, say, talk
+from local_cluster import LocalCluster
+from test_ray import deploy, say, single, talk  # noqa: F401 (single is a fixture)
 
 from kvtide.ray.prefixes import PrefixTable, blocks_of
 
@@ -21,13 +21,6 @@ def cluster(tmp_path_factory):
     deploy(made, tmp_path_factory.mktemp("store"), replicas=2)
     yield made
     made.close()
-
-
-@pytest.fixture(scope="module")
-def single():
-    server = SingleServer(MODEL, 1, "256M")
-    yield server
-    server.close()
 
 
 def cached(answer):

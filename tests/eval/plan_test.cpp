@@ -34,11 +34,12 @@ SessionOptions options(std::int64_t budget, std::int64_t tokens, const HeadTable
 }
 
 TEST(Plan, TellsTheBytesAndPicksOfARealSession_WithoutTheModel) {
+  constexpr std::int64_t kEightBits = std::int64_t{8} << 20;  // hold 1,000 tokens of all heads
   const testing::TemporaryFile file = testing::sample_file(wide_attention());
   const Model model(file.path());
   const ModelConfig config = config_of(kSameShape);
   const HeadTable heads = assumed_heads(config, 3);
-  for (const std::int64_t budget : {std::int64_t{0}, std::int64_t{8} << 20, std::int64_t{24} << 20})
+  for (const std::int64_t budget : {std::int64_t{0}, kEightBits, std::int64_t{24} << 20})
     for (const std::int64_t tokens : {1000, 20000}) {
       const MemoryPlan plan = plan_memory(config, options(budget, 0, heads), tokens);
       const Session session(model, options(budget, tokens, heads));
@@ -53,8 +54,7 @@ TEST(Plan, TellsTheBytesAndPicksOfARealSession_WithoutTheModel) {
       if (budget > 0) {
         EXPECT_LE(plan.bytes.total(), budget);
       }
-      const bool every_row = tokens == 1000 && budget == std::int64_t{8}
-                                                             << 20;  // of all heads, in eight bits
+      const bool every_row = tokens == 1000 && budget == kEightBits;
       EXPECT_EQ(plan.full_heads, every_row ? 16 : 3);
       EXPECT_EQ(plan.plain_heads, every_row ? 0 : 13);
       EXPECT_EQ(plan.full_cache, tokens * 2 * 8 * 128 * 2 * 2);

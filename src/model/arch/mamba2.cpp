@@ -48,22 +48,6 @@ void read(const JsonFields& json, ModelConfig& config) {
 constexpr std::string_view kTypes[] = {"mamba2"};
 constexpr std::string_view kPrefixes[] = {"backbone.", "model.backbone."};
 
-constexpr TensorRule kFolder[] = {
-    {Role::embedding, "backbone.embeddings.weight"},
-    {Role::head, "lm_head.weight"},
-    {Role::final_norm, "backbone.norm_f.weight"},
-    {Role::attention_norm, "backbone.layers.*.norm.weight"},
-    {Role::space_in, "backbone.layers.*.mixer.in_proj.weight"},
-    {Role::space_in_bias, "backbone.layers.*.mixer.in_proj.bias"},
-    {Role::space_conv, "backbone.layers.*.mixer.conv1d.weight"},
-    {Role::space_conv_bias, "backbone.layers.*.mixer.conv1d.bias"},
-    {Role::space_time_bias, "backbone.layers.*.mixer.dt_bias"},
-    {Role::space_log_decay, "backbone.layers.*.mixer.A_log"},
-    {Role::space_skip, "backbone.layers.*.mixer.D"},
-    {Role::space_norm, "backbone.layers.*.mixer.norm.weight"},
-    {Role::space_out, "backbone.layers.*.mixer.out_proj.weight"},
-    {Role::space_out_bias, "backbone.layers.*.mixer.out_proj.bias"},
-};
 constexpr auto kGguf = joined(kGgufStateSpace, kGgufTensors);
 
 }  // namespace
@@ -71,8 +55,8 @@ constexpr auto kGguf = joined(kGgufStateSpace, kGgufTensors);
 
 namespace kvtide {
 
-const Architecture kMamba2{"mamba2",      &mamba2::adjust, mamba2::kGguf,     mamba2::kTypes,
-                           &mamba2::read, mamba2::kFolder, mamba2::kPrefixes, {},
+const Architecture kMamba2{"mamba2",      &mamba2::adjust,     mamba2::kGguf,     mamba2::kTypes,
+                           &mamba2::read, kBackboneStateSpace, mamba2::kPrefixes, {},
                            true};
 
 }  // namespace kvtide

@@ -27,5 +27,22 @@ inline constexpr TensorRule kGgufStateSpace[] = {
     {Role::space_group_norm, "blk.*.ssm_norm.weight"},
     {Role::space_out, "blk.*.ssm_out.weight"},
 };
+// A folder whose layers are each one block, a recurrence: what mamba2 has, and nemotron_h among others.
+inline constexpr TensorRule kBackboneStateSpace[] = {
+    {Role::embedding, "backbone.embeddings.weight"},
+    {Role::head, "lm_head.weight"},
+    {Role::final_norm, "backbone.norm_f.weight"},
+    {Role::attention_norm, "backbone.layers.*.norm.weight"},
+    {Role::space_in, "backbone.layers.*.mixer.in_proj.weight"},
+    {Role::space_in_bias, "backbone.layers.*.mixer.in_proj.bias"},
+    {Role::space_conv, "backbone.layers.*.mixer.conv1d.weight"},
+    {Role::space_conv_bias, "backbone.layers.*.mixer.conv1d.bias"},
+    {Role::space_time_bias, "backbone.layers.*.mixer.dt_bias"},
+    {Role::space_log_decay, "backbone.layers.*.mixer.A_log"},
+    {Role::space_skip, "backbone.layers.*.mixer.D"},
+    {Role::space_norm, "backbone.layers.*.mixer.norm.weight"},
+    {Role::space_out, "backbone.layers.*.mixer.out_proj.weight"},
+    {Role::space_out_bias, "backbone.layers.*.mixer.out_proj.bias"},
+};
 
 }  // namespace kvtide

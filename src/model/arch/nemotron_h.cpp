@@ -158,11 +158,7 @@ void read(const JsonFields& json, ModelConfig& config) {
 constexpr std::string_view kTypes[] = {"nemotron_h"};
 constexpr std::string_view kPrefixes[] = {"backbone.", "model."};
 
-constexpr TensorRule kFolder[] = {
-    {Role::embedding, "backbone.embeddings.weight"},
-    {Role::head, "lm_head.weight"},
-    {Role::final_norm, "backbone.norm_f.weight"},
-    {Role::attention_norm, "backbone.layers.*.norm.weight"},
+constexpr TensorRule kOwnFolder[] = {
     {Role::feed_forward_norm, "backbone.layers.*.norm.weight"},
     {Role::query, "backbone.layers.*.mixer.q_proj.weight"},
     {Role::key, "backbone.layers.*.mixer.k_proj.weight"},
@@ -182,17 +178,8 @@ constexpr TensorRule kFolder[] = {
     {Role::expert_down, "backbone.layers.*.mixer.experts.#.down_proj.weight"},
     {Role::shared_up, "backbone.layers.*.mixer.shared_experts.up_proj.weight"},
     {Role::shared_down, "backbone.layers.*.mixer.shared_experts.down_proj.weight"},
-    {Role::space_in, "backbone.layers.*.mixer.in_proj.weight"},
-    {Role::space_in_bias, "backbone.layers.*.mixer.in_proj.bias"},
-    {Role::space_conv, "backbone.layers.*.mixer.conv1d.weight"},
-    {Role::space_conv_bias, "backbone.layers.*.mixer.conv1d.bias"},
-    {Role::space_time_bias, "backbone.layers.*.mixer.dt_bias"},
-    {Role::space_log_decay, "backbone.layers.*.mixer.A_log"},
-    {Role::space_skip, "backbone.layers.*.mixer.D"},
-    {Role::space_norm, "backbone.layers.*.mixer.norm.weight"},
-    {Role::space_out, "backbone.layers.*.mixer.out_proj.weight"},
-    {Role::space_out_bias, "backbone.layers.*.mixer.out_proj.bias"},
 };
+constexpr auto kFolder = joined(kOwnFolder, kBackboneStateSpace);
 
 constexpr TensorRule kOwnGguf[] = {
     {Role::feed_forward_norm, "blk.*.attn_norm.weight"},

@@ -29,7 +29,7 @@ constexpr std::int64_t kRowsApart = 16;  // rows of a block grow by so many
 
 // Where eight bits would keep fewer than one row in so many, four bits for nearly twice the rows are better;
 // up to that the rows that thinning leaves are as good as all of them in four bits
-// (docs/procedural_memory.md).
+// (docs/procedural_measurements.md, as the other choices here).
 constexpr std::int64_t kWorthThinning = 4;
 // A smaller step is better where one head in so many more keeps every row of the text for it.
 constexpr double kWorthAStep = 16.0;
@@ -71,7 +71,7 @@ class Fitting {
   }
 
   // A window that holds the expected text, if it may be so wide.
-  std::optional<ProceduralOptions> whole_text(ProceduralOptions o) const {
+  std::optional<ProceduralOptions> whole_window(ProceduralOptions o) const {
     if (wanted_.budget_for == 0 || wanted_.window > 0 || widest_ < wanted_.budget_for) return std::nullopt;
     o.window = whole(widest_, o.block);
     o.full_rows = wanted_.full_rows > 0 ? wanted_.full_rows : 2 * o.block;
@@ -95,7 +95,7 @@ class Fitting {
     }
     const auto with_window = [&](std::int64_t blocks) {
       o.window = least + blocks * o.block;
-      o.full_rows = std::max(2 * o.block, whole(wanted_.budget_for - o.window, o.block));
+      o.full_rows = rows_of_text(o);
       return fits(o);
     };
     if (!with_window(0)) return std::nullopt;
@@ -103,18 +103,18 @@ class Fitting {
     return o;
   }
 
-  // As many full rows as fit, then a wider window, then more rows of each block; nullopt when these options do
-  // not fit.
+  // As many full rows as fit, then more full heads, then a wider window, then more rows of each block; nullopt when
+  // these options do not fit.
   std::optional<ProceduralOptions> fit(ProceduralOptions o) {
     // Full heads take what the others leave, in whole blocks.
-    const std::int64_t whole_text = std::max(2 * o.block, whole(rows_first_ - o.window, o.block));
+    const std::int64_t most = rows_of_text(o);
     o.full_rows =
-        wanted_.full_rows > 0 ? wanted_.full_rows : std::min({std::int64_t{8192}, 8 * o.window, whole_text});
+        wanted_.full_rows > 0 ? wanted_.full_rows : std::min({std::int64_t{8192}, 8 * o.window, most});
     const ProceduralBytes needed = bytes_of(o);
     if (!smallest_ || needed.total() < smallest_->total()) smallest_ = needed;
     if (needed.total() > o.budget) return std::nullopt;
     if (wanted_.full_rows == 0) {
-      enlarge(o, &ProceduralOptions::full_rows, o.block, whole_text);
+      enlarge(o, &ProceduralOptions::full_rows, o.block, most);
       if (!rows_enough(o)) return o;
       if (wanted_.budget_for > 0) add_heads(o);
     }
@@ -148,6 +148,10 @@ class Fitting {
 
  private:
   static std::int64_t whole(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
+  // What a full head needs behind the window, in whole blocks, to keep all that comes first.
+  std::int64_t rows_of_text(const ProceduralOptions& o) const {
+    return std::max(2 * o.block, whole(rows_first_ - o.window, o.block));
+  }
 
   // More heads keep every row of the expected text: those next in the head table.
   void add_heads(ProceduralOptions& o) const {
@@ -217,7 +221,7 @@ class Fitting {
 std::optional<ProceduralOptions> whole_text(const Fitting& fitting, const KvSpec& shape,
                                             const ProceduralOptions& options) {
   for (const Step& step : kLadder)
-    if (auto exact = fitting.whole_text(filled(shape, options, step))) return exact;
+    if (auto exact = fitting.whole_window(filled(shape, options, step))) return exact;
   for (const Step& step : kLadder)
     if (auto rows = fitting.all_rows(filled(shape, options, step))) return rows;
   return std::nullopt;

@@ -59,6 +59,7 @@ std::vector<std::vector<HeadPlan>> plan_heads(const ProceduralOptions& o,
   std::vector<HeadPlan*> sharing;
   std::vector<double> need;
   std::int64_t heads = 0, full = 0;
+  const float copies_from = ProceduralOptions{}.full_from;
   for (std::size_t layer = 0; layer < plans.size(); ++layer) {
     if (!compressed_layers[layer]) continue;
     plans[layer].resize(static_cast<std::size_t>(kv_heads));
@@ -75,7 +76,7 @@ std::vector<std::vector<HeadPlan>> plan_heads(const ProceduralOptions& o,
       plan.full = known.induction >= o.full_from;
       plan.whole = plan.full && !o.spill.empty();
       ++heads;
-      full += plan.full && known.induction >= ProceduralOptions{}.full_from;
+      full += plan.full && known.induction >= copies_from;
       if (plan.full) continue;
       sharing.push_back(&plan);
       need.push_back(std::max(1e-6, static_cast<double>(known.share)));
