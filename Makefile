@@ -22,7 +22,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 SANITIZED := base tensor formats hostile kernels text state coreml capi serve
 
 .PHONY: help install build bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-clients venv-ray test-cluster test-serve-run cluster-chaos cluster-placement test-schemathesis soak test-page test-aarch64 test-allocations campaign-validator stress \
-  bench-peers bench-shapes bench-tokenizer bench-matmul bench-attend bench-compression bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
+  bench-peers bench-shapes bench-tokenizer bench-matmul bench-attend bench-compression bench-kvpress bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
 
 help:  ## show this list
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' Makefile | expand -t 26
@@ -298,6 +298,18 @@ bench-compression: build $(BOOK)  ## what compression loses at 4,096 tokens agai
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
 	$(PYTHON) tools/measure_compression.py --kvtide build/kvtide -m $(SMOLLM2) -f $(BOOK):12,24,36,48,60,78 --set $(SET) \
 	  --json build/compression-$(SET).json --markdown build/compression-$(SET).md
+
+# In batches that are kept: the same command goes on, and a larger SAMPLES adds to what is there. A MODEL by its file.
+SAMPLES ?= 12
+TASKS ?= single-1,single-2,single-3,multikey-1,multivalue,multiquery
+RATIOS ?= 2,4,8
+MODEL ?= $(SMOLLM2)
+bench-kvpress: CONTEXTS = 2048
+bench-kvpress: build $(BOOK)  ## procedural memory beside the presses of kvpress, in the tasks of RULER (an hour; goes on where it stopped)
+	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
+	@tools/make_venv.sh build/venv-kvpress tools/requirements-kvpress.txt
+	build/venv-kvpress/bin/python -B tools/measure_kvpress.py --kvtide build/kvtide -m $(MODEL) -f $(BOOK) --out build/kvpress \
+	  --tasks $(TASKS) --ctx $(CONTEXTS) --ratios $(RATIOS) --samples $(SAMPLES) --markdown build/kvpress.md
 
 bench-long: build $(BOOK)  ## 100,000 tokens inside KV budgets: bytes, flat memory, speed that stays; draws it
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null

@@ -8,7 +8,7 @@ import unittest
 import word_model
 from program import LLAMA, TEXT, TIMEOUT_S, ProgramTest, interrupt, kvtide, start
 
-USAGE, NOT_FOUND, UNSUPPORTED, CANCELLED = 2, 3, 5, 130
+USAGE, NOT_FOUND, UNSUPPORTED, IO, CANCELLED = 2, 3, 5, 8, 130
 SMALL = ("--kv-window", 64, "--kv-block", 32, "--kv-salient", 6, "--kv-r", 2, "--kv-heads", "even")
 PROCEDURAL = ("--kv-proc", "on", *SMALL)
 
@@ -149,6 +149,20 @@ class Ruler(JudgingTest):
             self.assertEqual(cell["memories"][0]["nll_above_full"], 0)
         plain = self.assert_fine(kvtide("ruler", "-m", self.model, "--ctx", 600, "--tasks", "single-2", "--samples", 1))
         self.assertIn("no text", plain.text)
+
+    def test_samples_are_written_so_that_others_can_ask_the_same(self):
+        out = self.folder / "samples.jsonl"
+        answer = self.assert_fine(kvtide("ruler", "-m", self.model, "--ctx", 600, "--tasks", "multivalue", "--samples", 2,
+                                         "--first", 3, "--json", "--out", out)).json["cells"][0]  # fmt: skip
+        samples = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+        self.assertEqual([(s["task"], s["ctx"], s["sample"]) for s in samples], [("multivalue", 600, 3), ("multivalue", 600, 4)])
+        for sample in samples:
+            first, last = sample["answers"][0][0], sample["answers"][-1][1]
+            self.assertTrue(0 < sample["question"] < first < last == len(sample["tokens"]) <= 600)
+        for name in ("nll", "right"):
+            self.assertAlmostEqual(sum(s["full"][name] for s in samples) / 2, answer["full"][name])
+        self.assertEqual(samples[1]["memories"][0]["kv_bytes"], answer["memories"][0]["kv_bytes"])
+        self.assert_refused(kvtide("ruler", "-m", self.model, "--out", self.folder / "none" / "x"), IO, "none")
 
     def test_refusals(self):
         self.assert_refused(kvtide("ruler", "-m", self.model, "--tasks", "needles"), USAGE, "multikey-1", "'needles'")

@@ -48,6 +48,8 @@ constexpr Flag kRuler[] = {
      [](A& a, const G& g) { a.samples = whole(g, "the number of samples", 1, 100000); }},
     {"", "--first", "N", "number of the first text: the next batch goes on where one ended [0]",
      [](A& a, const G& g) { a.first_sample = whole(g, "the number of the first text", 0, kLargestCount); }},
+    {"-o", "--out", "FILE", "every text and what each memory answered, a JSON object a line",
+     [](A& a, const G& g) { a.out = g.value; }},
 };
 constexpr Flag kTable[] = {
     {"", "--presets", "LIST", "procedural memories: minimal, balanced, faithful [balanced]",

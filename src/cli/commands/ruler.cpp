@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "base/json/json.h"
 #include "base/text.h"
 #include "cli/arguments/procedural_options.h"
 #include "cli/commands/choose_heads.h"
@@ -16,10 +15,10 @@
 #include "cli/commands/exit_status.h"
 #include "cli/commands/interrupt.h"
 #include "cli/commands/loading.h"
-#include "cli/output/columns.h"
+#include "cli/commands/ruler_answers.h"
 #include "cli/output/kv_cost.h"
+#include "cli/output/output_file.h"
 #include "cli/output/progress.h"
-#include "cli/output/session_words.h"
 #include "cli/output/terminal.h"
 #include "eval/compare.h"
 #include "eval/control.h"
@@ -28,15 +27,6 @@
 
 namespace kvtide {
 namespace {
-
-// The full cache has to be ahead of no text by so many nats per token, the interval counted, to show anything.
-constexpr double kClearly = 0.5;
-
-// What one memory answered, sample by sample.
-struct TaskAnswers {
-  std::vector<double> nll;    // -ln p per token of the answers
-  std::vector<double> right;  // share of answers that greedy decoding writes
-};
 
 void add_answers(TaskAnswers& to, const Comparison& comparison, std::int64_t session,
                  std::span<const PosRange> answers) {
@@ -50,31 +40,6 @@ void add_answers(TaskAnswers& to, const Comparison& comparison, std::int64_t ses
   to.nll.push_back(nll / tokens);
   to.right.push_back(right / static_cast<double>(answers.size()));
 }
-
-struct TaskMemory {
-  std::string name;  // "8x"
-  SessionOptions options;
-  TaskAnswers answers;
-  std::int64_t kv_bytes = 0;
-};
-
-SampleMean difference(const std::vector<double>& a, const std::vector<double>& b) {
-  std::vector<double> apart;
-  for (std::size_t i = 0; i < a.size(); ++i) apart.push_back(a[i] - b[i]);
-  return mean_of(apart);
-}
-
-struct TaskCell {
-  RulerTask task;
-  std::int64_t length;
-  TaskAnswers full, nothing;  // the full cache; the question alone
-  std::vector<TaskMemory> memories;
-  // No memory can be told from another where a full cache knows no more than one without the text.
-  bool floor() const {
-    const SampleMean gain = difference(nothing.nll, full.nll);
-    return gain.mean - gain.half_width < kClearly;
-  }
-};
 
 RulerTask task_named(const std::string& name) {
   std::string list;
@@ -131,19 +96,20 @@ class Ruler {
   // Memories that were not measured, and why not.
   const std::vector<std::string>& left_out() const { return left_out_; }
 
- private:
+  // Sample i of a batch, the same whenever it is made.
   RulerSample sample(RulerTask task, std::int64_t length, std::int64_t i) const {
     const auto seed =
         static_cast<std::uint64_t>(arguments_.first_sample + i) * 64 + static_cast<std::uint64_t>(task);
     return ruler_sample(model_.tokenizer(), prose_, task, length, seed);
   }
 
+ private:
   // Those that exist: a share of a short text's bytes may be too few for any.
   std::vector<TaskMemory> memories_of(std::int64_t length) {
     std::vector<TaskMemory> memories;
     std::optional<Error> refused;
     if (arguments_.ratios.empty()) {
-      memories.push_back({"this", policy_for(arguments_, model_, heads_, length), {}, 0});
+      memories.push_back({"this", policy_for(arguments_, model_, heads_, length), {}, {}});
       return memories;
     }
     const std::int64_t all = *kv_cost(model_.internals().config, DType::f16, length);
@@ -156,7 +122,7 @@ class Ruler {
       options.procedural->heads = heads_;
       try {
         static_cast<void>(Session(model_, options));
-        memories.push_back({cat(ratio, "x"), options, {}, 0});
+        memories.push_back({cat(ratio, "x"), options, {}, {}});
       } catch (const Error& error) {
         if (error.code() != ErrorCode::invalid_argument) throw;
         left_out_.push_back(cat(ratio, "x of ", count_text(length), " tokens: ", error.what()));
@@ -185,7 +151,7 @@ class Ruler {
     add_answers(cell.full, comparison, 0, text.answers);
     for (std::size_t m = 0; m < cell.memories.size(); ++m) {
       add_answers(cell.memories[m].answers, comparison, static_cast<std::int64_t>(m) + 1, text.answers);
-      cell.memories[m].kv_bytes = sessions[m + 1].memory().kv;
+      cell.memories[m].kv_bytes.push_back(sessions[m + 1].memory().kv);
     }
     measure_without_text(cell, sessions[0], text);
   }
@@ -213,87 +179,23 @@ class Ruler {
   std::vector<TokenId> prose_;
 };
 
-std::string_view name_of_task(RulerTask task) { return kRulerTasks[static_cast<std::size_t>(task)]; }
-std::string share_text(double share) { return cat(number_text(100.0 * share, 0), "%"); }
-std::string with_interval(const SampleMean& m) {
-  return cat(m.mean < 0.0 ? "" : "+", number_text(m.mean, 2), " ± ", number_text(m.half_width, 2));
-}
-
-std::string task_cells_text(const std::vector<TaskCell>& cells, const std::vector<std::string>& left_out) {
-  std::vector<std::vector<std::string>> table = {
-      {"task", "tokens", "memory", "KV", "nats", "above full", "right", "above full"}};
-  for (const TaskCell& cell : cells) {
-    const auto line = [&](const std::string& name, const TaskAnswers& a, const std::string& bytes,
-                          bool compared) {
-      const SampleMean right = difference(a.right, cell.full.right);
-      table.push_back(
-          {std::string(name_of_task(cell.task)), count_text(cell.length), name, bytes,
-           number_text(mean_of(a.nll).mean, 2),
-           compared ? with_interval(difference(a.nll, cell.full.nll)) : "", share_text(mean_of(a.right).mean),
-           compared ? cat(number_text(100.0 * right.mean, 0), " ± ", number_text(100.0 * right.half_width, 0))
-                    : ""});
-    };
-    line("no text", cell.nothing, "", false);
-    line(cell.floor() ? "full (floor)" : "full", cell.full, "", false);
-    if (cell.floor()) continue;
-    for (const TaskMemory& memory : cell.memories)
-      line(memory.name, memory.answers, bytes_text(memory.kv_bytes), true);
-  }
-  std::string notes;
-  for (const std::string& note : left_out) notes += cat("left out: ", note, "\n");
-  return cat(columns_text(table),
-             "nats: -ln p per token of the answers; right: answers that greedy decoding writes. Differences "
-             "are paired, with 95% intervals over\nsamples. floor: the full cache is not clearly ahead of no "
-             "text, so memories are not compared.\n",
-             notes);
-}
-
-Json task_answers_json(const TaskAnswers& a, const TaskAnswers& full) {
-  const auto pair = [](Json& json, const char* name, const SampleMean& m) {
-    json.set(name, m.mean).set(cat(name, "_interval"), m.half_width);
-  };
-  Json json = Json::object();
-  pair(json, "nll", mean_of(a.nll));
-  pair(json, "right", mean_of(a.right));
-  pair(json, "nll_above_full", difference(a.nll, full.nll));
-  pair(json, "right_above_full", difference(a.right, full.right));
-  return json;
-}
-
-std::string task_cells_json(const Model& model, const Arguments& arguments,
-                            const std::vector<TaskCell>& cells, const std::vector<std::string>& left_out) {
-  Json items = Json::array(), notes = Json::array();
-  for (const std::string& note : left_out) notes.push(note);
-  for (const TaskCell& cell : cells) {
-    Json item = Json::object(), memories = Json::array();
-    for (const TaskMemory& memory : cell.memories) {
-      Json one = task_answers_json(memory.answers, cell.full);
-      one.set("memory", memory.name).set("kv_bytes", memory.kv_bytes);
-      memories.push(std::move(one));
-    }
-    item.set("task", name_of_task(cell.task))
-        .set("ctx", cell.length)
-        .set("floor", cell.floor())
-        .set("nothing", task_answers_json(cell.nothing, cell.full))
-        .set("full", task_answers_json(cell.full, cell.full))
-        .set("memories", std::move(memories));
-    items.push(std::move(item));
-  }
-  Json json = Json::object();
-  json.set("model", model.name())
-      .set("samples", arguments.samples)
-      .set("first_sample", arguments.first_sample)
-      .set("cells", std::move(items))
-      .set("left_out", std::move(notes));
-  return json.text() + "\n";
+void write_samples(const Arguments& arguments, const Ruler& ruler, const std::vector<TaskCell>& cells) {
+  OutputFile file(arguments.out);
+  for (const TaskCell& cell : cells)
+    for (std::int64_t i = 0; i < arguments.samples; ++i)
+      file.write(sample_line(cell, ruler.sample(cell.task, cell.length, i), arguments.first_sample + i,
+                             static_cast<std::size_t>(i)));
+  file.commit();
 }
 
 }  // namespace
 
 int ruler_command(const Arguments& arguments) {
+  if (!arguments.out.empty()) OutputFile::check(arguments.out);
   const Model model = load_model(arguments.model, arguments);
   Ruler ruler(arguments, model);
   const std::vector<TaskCell> cells = ruler.run();
+  if (!arguments.out.empty()) write_samples(arguments, ruler, cells);
   write_result(arguments.json ? task_cells_json(model, arguments, cells, ruler.left_out())
                               : task_cells_text(cells, ruler.left_out()));
   return kExitFine;
