@@ -20,12 +20,15 @@
 
 namespace kvtide {
 
-// Platform has Atomic<T>, with the operations of std::atomic; relax(), called between two looks at a value
-// that another thread changes; and kSpins, the number of such looks before a thread sleeps.
+// Platform has Atomic<T>, with the operations of std::atomic, and relax(), called between two looks at a value
+// that another thread changes.
 template <class Platform>
 class LoopProtocol {
  public:
   using Body = FunctionRef<void(std::int64_t)>;
+
+  // spins: how often a thread looks whether a value has changed before it sleeps.
+  explicit LoopProtocol(int spins) : spins_(spins) {}
 
   // A worker: takes part in loops until stop().
   void serve() {
@@ -99,14 +102,15 @@ class LoopProtocol {
   }
 
   // Returns when `value` is no longer `seen`, or sooner.
-  static void wait_while(const Atomic<std::uint32_t>& value, std::uint32_t seen) {
-    for (int spin = 0; spin < Platform::kSpins; ++spin) {
+  void wait_while(const Atomic<std::uint32_t>& value, std::uint32_t seen) const {
+    for (int spin = 0; spin < spins_; ++spin) {
       if (value.load(std::memory_order_acquire) != seen) return;
       Platform::relax();
     }
     value.wait(seen, std::memory_order_acquire);
   }
 
+  const int spins_;
   const Body* body_ = nullptr;
   std::uint32_t loop_ = 0;      // the number of the loop, in steps of kLoop
   std::exception_ptr failure_;  // written by the thread that set failed_, read when the loop has ended

@@ -17,14 +17,20 @@ namespace {
 struct Processor {
   template <class T>
   using Atomic = std::atomic<T>;
-  // About 20 microseconds on current machines: longer than the gap between two loops of a decode step.
-  static constexpr int kSpins = 2000;
   static void relax() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
   }
 };
+
+// About 20 microseconds on current machines: longer than the gap between two loops of a decode step. More threads than
+// processors take turns: one that spins would keep another from the work that it waits for.
+int spins_of(int threads) {
+  constexpr int kSpins = 2000;
+  const auto processors = static_cast<int>(std::thread::hardware_concurrency());
+  return processors != 0 && threads > processors ? 0 : kSpins;
+}
 
 }  // namespace
 
@@ -33,7 +39,8 @@ struct ThreadPool::Workers {
   std::vector<std::thread> threads;
   ForkMark mark;
 
-  explicit Workers(int count) {
+  // count: of threads beside the caller.
+  explicit Workers(int count) : protocol(spins_of(count + 1)) {
     try {
       threads.reserve(static_cast<std::size_t>(count));
       while (static_cast<int>(threads.size()) < count) threads.emplace_back([this] { protocol.serve(); });

@@ -5,7 +5,8 @@
 // places of their own. When a body throws, indices that no thread has begun are given up, and run() throws
 // the first exception once every thread has stopped; the pool stays usable.
 // Ownership: one pool belongs to one caller at a time; run() is not reentrant and not thread safe. Waiting
-// threads spin for a few microseconds (a decode step is hundreds of short loops) and then sleep.
+// threads spin for a few microseconds (a decode step is hundreds of short loops) and then sleep; those of a pool
+// with more threads than the machine runs at once sleep immediately.
 //
 // A process that forks gives its child a pool without threads: the child's first run() starts threads of its
 // own, and destroying the pool there waits for none of the parent's.

@@ -18,14 +18,13 @@ namespace {
 struct Steps {
   template <class T>
   using Atomic = StepAtomic<T>;
-  static constexpr int kSpins = 1;
   static void relax() {}
 };
 
-// As ThreadPool is to the processor's threads.
+// As ThreadPool is to the processor's threads, of which there are three: with a fourth, nobody looks twice before sleeping.
 class Pool {
  public:
-  Pool(Interleavings& order, int threads) : order_(order) {
+  Pool(Interleavings& order, int threads) : order_(order), protocol_(threads < 4 ? 1 : 0) {
     for (int i = 1; i < threads; ++i) workers_.push_back(order.spawn([this] { protocol_.serve(); }));
   }
   ~Pool() {
