@@ -4,7 +4,7 @@
     tools/check_floors.py [--root DIR] [--commands compile_commands.json] [--graph FILE.svg|FILE.dot] [--self-test]
 
 Fails on: an include that points upwards or between formats and kernels or state and text; a room (a folder inside a
-floor) that sees what BLIND keeps from it; a cycle of includes, or of folders; an include without its folder; a public header that is one too many, uses a third-party type or does not compile alone; a
+floor) that sees what BLIND keeps from it; a cycle of includes, or of folders; an include without its folder; a public header that is one too many, uses a third-party type, or a header that does not compile alone; a
 file above 500 lines; printing, exiting, reading the environment, thread_local or std::regex outside src/cli; a compile
 command without -ffp-contract=off or with fast maths; a home path or a package index address in any file.
 Python standard library only.
@@ -292,7 +292,16 @@ class House:
                 own, other = match.groups()
                 if (own and not own.startswith("kvtide/")) or (other and not re.fullmatch(r"[a-z_]+" if path.name != C_HEADER else r"std(bool|def|int)\.h", other)):
                     self.problem(path, 0, f"includes {own or other}; a public header uses kvtide/ and the standard")
-        headers = [p for p in self.code if p.suffix == ".h" and not re.search(r"\.(avx|neon)", p.name)]
+        # A header that some source file includes before all else is compiled alone there: clang++ builds every file by itself.
+        first = {
+            match.group(1)
+            for path in self.code
+            if path.suffix == ".cpp" and (match := INCLUDE.search(path.read_text(encoding="utf-8")))
+        }
+        headers = [
+            p for p in self.code
+            if p.suffix == ".h" and not re.search(r"\.(avx|neon)", p.name) and self.name(p).split("/", 1)[1] not in first
+        ]
         with ThreadPoolExecutor(os.cpu_count()) as pool:  # the compiler's processes do the work
             for path, error in zip(headers, pool.map(lambda header: self.error_alone(compiler, header), headers)):
                 if error:
