@@ -303,14 +303,14 @@ bench-compression: build $(BOOK)  ## what compression loses at 4,096 tokens agai
 	$(PYTHON) tools/measure_compression.py --kvtide build/kvtide -m $(SMOLLM2) -f $(BOOK):12,24,36,48,60,78 --set $(SET) \
 	  --json build/compression-$(SET).json --markdown build/compression-$(SET).md
 
-# In batches that are kept: the same command goes on, and a larger SAMPLES adds to what is there. A MODEL by its file.
+# In batches that are kept: the same command goes on, and a larger SAMPLES adds to what is there. MODEL: a file, of the llama family.
 SAMPLES ?= 12
 TASKS ?= single-1,single-2,single-3,multikey-1,multivalue,multiquery
 RATIOS ?= 2,4,8
 MODEL ?= $(SMOLLM2)
 bench-kvpress: CONTEXTS = 2048
 bench-kvpress: build $(BOOK)  ## procedural memory beside the presses of kvpress, in the tasks of RULER (an hour; goes on where it stopped)
-	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
+	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
 	@tools/make_venv.sh build/venv-kvpress tools/requirements-kvpress.txt
 	build/venv-kvpress/bin/python -B tools/measure_kvpress.py --kvtide build/kvtide -m $(MODEL) -f $(BOOK) --out build/kvpress \
 	  --tasks $(TASKS) --ctx $(CONTEXTS) --ratios $(RATIOS) --samples $(SAMPLES) --markdown build/kvpress.md

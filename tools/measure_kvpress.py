@@ -29,13 +29,16 @@ KVTIDE = "kvtide"
 
 
 def interval(values, rounds=ROUNDS):
-    """Mean and 95% bootstrap interval of groups of values (one group a task): the mean of the groups' means."""
+    """Mean and 95% bootstrap interval of groups of values (one group a task): the mean of the groups' means. A group of one value has
+    no interval: (mean, None, None)."""
     chance = random.Random(1)
     groups = [group for group in values if group]
 
     def mean(pick):
         return sum(sum(pick(group)) / len(group) for group in groups) / len(groups)
 
+    if min(map(len, groups)) < 2:
+        return mean(lambda group: group), None, None
     means = sorted(mean(lambda group: chance.choices(group, k=len(group))) for _ in range(rounds))
     return mean(lambda group: group), means[round(0.025 * (rounds - 1))], means[round(0.975 * (rounds - 1))]
 
@@ -241,7 +244,7 @@ def task_tables(ctx, here, ratios):
 
 def shown(found):
     mean, low, high = found
-    return f"{mean:+.2f} ({low:+.2f} to {high:+.2f})"
+    return f"{mean:+.2f}" if low is None else f"{mean:+.2f} ({low:+.2f} to {high:+.2f})"
 
 
 def apart(cells):

@@ -5,15 +5,16 @@ and hidden states what it keeps at each ratio. The question and the answers are 
 answer is read behind the right ones before it, all in one pass.
 
 Two things differ from kvpress' own pipeline, and neither changes what a press keeps: ratios share the reading of the context, and rows
-may be rounded to q8_0 afterwards.
+may be rounded to q8_0 afterwards. Models of the llama family only: with sliding windows layers hold different numbers of rows, for which
+transformers makes no causal mask behind a press (kvpress asks token by token), and KVzip refuses Gemma 3.
 """
 
-import copy
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # weights and ids are at hand; nothing is fetched
+os.environ["TQDM_DISABLE"] = "1"
 
 import kvpress.presses.kvzip_press as kvzip
 import torch
@@ -105,30 +106,26 @@ class PressedModel:
         kvzip.AutoTokenizer = GivenTokenizer(text_ids)
         file = Path(path)
         self.model = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, dtype=torch.float32).eval()
+        if self.model.config.model_type != "llama":
+            raise SystemExit(f"{path}: a model of type {self.model.config.model_type!r}; presses are compared on llama models")
         self.attentions = [layer.self_attn for layer in self.model.model.layers]
-        # Layers with a sliding window keep few rows as it is; presses leave them alone.
-        self.whole = [a.layer_idx for a in self.attentions if not getattr(a, "is_sliding", False)]
         for attention in self.attentions:
             attention.rotary_emb = self.model.model.rotary_emb
 
-    def presses(self) -> list[str]:
-        names = [*SCORERS, *(f"AdaKV({name})" for name in SCORERS)]
-        # KVzip refuses Gemma 3.
-        return names + (["KVzip"] if self.model.config.model_type == "llama" else [])
+    @staticmethod
+    def presses() -> list[str]:
+        return [*SCORERS, *(f"AdaKV({name})" for name in SCORERS), "KVzip"]
 
-    def dropped(self, way: Way, length: int) -> float:
-        """The share of rows that goes where all layers together may take 1/ratio of the bytes; 1 or more: too few remain."""
-        sliding = len(self.attentions) - len(self.whole)
-        rows_there = min(length, getattr(self.model.config, "sliding_window", None) or length)
-        all_rows = sliding * rows_there + len(self.whole) * length
-        share = Q8_0_SHARE if way.rows == "q8_0" else 1.0
-        return 1 - (all_rows / way.ratio / share - sliding * rows_there) / (len(self.whole) * length)
+    @staticmethod
+    def dropped(way: Way) -> float:
+        """The share of rows that goes where those that stay may take 1/ratio of the bytes of the f16 cache."""
+        return 1 - 1 / (way.ratio * (Q8_0_SHARE if way.rows == "q8_0" else 1.0))
 
     @torch.no_grad()
     def read(self, context: list[int], ways: list[Way]) -> dict[Way | None, Kept]:
         """The cache as each way keeps it; None: all of it."""
-        shares = {way: self.dropped(way, len(context)) for way in ways}
-        shares = {way: share for way, share in shares.items() if 0 < share < 1}
+        shares = {way: self.dropped(way) for way in ways}
+        shares = {way: share for way, share in shares.items() if share > 0}
         cache = DynamicCache(config=self.model.config)
         kept = {way: Kept(DynamicCache(config=self.model.config), {}) for way in shares if way.press != "KVzip"}
         zipped = {share: [w for w in shares if w.press == "KVzip" and shares[w] == share] for share in set(shares.values())}
@@ -156,7 +153,7 @@ class PressedModel:
                     one.masked[attention.layer_idx] = attention.masked_key_indices
                     fill(one.cache, attention.layer_idx, layer.keys, layer.values, way.rows)
 
-        hooks = [self.attentions[layer].register_forward_hook(choose, with_kwargs=True) for layer in self.whole]
+        hooks = [attention.register_forward_hook(choose, with_kwargs=True) for attention in self.attentions]
         try:
             ids = torch.tensor([context])
             if zipped:
@@ -169,9 +166,6 @@ class PressedModel:
         finally:
             for hook in hooks:
                 hook.remove()
-        for way, one in kept.items():
-            for layer in set(range(len(self.attentions))) - set(self.whole):
-                one.cache.layers[layer] = copy.deepcopy(cache.layers[layer])
         return {None: Kept(cache, {})} | kept
 
     @torch.no_grad()
@@ -201,8 +195,8 @@ class PressedModel:
         except ValueError as error:
             if "fake keys" not in str(error) or len(ids) == 1:
                 raise
-            for layer, (layer.keys, layer.values) in zip(cache.layers, before, strict=True):
-                pass
+            for layer, rows in zip(cache.layers, before, strict=True):
+                layer.keys, layer.values = rows
             half = len(ids) // 2
             return torch.cat([self._logits(cache, start, ids[:half]), self._logits(cache, start + half, ids[half:])])
 
@@ -210,6 +204,6 @@ class PressedModel:
 def fill(cache: DynamicCache, layer: int, keys: torch.Tensor, values: torch.Tensor, rows: str) -> None:
     if rows == "q8_0":
         keys, values = rounded(keys), rounded(values)
-    elif keys.untyped_storage().data_ptr() == keys.data_ptr():
+    else:
         keys, values = keys.clone(), values.clone()  # masked keys are written over
     cache.update(keys, values, layer)
