@@ -310,6 +310,7 @@ RATIOS ?= 2,4,8
 MODEL ?= $(SMOLLM2)
 bench-kvpress: CONTEXTS = 2048
 bench-kvpress: build $(BOOK)  ## procedural memory beside the presses of kvpress, in the tasks of RULER (an hour; goes on where it stopped)
+	@tools/install.sh references demo
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
 	@tools/make_venv.sh build/venv-kvpress tools/requirements-kvpress.txt
 	build/venv-kvpress/bin/python -B tools/measure_kvpress.py --kvtide build/kvtide -m $(MODEL) -f $(BOOK) --out build/kvpress \
