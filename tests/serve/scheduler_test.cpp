@@ -141,12 +141,12 @@ void SchedulerTest::mixes(const Model& model, int count, std::int64_t kv_budget,
   EXPECT_GT(scheduler.counts().evicted, 0) << "nothing had to go";
 }
 
-TEST_F(SchedulerTest, TheBitsOfAnAnswerDoNotDependOnItsNeighbours) { mixes(model_, 25); }
+TEST_F(SchedulerTest, TheBitsOfAnAnswerDoNotDependOnItsNeighbours) { mixes(model_, 100); }
 
 TEST_F(SchedulerTest, NorInAModelWhoseWindowsMoveOn) {
   const testing::TemporaryFile file = testing::chat_model_file(testing::sample_with_windows());
   const Model model(file.path());
-  mixes(model, 10);
+  mixes(model, 50);
 }
 
 TEST_F(SchedulerTest, NorWhereEveryAnswerHasAMemoryOfItsOwn) {
@@ -160,7 +160,7 @@ TEST_F(SchedulerTest, NorWhereEveryAnswerHasAMemoryOfItsOwn) {
   past.summaries = 2;
   past.levels = 2;
   memories[3].attention_size = 24;
-  mixes(model_, 10, std::int64_t{3} << 20, memories);
+  mixes(model_, 50, std::int64_t{3} << 20, memories);
 }
 
 TEST_F(SchedulerTest, AMemoryThatForgetsReadsMoreThanTheContext) {

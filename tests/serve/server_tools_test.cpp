@@ -168,5 +168,34 @@ TEST_F(ServerToolsTest, AnswersAreTheJsonThatASchemaAsksFor) {
   EXPECT_NE(none->body().find("no token of this model's vocabulary"), std::string::npos);
 }
 
+// A grammar that can be read in very many ways ends its own answer, whole or in pieces, and no other.
+TEST_F(ServerToolsTest, AHostileGrammarIsRefusedAndOthersGoOn) {
+  const std::string question = R"({"prompt":"on","n_predict":60,"temperature":0,"ignore_eos":true)";
+  const std::string wanted = ask(server_, "/completion", question + "}")->body();
+  const std::string hot =
+      R"({"prompt":"on","n_predict":200,"temperature":9,"top_k":0,"seed":1,"ignore_eos":true)";
+  const std::string grammar =
+      R"(,"grammar":"root ::= x x x x x\nx ::= [a-z ]* \"a\" [a-z ]{700} | [a-z ] x | [a-z ] x x")";
+  for (const bool stream : {false, true}) {
+    auto beside = std::make_shared<testing::HeardReply>(), hostile = std::make_shared<testing::HeardReply>();
+    server_.handle(testing::request_of("POST", "/completion", question + "}"), beside);
+    server_.handle(
+        testing::request_of("POST", "/completion", hot + grammar + (stream ? R"(,"stream":true})" : "}")),
+        hostile);
+    while (server_.scheduler().step()) {
+    }
+    EXPECT_EQ(hostile->ends(), 1);
+    EXPECT_NE(hostile->body().find("the grammar"), std::string::npos) << hostile->body();
+    if (stream)
+      EXPECT_NE(hostile->body().find("error"), std::string::npos) << hostile->body();
+    else
+      EXPECT_EQ(hostile->status(), 400);
+    const auto text = [](const std::string& body) {
+      return *at(JsonValue::parse(body, "answer"), "content").text();
+    };
+    EXPECT_EQ(text(beside->body()), text(wanted));
+  }
+}
+
 }  // namespace
 }  // namespace kvtide::serve

@@ -14,13 +14,22 @@ namespace {
 constexpr std::size_t kMostMasks = 256;                   // kept at once
 constexpr std::size_t kMostPlaces = 1 << 12;              // of one state
 constexpr std::size_t kMostKnown = std::size_t{1} << 15;  // states of one answer
-constexpr std::size_t kMostReturns = std::size_t{1} << 22;
+constexpr std::size_t kMostPlacesInAll = std::size_t{1} << 20;
+constexpr std::size_t kMostReturns = std::size_t{1} << 18;
+// A step that is known already counts 1, and each place or edge that is looked at for a new one 16: they take so much longer.
+constexpr std::int64_t kNewWork = 16;
 
 }  // namespace
 
 Constraint::Constraint(const Grammar& grammar, std::shared_ptr<const TokenTrie> trie)
     : automaton_(grammar.compile()), trie_(std::move(trie)), returns_{{0, 0}} {
   start_ = known({{automaton_.starts[0], 0}});
+}
+
+void Constraint::spend(std::int64_t work) {
+  work_ += work;
+  work_left_ -= work;
+  if (work_left_ < 0) refuse("the grammar takes too much work for a token: it can be read in too many ways");
 }
 
 int Constraint::pushed(int state, int below) {
@@ -41,6 +50,7 @@ Constraint::State Constraint::known(std::vector<Place> places) {
   while (!places.empty()) {
     const auto [at, below] = places.back();
     places.pop_back();
+    spend(kNewWork * static_cast<std::int64_t>(1 + automaton_.states[static_cast<std::size_t>(at)].size()));
     const auto add = [&](int state, int returns) {
       if (seen.emplace(state, returns).second) places.emplace_back(state, returns);
     };
@@ -67,6 +77,8 @@ Constraint::State Constraint::known(std::vector<Place> places) {
   const auto key = std::pair(out.places, out.may_end);
   if (const auto found = by_places_.find(key); found != by_places_.end()) return found->second;
   if (states_.size() == kMostKnown) refuse("the grammar: the answer has too many states");
+  places_in_all_ += out.places.size();
+  if (places_in_all_ > kMostPlacesInAll) refuse("the grammar: the answer has too many states");
   out.next.fill(kUnknown);
   states_.push_back(std::move(out));
   return by_places_.emplace(key, static_cast<State>(states_.size()) - 1).first->second;
@@ -74,12 +86,15 @@ Constraint::State Constraint::known(std::vector<Place> places) {
 
 Constraint::State Constraint::step(State state, std::uint8_t byte) {
   const State before = states_[static_cast<std::size_t>(state)].next[byte];
+  spend(1);
   if (before != kUnknown) return before;
   std::vector<Place> places;
-  for (const auto& [at, below] : states_[static_cast<std::size_t>(state)].places)
+  for (const auto& [at, below] : states_[static_cast<std::size_t>(state)].places) {
+    spend(kNewWork * static_cast<std::int64_t>(1 + automaton_.states[static_cast<std::size_t>(at)].size()));
     for (const Automaton::Edge& edge : automaton_.states[static_cast<std::size_t>(at)])
       if (edge.kind == Automaton::Edge::Kind::byte && edge.low <= byte && byte <= edge.high)
         places.emplace_back(edge.to, below);
+  }
   const State next = places.empty() ? kNowhere : known(std::move(places));
   return states_[static_cast<std::size_t>(state)].next[byte] = next;
 }
@@ -98,6 +113,7 @@ Constraint::State Constraint::plain_step(State state) {
 
 bool Constraint::takes_plain(State state, int bytes) {
   for (; bytes > 0; --bytes) {
+    spend(1);
     const State next = plain_step(state);
     if (next == kNowhere) return false;
     if (next == state) return true;
@@ -149,6 +165,7 @@ void Constraint::work_out_mask(State state) {
 }
 
 bool Constraint::allow(State state, std::span<float> logits, std::span<const TokenId> more) {
+  work_left_ = std::min(kMostWork, work_left_ + kWorkPerToken);
   if (states_[static_cast<std::size_t>(state)].mask.empty()) work_out_mask(state);
   const Known& here = states_[static_cast<std::size_t>(state)];
   constexpr float kImpossible = -std::numeric_limits<float>::infinity();

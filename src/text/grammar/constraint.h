@@ -7,6 +7,8 @@
 //
 // States are what the automaton may be in, with what it returns to; equal ones have one number, and what was worked out
 // for one is kept: inside a text of JSON, for instance, one mask serves every token.
+// Work is counted and limited, since others wait for it: a grammar that can be read in very many ways is refused at the token
+// that would take too much, at the same one everywhere.
 // Ownership: shares the trie. Thread rules: one thread.
 #pragma once
 
@@ -30,8 +32,10 @@ class Constraint {
  public:
   using State = int;
   static constexpr State kNowhere = -1;  // the text does not fit
+  // Units of work for the first token, and how many more each further one brings; a unit takes about 2 ns.
+  static constexpr std::int64_t kMostWork = std::int64_t{1} << 25, kWorkPerToken = std::int64_t{1} << 22;
 
-  // Throws as Grammar::compile.
+  // Throws as Grammar::compile. All members throw Error(invalid_argument) for a grammar that takes too much work or memory.
   Constraint(const Grammar& grammar, std::shared_ptr<const TokenTrie> trie);
 
   State start() const { return start_; }
@@ -42,6 +46,8 @@ class Constraint {
   // Makes tokens that may not come next impossible. Tokens that end a text may come where the text may end; `more` are
   // treated alike. False: no token may come.
   bool allow(State state, std::span<float> logits, std::span<const TokenId> more = {});
+
+  std::int64_t work() const { return work_; }  // so far, in units
 
  private:
   // Where a rule goes on when the one that it called has been read: a list, the innermost first. 0: nowhere, the end.
@@ -62,6 +68,7 @@ class Constraint {
   State plain_step(State state);
   // Whether so many plain bytes of any kind can follow.
   bool takes_plain(State state, int bytes);
+  void spend(std::int64_t work);
   int pushed(int state, int below);
   void work_out_mask(State state);
 
@@ -71,7 +78,9 @@ class Constraint {
   std::unordered_map<std::uint64_t, int> numbers_;  // of returns_
   std::vector<Known> states_;
   std::map<std::pair<std::vector<Place>, bool>, State> by_places_;
-  std::list<State> masks_;  // that are worked out, the newest last
+  std::list<State> masks_;         // that are worked out, the newest last
+  std::size_t places_in_all_ = 0;  // of states_
+  std::int64_t work_ = 0, work_left_ = kMostWork;
   State start_ = kNowhere;
 };
 

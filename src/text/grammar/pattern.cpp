@@ -134,6 +134,8 @@ class Compiler {
 
  private:
   void add(int from, const Automaton::Edge& edge) {
+    if (++edges_ > kMostEdges)
+      refuse(cat("the grammar is too large: it has more than ", kMostEdges, " ways from state to state"));
     out_.states[static_cast<std::size_t>(from)].push_back(edge);
   }
   void link(int from, int to) {
@@ -177,71 +179,85 @@ class Compiler {
   }
 
   Automaton& out_;
+  std::size_t edges_ = 0;
 };
 
 namespace {
 
-// Which rules fit the empty text, and whether one calls itself before anything is read.
+// Which rules fit the empty text, and whether one calls itself before anything is read. A state belongs to one rule, so each
+// is looked at once.
 class LeftCalls {
  public:
   explicit LeftCalls(const Automaton& automaton)
-      : automaton_(automaton), nullable_(automaton.starts.size(), false), state_(automaton.starts.size(), 0) {
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (std::size_t rule = 0; rule < nullable_.size(); ++rule)
-        if (!nullable_[rule] && reaches(rule).second) changed = nullable_[rule] = true;
+      : automaton_(automaton),
+        seen_(automaton.states.size(), false),
+        nullable_(automaton.starts.size(), false),
+        waiting_(automaton.starts.size()),
+        calls_(automaton.starts.size()),
+        progress_(automaton.starts.size(), Progress::none) {
+    for (std::size_t rule = 0; rule < automaton.starts.size(); ++rule) reach(automaton.starts[rule], rule);
+    while (!todo_.empty()) {
+      const auto [at, rule] = todo_.back();
+      todo_.pop_back();
+      look_at(at, rule);
     }
   }
 
   void check(std::size_t rule) {
     // Rules that are being looked at, in the order of the calls; without recursion of ours.
-    std::vector<std::pair<std::size_t, std::vector<int>>> path;
+    std::vector<std::size_t> path;
     const auto enter = [&](std::size_t next) {
-      state_[next] = 1;
-      path.emplace_back(next, reaches(next).first);
+      progress_[next] = Progress::begun;
+      path.push_back(next);
     };
-    if (state_[rule] == 0) enter(rule);
+    if (progress_[rule] == Progress::none) enter(rule);
     while (!path.empty()) {
-      auto& [now, calls] = path.back();
+      std::vector<std::size_t>& calls = calls_[path.back()];
       if (calls.empty()) {
-        state_[now] = 2;
+        progress_[path.back()] = Progress::done;
         path.pop_back();
         continue;
       }
-      const auto next = static_cast<std::size_t>(calls.back());
+      const std::size_t next = calls.back();
       calls.pop_back();
-      if (state_[next] == 1) refuse("the grammar has a rule that calls itself before anything is read");
-      if (state_[next] == 0) enter(next);
+      if (progress_[next] == Progress::begun)
+        refuse("the grammar has a rule that calls itself before anything is read");
+      if (progress_[next] == Progress::none) enter(next);
     }
   }
 
  private:
-  // What a rule calls before it has read anything, and whether it can end before.
-  std::pair<std::vector<int>, bool> reaches(std::size_t rule) const {
-    std::vector<int> calls, todo = {automaton_.starts[rule]};
-    std::vector<int> seen = todo;
-    bool ends = false;
-    while (!todo.empty()) {
-      const int at = todo.back();
-      todo.pop_back();
-      ends = ends || at == automaton_.ends[rule];
-      for (const Automaton::Edge& edge : automaton_.states[static_cast<std::size_t>(at)]) {
-        const bool is_call = edge.kind == Automaton::Edge::Kind::call;
-        if (is_call) calls.push_back(edge.rule);
-        if (edge.kind == Automaton::Edge::Kind::byte ||
-            (is_call && !nullable_[static_cast<std::size_t>(edge.rule)]) ||
-            std::find(seen.begin(), seen.end(), edge.to) != seen.end())
-          continue;
-        seen.push_back(edge.to);
-        todo.push_back(edge.to);
-      }
+  enum class Progress : char { none, begun, done };
+
+  void reach(int at, std::size_t rule) {
+    if (seen_[static_cast<std::size_t>(at)]) return;
+    seen_[static_cast<std::size_t>(at)] = true;
+    todo_.emplace_back(at, rule);
+  }
+  void look_at(int at, std::size_t rule) {
+    if (at == automaton_.ends[rule] && !nullable_[rule]) {
+      nullable_[rule] = true;
+      for (const auto& [to, caller] : waiting_[rule]) reach(to, caller);
     }
-    return {std::move(calls), ends};
+    for (const Automaton::Edge& edge : automaton_.states[static_cast<std::size_t>(at)]) {
+      if (edge.kind == Automaton::Edge::Kind::empty) reach(edge.to, rule);
+      if (edge.kind != Automaton::Edge::Kind::call) continue;
+      const auto called = static_cast<std::size_t>(edge.rule);
+      calls_[rule].push_back(called);
+      if (nullable_[called])
+        reach(edge.to, rule);
+      else
+        waiting_[called].emplace_back(edge.to, rule);
+    }
   }
 
   const Automaton& automaton_;
-  std::vector<bool> nullable_;
-  std::vector<char> state_;  // 0: not looked at, 1: at it, 2: done
+  std::vector<bool> seen_;                                         // states
+  std::vector<bool> nullable_;                                     // rules, as the rest
+  std::vector<std::vector<std::pair<int, std::size_t>>> waiting_;  // where callers go on once it is nullable
+  std::vector<std::vector<std::size_t>> calls_;                    // before anything is read
+  std::vector<Progress> progress_;
+  std::vector<std::pair<int, std::size_t>> todo_;
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ namespace kvtide::grammar {
 using CharacterRange = std::pair<char32_t, char32_t>;  // both ends belong to it
 inline constexpr int kWithoutEnd = -1;
 inline constexpr std::size_t kMostStates = std::size_t{1} << 18;
+inline constexpr std::size_t kMostEdges = std::size_t{1} << 21;
 
 class Pattern {
  public:

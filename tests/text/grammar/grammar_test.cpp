@@ -1,10 +1,13 @@
 // Grammars decide over texts, byte by byte, and over the tokens of a vocabulary.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json/json_value.h"
@@ -157,6 +160,54 @@ TEST(Constraint, OnlyTokensThatGoOnAreAllowed) {
             (std::vector<int>{'0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 256, 258}));  // 256: </s>
   EXPECT_EQ(constraint.behind(end, "12"), end);  // the same place has the same number
   EXPECT_TRUE(constraint.may_go_on(end));
+}
+
+// Writes what is allowed first until the grammar is refused; the most work that a token took.
+std::pair<std::int64_t, std::string> most_work(const Grammar& grammar, int tokens) {
+  const auto trie = bytes_and_words();
+  std::int64_t most = 0;
+  std::string why;
+  try {
+    Constraint constraint(grammar, trie);
+    Constraint::State at = constraint.start();
+    for (int i = 0; i < tokens && at != Constraint::kNowhere && why.empty(); ++i) {
+      const std::int64_t before = constraint.work();
+      why = refusal([&] {
+        std::vector<float> logits(trie->size(), 1.0f);
+        constraint.allow(at, logits);
+        at = constraint.behind(at, i % 3 == 0 ? "a" : "b");
+      });
+      most = std::max(most, constraint.work() - before);
+    }
+  } catch (const Error& error) {
+    why = error.message();
+  }
+  return {most, why};
+}
+
+TEST(Constraint, AGrammarOfTooManyWaysIsRefusedWithinBoundedWork) {
+  // What was read may be any of so many places, and other ones behind every byte.
+  for (const char* text : {"root ::= [ab]* \"a\" [ab]{3000}",
+                           "root ::= x x x x x\nx ::= [ab]* \"a\" [ab]{700} | \"a\" x | \"b\" x x"}) {
+    const auto [most, why] = most_work(gbnf(text), 20'000);
+    EXPECT_EQ(why.substr(0, 11), "the grammar") << text << ": " << why;
+    EXPECT_LE(most, Constraint::kMostWork + (1 << 20)) << text;
+  }
+  const auto [most, why] = most_work(gbnf("root ::= [ab]{1,2000}"), 1'900);
+  EXPECT_EQ(why, "");
+  EXPECT_LE(most, Constraint::kWorkPerToken) << "a plain repetition never eats into what is spare";
+}
+
+TEST(Gbnf, ManyRulesAndManyEmptyPartsAreReadAtOnce) {
+  std::string rules = "root ::= r0\n", parts = "root ::= ";
+  for (int i = 0; i < 20'000; ++i)  // each may be empty since the next one may
+    rules += "r" + std::to_string(i) + " ::= " + (i < 19'999 ? "r" + std::to_string(i + 1) : "\"x\"?") + "\n";
+  for (int i = 0; i < 80'000; ++i) parts += "\"a\"? ";
+  EXPECT_EQ(gbnf(rules).compile().starts.size(), 20'001u);
+  EXPECT_GT(gbnf(parts).compile().states.size(), 80'000u);
+  std::string choice = "root ::= (\"a\"";
+  for (int i = 0; i < 500; ++i) choice += " | \"a\"";
+  EXPECT_NE(refusal([&] { gbnf(choice + "){100000}").compile(); }), "");
 }
 
 }  // namespace
