@@ -225,6 +225,105 @@ def test_a_failure_at_any_write_loses_nothing(at, late):
     assert store.snapshot(store.look("talk")) == b"third"
 
 
+class Killed(BaseException):
+    """Of a writer: nothing of its own runs any more."""
+
+
+class Rivalled(MemoryObjects):
+    """At the n-th call of its writer, something happens to the call, and a rival comes: ``happens``."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.happens, self.rival = None, "", None
+        self.calls = 0
+
+    def _call(self, work):
+        if self.left is None:
+            return work()
+        self.calls += 1
+        self.left -= 1
+        if self.left:
+            return work()
+        self.left = None
+        if self.happens == "rival before":  # it is slow
+            self.rival()
+            return work()
+        if self.happens == "killed before":
+            self.rival()
+            raise Killed
+        if self.happens == "lands late":  # its writer has given it up
+            self.rival()
+            try:
+                work()
+            except LostRaceError:
+                pass
+            raise StoreError("store: no answer")
+        out = work()
+        self.rival()
+        if self.happens == "killed after":
+            raise Killed
+        if self.happens == "answer lost":
+            raise StoreError("store: no answer")
+        return work() if self.happens == "sent twice" else out  # by the transport, since no answer came
+
+    def get(self, name):
+        return self._call(lambda: super(Rivalled, self).get(name))
+
+    def put(self, name, data):
+        return self._call(lambda: super(Rivalled, self).put(name, data))
+
+    def replace(self, name, data, tag):
+        return self._call(lambda: super(Rivalled, self).replace(name, data, tag))
+
+    def delete(self, name):
+        return self._call(lambda: super(Rivalled, self).delete(name))
+
+    def names(self, folder):
+        return self._call(lambda: super(Rivalled, self).names(folder))
+
+
+HAPPENS = ["rival before", "killed before", "lands late", "rival after", "killed after", "answer lost", "sent twice"]
+
+
+@pytest.mark.parametrize("rivals", [1, 2])
+@pytest.mark.parametrize("grows", [False, True])
+@pytest.mark.parametrize("happens", HAPPENS)
+def test_no_acknowledged_turn_is_lost_wherever_a_rival_comes(happens, grows, rivals):
+    """Two programs with one store, each of which takes the other for dead: only the store decides between them."""
+
+    def turn(store, owner, acknowledged):
+        lease = store.acquire("talk", owner)
+        old = lease.snapshot() or b""
+        new = old + owner.encode() + os.urandom(300)
+        lease.commit(new, len(new), base=old if grows and old else None)
+        acknowledged.append((lease.manifest["turn"], lease.manifest["fence"], new))
+
+    for at in range(1, 30):
+        objects, acknowledged = Rivalled(), []
+        store = SessionStore(objects, lease_seconds=1000.0, is_gone=lambda owner: True)
+        turn(store, "a", acknowledged)
+        turn(store, "b", acknowledged)
+        objects.rival = lambda: [turn(store, f"b{i}", acknowledged) for i in range(rivals)]  # noqa: B023
+        objects.left, objects.happens = at, happens
+        try:
+            turn(store, "a", acknowledged)
+        except (Killed, StoreError, SessionBusyError):
+            pass
+        ended, objects.left = objects.left is not None, None
+        turn(store, "c", acknowledged)
+        turns, fences, snapshots = zip(*acknowledged)
+        order = sorted(range(len(turns)), key=turns.__getitem__)
+        assert len(set(turns)) == len(turns), f"call {at}: a turn was written twice"
+        assert [fences[i] for i in order] == sorted(fences)
+        for before, after in zip(order, order[1:]):
+            assert snapshots[after].startswith(snapshots[before]), f"call {at}: a turn is lost"
+        assert store.snapshot(store.look("talk")) == snapshots[order[-1]]
+        if ended:  # the turn has fewer calls
+            assert at > 4
+            return
+    raise AssertionError("a turn never has so many calls")
+
+
 def test_a_full_disk_is_one_clear_error(tmp_path, monkeypatch):
     store = open_store(tmp_path)
     store.acquire("talk", "a").commit(b"first", 1)

@@ -211,13 +211,9 @@ class Lease:
                 new["sha256"] = sha256
                 self._store._objects.put(name, segment)
             self.held = False
-            try:
-                self._write_or_lose(new)
-            except SessionBusyError:
-                if snapshot is not None:
-                    with contextlib.suppress(StoreError):
-                        self._store._objects.delete(name)
-                raise
+            # A segment of a turn that is lost stays until the next sweep: when the write's answer got lost, the manifest may
+            # have been written, and a rival may have gone on from it already.
+            self._write_or_lose(new)
             if snapshot is not None and old is None:
                 self._sweep(turn)
             return len(segment)
