@@ -21,7 +21,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
 SANITIZED := base tensor formats hostile kernels text state coreml capi serve
 
-.PHONY: help install build bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-clients venv-ray test-cluster test-serve-run cluster-chaos cluster-placement test-schemathesis soak test-page test-aarch64 test-allocations campaign-validator stress \
+.PHONY: help install build build-small bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-clients venv-ray test-cluster test-serve-run cluster-chaos cluster-placement test-schemathesis soak test-page test-aarch64 test-allocations campaign-validator stress \
   bench-peers bench-shapes bench-tokenizer bench-matmul bench-attend bench-compression bench-kvpress bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
 
 help:  ## show this list
@@ -32,14 +32,21 @@ install:  ## install the Debian packages that building, testing and checking nee
 
 build:  ## build the program: build/kvtide
 	@tools/install.sh build
-	@test -f build/cmake/build.ninja || tools/configure.sh release -DKVTIDE_TESTS=OFF
+	@grep -qs '^KVTIDE_WHOLE:.*=ON' build/cmake/CMakeCache.txt || tools/configure.sh release -DKVTIDE_TESTS=OFF
 	@cmake --build build/cmake --target kvtide
 	@ln -sfn cmake/kvtide build/kvtide
 
+# Without what judges, serves, validates and exports: less than half of the work. make build then compiles what is missing.
+build-small:
+	@tools/install.sh small
+	@test -f build/cmake/build.ninja || tools/configure.sh release -DKVTIDE_TESTS=OFF -DKVTIDE_WHOLE=OFF
+	@cmake --build build/cmake --target kvtide_small
+	@test -e build/kvtide || ln -sfn cmake/kvtide_small build/kvtide
+
 demo:  ## read a long text inside a cap of bytes, save it, and ask it in a second
-	@tools/install.sh build demo
-	@$(PYTHON) tools/prepare_demo.py $(MODELS) $(NOVEL) $(MAKE) --no-print-directory build
-	@$(PYTHON) tools/demo.py build/kvtide $(GEMMA3) $(NOVEL)
+	@tools/install.sh small demo
+	@$(PYTHON) tools/prepare_demo.py $(MODELS) $(NOVEL) $(MAKE) --no-print-directory build-small
+	@$(PYTHON) tools/demo.py build/cmake/kvtide_small $(GEMMA3) $(NOVEL)
 
 package: build  ## Debian packages: build/packages/*.deb
 	@tools/install.sh package
@@ -340,7 +347,7 @@ build/text/prophets.txt:
 check: check-clang  ## the rules of the house: floors, symbols, format, both compilers
 	@tools/install.sh build test check
 	@$(PYTHON) tools/check_floors.py --self-test
-	@test -f build/cmake/build.ninja || tools/configure.sh release
+	@tools/configure.sh release
 	@cmake --build build/cmake
 	@$(PYTHON) tools/check_floors.py --commands build/cmake/compile_commands.json --graph build/floors.svg
 	@tools/check_isa.sh build/cmake

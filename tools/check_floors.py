@@ -44,8 +44,10 @@ BELOW = {
 # What rooms of a floor may not see although it is no higher: floors, or other rooms. Parsing a command line must not
 # measure, and what is shown does not depend on what was asked.
 BLIND = {
-    "cli/arguments": {"cli/commands", "cli/output", "eval", "validate"},
+    "cli/arguments": {"cli/commands", "cli/output", "cli/optional", "eval", "serve", "coreml", "validate", "shards"},
     "cli/output": {"cli/commands", "cli/arguments"},
+    # What the small program is made of.
+    "cli/commands": {"cli/optional", "serve", "coreml", "validate", "shards"},
     # Reading and running a program know no model of ours; writing one does. Reading takes UTF-8 from text.
     "coreml/program": {"coreml/run", "coreml/lint", "coreml/write", "shards", "engine", "model", "state", "kernels"},
     "coreml/run": {"coreml/lint", "coreml/write", "shards", "engine", "model", "text"},

@@ -129,7 +129,9 @@ def download(pip: list[str], package: str, folder: Path) -> Path:
             break
         if attempt == 2:
             lines = result.stderr.strip().splitlines()
-            said = "\n".join([line for line in lines if line.startswith("ERROR")] or lines[-3:])
+            # A connection that failed is the reason why pip then finds no version.
+            broken = [line for line in lines if "connection broken" in line][-1:]
+            said = "\n".join(broken + [line for line in lines if line.startswith("ERROR")] or lines[-3:])
             raise FetchError(f"could not get the Python package {package}; check the network. pip said:\n{said}")
         say(f"{package}: pip failed, trying once more")
     wheels = set(folder.glob("*.whl")) - before

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that a part of the project needs. Silent when everything is there.
 #
-#   tools/install.sh GROUP...     groups: build test fuzz check python demo texts references package test-packages page aarch64
+#   tools/install.sh GROUP...     groups: small build test fuzz check python demo texts references package test-packages page aarch64
 #
 # Needs no network and no rights when nothing is missing. Otherwise it uses apt-get, through sudo for anyone but root,
 # and says in one line what it could not get.
@@ -9,7 +9,8 @@ set -euo pipefail
 
 packages_of() {
   case "$1" in
-    build) echo g++ cmake ninja-build make nlohmann-json3-dev libpcre2-dev libutf8proc-dev libedit-dev libprotozero-dev libboost1.81-dev python3 ;;
+    small) echo g++ cmake ninja-build make nlohmann-json3-dev libpcre2-dev libutf8proc-dev libedit-dev python3 ;;
+    build) echo "$(packages_of small) libprotozero-dev libboost1.81-dev" ;;
     test) echo libgtest-dev ;;
     fuzz) echo clang-14 libclang-rt-14-dev ;;
     check) echo clang-14 clang-format-14 binutils ;;
@@ -22,14 +23,14 @@ packages_of() {
     page) echo chromium python3-venv ;;
     aarch64) echo g++-aarch64-linux-gnu qemu-user googletest ;;
     *)
-      echo "install.sh: unknown group '$1'; the groups are: build test fuzz check python demo texts references package test-packages page aarch64" >&2
+      echo "install.sh: unknown group '$1'; the groups are: small build test fuzz check python demo texts references package test-packages page aarch64" >&2
       exit 2
       ;;
   esac
 }
 
 if [ $# -eq 0 ]; then
-  echo "usage: tools/install.sh GROUP...   (build test fuzz check python demo texts references package test-packages page aarch64)" >&2
+  echo "usage: tools/install.sh GROUP...   (small build test fuzz check python demo texts references package test-packages page aarch64)" >&2
   exit 2
 fi
 wanted=()

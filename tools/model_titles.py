@@ -9,4 +9,4 @@ TITLES = {
 
 
 def title_of(name: str) -> str:
-    return TITLES.get(name, name)
+    return TITLES.get(name.removesuffix(".gguf"), name)

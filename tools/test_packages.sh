@@ -19,8 +19,9 @@ bare=$scratch/debian
 if [ ! -f "$bare/.complete" ]; then
   rm -rf "$bare"
   mkdir -p "$bare"
-  mirror=$(grep -rhoE '^(deb .*|URIs: *)(https?://[^ ]+)' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null |
-    grep -oE 'https?://[^ ]+' | grep -v security | head -n 1 || true)
+  # From where this system has its own packages, of which other sources may stand beside.
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' |
+    head -n 1 || true)
   debootstrap --variant=minbase --include=python3-venv,libutf8proc2,libpcre2-8-0,libedit2,libpcre2-dev,libutf8proc-dev \
     bookworm "$bare" ${mirror:+"$mirror"} >"$scratch/debootstrap.log" 2>&1 ||
     { tail -n 5 "$scratch/debootstrap.log" >&2; exit 1; }

@@ -1,7 +1,9 @@
 // The program: arguments in, one command, one exit status out. Everything that can go wrong arrives here as
 // an Error.
+#include <algorithm>
 #include <exception>
 #include <new>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,57 +15,35 @@
 #include "cli/commands/exit_status.h"
 #include "cli/commands/interrupt.h"
 #include "cli/commands/models_folder.h"
+#include "cli/commands/optional_commands.h"
 #include "cli/output/terminal.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
 namespace {
 
+constexpr CommandEntry kCommandsOfAll[] = {
+    {Command::run, run_command},         {Command::chat, chat_command},
+    {Command::inspect, inspect_command}, {Command::tokenize, tokenize_command},
+    {Command::logits, logits_command},   {Command::state, state_command},
+    {Command::heads, heads_command},     {Command::fetch, fetch_command},
+    {Command::models, models_command},   {Command::pack, pack_command},
+};
+
+// Throws Error(unsupported) for a command that this program was built without.
+void check_built(Command command) {
+  const auto is_it = [&](const CommandEntry& entry) { return entry.command == command; };
+  if (std::ranges::any_of(optional_commands(), is_it) || std::ranges::any_of(kCommandsOfAll, is_it)) return;
+  throw Error(ErrorCode::unsupported, cat("kvtide ", command_info(command).name,
+                                          ": this program was built without it; `make build` builds all"));
+}
+
 int dispatch(const Arguments& arguments) {
-  switch (arguments.command) {
-    case Command::run:
-      return run_command(arguments);
-    case Command::chat:
-      return chat_command(arguments);
-    case Command::ppl:
-      return ppl_command(arguments);
-    case Command::bench:
-      return bench_command(arguments);
-    case Command::inspect:
-      return inspect_command(arguments);
-    case Command::tokenize:
-      return tokenize_command(arguments);
-    case Command::logits:
-      return logits_command(arguments);
-    case Command::state:
-      return state_command(arguments);
-    case Command::heads:
-      return heads_command(arguments);
-    case Command::copytest:
-      return copytest_command(arguments);
-    case Command::recall:
-      return recall_command(arguments);
-    case Command::ruler:
-      return ruler_command(arguments);
-    case Command::table:
-      return table_command(arguments);
-    case Command::plan:
-      return plan_command(arguments);
-    case Command::shard:
-      return shard_command(arguments);
-    case Command::coreml:
-      return coreml_command(arguments);
-    case Command::validate:
-      return validate_command(arguments);
-    case Command::fetch:
-      return fetch_command(arguments);
-    case Command::models:
-      return models_command(arguments);
-    case Command::pack:
-      return pack_command(arguments);
-    case Command::serve:
-      return serve_command(arguments);
-  }
+  for (const std::span<const CommandEntry> entries :
+       {optional_commands(), std::span<const CommandEntry>(kCommandsOfAll)})
+    for (const CommandEntry& entry : entries)
+      if (entry.command == arguments.command && (entry.means == nullptr || entry.means(arguments)))
+        return entry.run(arguments);
   return kExitBug;
 }
 
@@ -77,6 +57,7 @@ int program(const std::vector<std::string>& words) {
                                            : program_help());
       return words.empty() ? exit_status(ErrorCode::invalid_argument) : kExitFine;
     }
+    check_built(arguments.command);
     find_models(arguments);
     place_packed_weights(arguments);
     return dispatch(arguments);

@@ -21,9 +21,7 @@ std::string flag_line(const Flag& flag) {
 }  // namespace
 
 std::string program_help() {
-  std::string text =
-      "kvtide: a language model on this machine's processor, with a KV memory that is an object of its "
-      "own\n";
+  std::string text = "kvtide: language models on a CPU, with a KV cache of the size that you allow\n";
   for (const CommandInfo& info : kCommands) {
     std::string name(info.name);
     name.resize(10, ' ');

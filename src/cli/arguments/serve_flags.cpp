@@ -1,13 +1,8 @@
 // serve_flags.cpp: the flags of kvtide serve.
-#include <algorithm>
 #include <filesystem>
 
-#include "base/refuse.h"
-#include "base/text.h"
 #include "cli/arguments/flag_groups.h"
 #include "cli/arguments/flag_values.h"
-#include "serve/routes/guard.h"
-#include "serve/routes/memory_fields.h"
 
 namespace kvtide {
 namespace {
@@ -50,10 +45,7 @@ constexpr Flag kServeMemory[] = {
      [](A& a, const G& g) { a.serve.kv_budget = bytes(g, "the budget", 1 << 20); }},
     {"", "--session-kv", "KIND",
      "full, rolling=WINDOW or procedural=BYTES: of answers whose request does not say [full]",
-     [](A& a, const G& g) {
-       static_cast<void>(serve::memory_from_text(g.value));
-       a.serve.session_kv = g.value;
-     }},
+     [](A& a, const G& g) { a.serve.session_kv = g.value; }},
 };
 
 bool is_word(const std::string& text) {
@@ -79,20 +71,6 @@ void name_served_models(Arguments& a) {
     }
   }
   if (!a.models.empty()) a.model = a.models[0];
-}
-
-void check_serve_request(const Arguments& a) {
-  if (a.model.empty()) refuse("-m MODEL is missing: kvtide serve -m MODEL [-m NAME=MODEL ...] [flags]");
-  std::vector<std::string> names = a.serve.names;
-  std::sort(names.begin(), names.end());
-  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
-    refuse(cat("-m: two models are called ", quoted(*twice), "; -m NAME=MODEL gives one another name"));
-  if (a.serve.idle_spill > 0 && a.serve.cache_folder.empty())
-    refuse("--idle-spill needs a folder to write to: --cache-dir FOLDER");
-  if (!serve::is_loopback(a.serve.host) && a.serve.api_key.empty() && !a.serve.no_auth)
-    refuse(cat("--host ", a.serve.host,
-               ": anybody who reaches this address could use the models; --api-key KEY "
-               "keeps them out, --insecure-no-auth lets them in"));
 }
 
 }  // namespace kvtide

@@ -26,7 +26,4 @@ struct ServeRequest {
 // Takes the names from -m NAME=MODEL; a model without one is called by its file or its own name.
 void name_served_models(Arguments& arguments);
 
-// Throws Error(invalid_argument) for two models of one name, and for a server that anybody could reach.
-void check_serve_request(const Arguments& arguments);
-
 }  // namespace kvtide

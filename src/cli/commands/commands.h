@@ -8,24 +8,13 @@ namespace kvtide {
 
 int run_command(const Arguments& arguments);
 int chat_command(const Arguments& arguments);
-int ppl_command(const Arguments& arguments);
-int bench_command(const Arguments& arguments);
 int inspect_command(const Arguments& arguments);
 int tokenize_command(const Arguments& arguments);
 int logits_command(const Arguments& arguments);
 int state_command(const Arguments& arguments);
 int heads_command(const Arguments& arguments);
-int copytest_command(const Arguments& arguments);
-int recall_command(const Arguments& arguments);
-int ruler_command(const Arguments& arguments);
-int table_command(const Arguments& arguments);
-int plan_command(const Arguments& arguments);
-int shard_command(const Arguments& arguments);
-int coreml_command(const Arguments& arguments);
-int validate_command(const Arguments& arguments);
 int fetch_command(const Arguments& arguments);
 int models_command(const Arguments& arguments);
 int pack_command(const Arguments& arguments);
-int serve_command(const Arguments& arguments);
 
 }  // namespace kvtide

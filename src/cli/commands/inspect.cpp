@@ -10,7 +10,6 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/inspect_folder.h"
-#include "cli/commands/inspect_shards.h"
 #include "cli/commands/tensor_list.h"
 #include "cli/output/kv_cost.h"
 #include "cli/output/terminal.h"
@@ -18,7 +17,6 @@
 #include "formats/text_file.h"
 #include "kvtide/error.h"
 #include "model/read_config.h"
-#include "shards/shard_folder.h"
 
 namespace kvtide {
 namespace {
@@ -167,7 +165,6 @@ std::string file_text(const GgufFile& file, const std::optional<ModelConfig>& co
 }  // namespace
 
 int inspect_command(const Arguments& arguments) {
-  if (is_shard_folder(arguments.model)) return inspect_shards(arguments);
   if (is_folder(arguments.model)) return inspect_folder(arguments);
   const GgufFile file(arguments.model,
                       arguments.loading.map_file ? MappedFile::Mode::map : MappedFile::Mode::copy);

@@ -5,9 +5,9 @@
 
 #include "base/refuse.h"
 #include "base/text.h"
-#include "cli/commands/coreml_actions.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/inspect_folder.h"
+#include "cli/optional/coreml_actions.h"
 #include "cli/output/columns.h"
 #include "cli/output/terminal.h"
 #include "coreml/program/census.h"

@@ -1,4 +1,4 @@
-#include "cli/commands/table_policies.h"
+#include "cli/optional/table_policies.h"
 
 #include <span>
 

@@ -1,8 +1,8 @@
 // kvtide coreml: Core ML packages without a Mac. The actions have a file each.
 #include "base/refuse.h"
 #include "base/text.h"
-#include "cli/commands/commands.h"
-#include "cli/commands/coreml_actions.h"
+#include "cli/optional/coreml_actions.h"
+#include "cli/optional/optional_actions.h"
 
 namespace kvtide {
 

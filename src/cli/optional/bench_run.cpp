@@ -1,4 +1,4 @@
-#include "cli/commands/bench_run.h"
+#include "cli/optional/bench_run.h"
 
 #include <algorithm>
 

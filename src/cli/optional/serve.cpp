@@ -6,13 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/refuse.h"
 #include "base/text.h"
 #include "cli/arguments/serve_request.h"
 #include "cli/commands/choose_heads.h"
-#include "cli/commands/commands.h"
 #include "cli/commands/exit_status.h"
-#include "cli/commands/http_server.h"
 #include "cli/commands/loading.h"
+#include "cli/optional/http_server.h"
+#include "cli/optional/optional_actions.h"
 #include "cli/output/terminal.h"
 #include "kvtide/error.h"
 #include "serve/routes/guard.h"
@@ -21,6 +22,21 @@
 
 namespace kvtide {
 namespace {
+
+// Throws Error(invalid_argument) for two models of one name, and for a server that anybody could reach.
+void check_serve_request(const Arguments& a) {
+  if (a.model.empty()) refuse("-m MODEL is missing: kvtide serve -m MODEL [-m NAME=MODEL ...] [flags]");
+  std::vector<std::string> names = a.serve.names;
+  std::sort(names.begin(), names.end());
+  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
+    refuse(cat("-m: two models are called ", quoted(*twice), "; -m NAME=MODEL gives one another name"));
+  if (a.serve.idle_spill > 0 && a.serve.cache_folder.empty())
+    refuse("--idle-spill needs a folder to write to: --cache-dir FOLDER");
+  if (!serve::is_loopback(a.serve.host) && a.serve.api_key.empty() && !a.serve.no_auth)
+    refuse(cat("--host ", a.serve.host,
+               ": anybody who reaches this address could use the models; --api-key KEY "
+               "keeps them out, --insecure-no-auth lets them in"));
+}
 
 // From SIGTERM to the last byte that is saved; those who send it often kill after ten.
 constexpr double kEndSeconds = 9;
@@ -57,6 +73,7 @@ int serve_command(const Arguments& given) {
   if (const char* key = std::getenv("KVTIDE_API_KEY"); key != nullptr && arguments.serve.api_key.empty())
     arguments.serve.api_key = key;
   check_serve_request(arguments);
+  const serve::ServiceOptions service = service_options(arguments);
   std::vector<std::unique_ptr<Model>> models;
   std::vector<serve::ServedModel> served;
   for (std::size_t i = 0; i < arguments.models.size(); ++i) {
@@ -70,7 +87,7 @@ int serve_command(const Arguments& given) {
     if (summarises) heads = [table = choose_heads(arguments, *model)] { return table; };
     served.push_back({arguments.serve.names[i], model, std::move(heads)});
   }
-  serve::Server server(std::move(served), service_options(arguments));
+  serve::Server server(std::move(served), service);
   HttpOptions options;
   options.host = arguments.serve.host;
   options.port = static_cast<std::uint16_t>(arguments.serve.port);

@@ -1,4 +1,4 @@
-#include "cli/commands/bench_profile.h"
+#include "cli/optional/bench_profile.h"
 
 #include <algorithm>
 #include <vector>

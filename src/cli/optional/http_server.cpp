@@ -1,4 +1,4 @@
-#include "cli/commands/http_server.h"
+#include "cli/optional/http_server.h"
 
 #include <sys/socket.h>
 

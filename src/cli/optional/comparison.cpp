@@ -1,4 +1,4 @@
-#include "cli/commands/comparison.h"
+#include "cli/optional/comparison.h"
 
 #include "base/text.h"
 #include "cli/arguments/memory_options.h"

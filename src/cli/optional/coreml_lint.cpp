@@ -7,9 +7,9 @@
 
 #include "base/json/json.h"
 #include "base/text.h"
-#include "cli/commands/coreml_actions.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/inspect_folder.h"
+#include "cli/optional/coreml_actions.h"
 #include "cli/output/terminal.h"
 #include "kvtide/coreml.h"
 

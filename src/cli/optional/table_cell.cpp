@@ -1,4 +1,4 @@
-#include "cli/commands/table_cell.h"
+#include "cli/optional/table_cell.h"
 
 #include <cmath>
 #include <limits>

@@ -5,12 +5,11 @@
 #include "base/text.h"
 #include "cli/arguments/procedural_options.h"
 #include "cli/commands/choose_heads.h"
-#include "cli/commands/commands.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/heads_file.h"
-#include "cli/commands/inspect_shards.h"
 #include "cli/commands/loading.h"
-#include "cli/commands/plan_ladder.h"
+#include "cli/optional/optional_actions.h"
+#include "cli/optional/plan_ladder.h"
 #include "cli/output/columns.h"
 #include "cli/output/kv_cost.h"
 #include "cli/output/procedural_report.h"
@@ -19,7 +18,6 @@
 #include "eval/plan.h"
 #include "kvtide/error.h"
 #include "model/loaded_model.h"
-#include "shards/shard_folder.h"
 
 namespace kvtide {
 namespace {
@@ -245,7 +243,6 @@ std::string plan_text(const Predicted& all, const Arguments& arguments) {
 }  // namespace
 
 int plan_command(const Arguments& arguments) {
-  if (!arguments.model.empty() && is_shard_folder(arguments.model)) return plan_shards(arguments);
   const std::int64_t tokens = arguments.lengths.front();
   Subject subject = subject_of(arguments, tokens);
   SessionOptions options = arguments.session;

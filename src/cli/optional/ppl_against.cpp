@@ -1,4 +1,4 @@
-#include "cli/commands/ppl_against.h"
+#include "cli/optional/ppl_against.h"
 
 #include <algorithm>
 #include <cmath>

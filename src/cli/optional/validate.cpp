@@ -6,11 +6,11 @@
 
 #include "base/json/json.h"
 #include "base/text.h"
-#include "cli/commands/commands.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/input_text.h"
 #include "cli/commands/interrupt.h"
 #include "cli/commands/loading.h"
+#include "cli/optional/optional_actions.h"
 #include "cli/output/output_file.h"
 #include "cli/output/progress.h"
 #include "cli/output/terminal.h"

@@ -1,4 +1,4 @@
-#include "cli/commands/plan_ladder.h"
+#include "cli/optional/plan_ladder.h"
 
 #include <algorithm>
 #include <sstream>

@@ -1,4 +1,4 @@
-#include "cli/commands/inspect_shards.h"
+#include "cli/optional/inspect_shards.h"
 
 #include <array>
 

@@ -1,4 +1,4 @@
-#include "cli/commands/ruler_answers.h"
+#include "cli/optional/ruler_answers.h"
 
 #include "base/json/json.h"
 #include "base/text.h"

@@ -4,10 +4,10 @@
 #include "base/json/json.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
-#include "cli/commands/coreml_actions.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/inspect_folder.h"
 #include "cli/commands/interrupt.h"
+#include "cli/optional/coreml_actions.h"
 #include "cli/output/terminal.h"
 #include "kvtide/coreml.h"
 
