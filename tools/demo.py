@@ -49,13 +49,13 @@ class Picture:
     def __init__(self, tokens: int) -> None:
         self.tokens = tokens
         self.live = sys.stdout.isatty()
-        self.next = 0.1
+        self.next = 0.0
 
     def draw(self, position: int, held: int, full: int) -> None:
         share = position / self.tokens
         if not self.live and share < self.next:
             return
-        self.next += 0.1
+        self.next = int(share * 10 + 1) / 10
         line = f"  {position:6,} tokens  |{bar(held / MIB / CAP_MIB)}| {held / MIB:4.1f} of {CAP_MIB} MiB; full cache {full / MIB:4.1f}"
         if self.live:
             columns = shutil.get_terminal_size().columns
@@ -81,6 +81,7 @@ def read(kvtide: str, model: str, text: Path, state: Path, tokens: int) -> None:
     log.unlink(missing_ok=True)
     full = full_cache_bytes(kvtide, model)
     picture = Picture(tokens)
+    picture.draw(0, 0, 0)  # nothing is compressed before the cap is near
     command = [kvtide, "run", "-m", model, "-f", str(text), "-n", "0", "--kv-budget", f"{CAP_MIB}M", *TYPES]
     command += ["--save-state", str(state), "--kv-log", str(log)]
     with open(state.with_suffix(".stderr"), "w+b") as errors:

@@ -53,7 +53,7 @@ def draw_loss(axes, cells):
         axes.errorbar(cell["kv_bytes"] / MIB, change, yerr=[[max(0, change - low)], [max(0, high - change)]], color=colour,
                       marker=marker, markerfacecolor=face_of(cell["policy"]), markersize=5, elinewidth=1, capsize=2)  # fmt: skip
     axes.axhline(0, color="#bbbbbb", linewidth=0.8, zorder=0)
-    axes.set_ylabel("dPPL, %")
+    axes.set_ylabel("change of perplexity, %")
     axes.set_xlabel("KV memory, MiB")
 
 
@@ -66,7 +66,7 @@ def draw_quarters(axes, cells):
         axes.plot([12.5, 37.5, 62.5, 87.5], [100 * cell[name] for name in names], color=colour, marker=marker,
                   markerfacecolor=face_of(cell["policy"]), markersize=4, linewidth=1)  # fmt: skip
     axes.axhline(0, color="#bbbbbb", linewidth=0.8, zorder=0)
-    axes.set_ylabel("dPPL, %")
+    axes.set_ylabel("change of perplexity, %")
     axes.set_xlabel("place in the text, %")
 
 
@@ -100,7 +100,7 @@ def draw(groups, picture):
     handles = [plt.Line2D([], [], color=colour, marker=marker, linestyle="none", markersize=5, label=words)
                for colour, marker, words in KINDS.values()]  # fmt: skip
     handles.append(plt.Line2D([], [], color="#111111", marker="o", markerfacecolor="white", linestyle="none", markersize=5,
-                              label="white: sizes of a preset"))  # fmt: skip
+                              label="hollow: sizes of a preset"))  # fmt: skip
     figure.legend(handles=handles, loc="lower center", ncol=len(handles), frameon=False, fontsize=8)
     figure.tight_layout(rect=(0, 0.35 / figure.get_figheight(), 1, 1))
     save(figure, picture)
