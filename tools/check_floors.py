@@ -44,7 +44,7 @@ BELOW = {
 # What rooms of a floor may not see although it is no higher: floors, or other rooms. Parsing a command line must not
 # measure, and what is shown does not depend on what was asked.
 BLIND = {
-    "cli/arguments": {"cli/commands", "cli/output", "cli/optional", "eval", "serve", "coreml", "validate", "shards"},
+    "cli/arguments": {"cli/commands", "cli/output", "cli/optional", "eval", "serve", "validate"},
     "cli/output": {"cli/commands", "cli/arguments"},
     # What the small program is made of.
     "cli/commands": {"cli/optional", "serve", "coreml", "validate", "shards"},
