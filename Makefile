@@ -22,7 +22,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 SANITIZED := base tensor formats hostile kernels text state coreml capi serve
 
 .PHONY: help install build build-small bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-clients venv-ray test-cluster test-serve-run cluster-chaos cluster-placement test-schemathesis soak test-page test-aarch64 test-allocations campaign-validator stress \
-  bench-peers bench-shapes bench-tokenizer bench-matmul bench-attend bench-compression bench-kvpress bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
+  bench-peers bench-server bench-shapes bench-tokenizer bench-matmul bench-attend bench-compression bench-kvpress bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
 
 help:  ## show this list
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' Makefile | expand -t 26
@@ -129,11 +129,12 @@ stress:  ## what only goes wrong now and then: thread pools made and destroyed, 
 	@tools/stress.sh 20 6 600 build/cmake/tests/pool_stress 60000
 	@KVTIDE_ORDERS=1000000 build/cmake/tests/base_tests --gtest_filter='*Threads.*:LoopProtocol.*'
 
-test-clients: build  ## the clients of OpenAI and Anthropic, against kvtide serve and SmolLM2
+test-clients: build  ## the clients of OpenAI and Anthropic, llm, LangChain and scripts for llama-server, against kvtide serve
 	@tools/install.sh references demo
 	@tools/make_venv.sh build/venv-clients tools/requirements-clients.txt
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
-	@KVTIDE=build/kvtide KVTIDE_MODEL=$(SMOLLM2) build/venv-clients/bin/python -B tests/clients/clients_test.py
+	@$(PYTHON) tools/fetch_model.py gemma3 $(MODELS) >/dev/null
+	@KVTIDE=build/kvtide KVTIDE_MODEL=$(SMOLLM2) KVTIDE_BASE_MODEL=$(GEMMA3) build/venv-clients/bin/python -B tests/clients/clients_test.py
 
 # Ray takes a minute to start and a few hundred MiB for each node. CHAOS: how large the campaign is.
 build/venv-ray/bin/python:
@@ -178,6 +179,12 @@ soak: build  ## kvtide serve under 16 clients that come and go, killed and start
 	@tools/install.sh demo
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
 	@KVTIDE=build/kvtide KVTIDE_MODEL=$(SMOLLM2) $(PYTHON) -B tests/clients/soak.py
+
+bench-server: build  ## kvtide serve beside llama-server: throughput, first tokens and memory with 1, 4 and 8 clients (10 minutes)
+	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
+	@tools/make_llama_server.sh build/llama-server
+	@$(PYTHON) tools/measure_server.py -m $(SMOLLM2) --json build/server.json --peer \
+	  "llama-server=build/llama-server/bin/llama-server -m {model} --port {port} -np 8 -c 16384 -t $$(nproc)"
 
 test-page: build  ## the page of kvtide serve in headless Chromium; screenshots in build/screenshots
 	@tools/install.sh page demo

@@ -1,32 +1,44 @@
-"""The clients that people have, against kvtide serve and a real model: openai and anthropic, of the versions in
-tools/requirements-clients.txt. Run by `make test-clients`, with KVTIDE and KVTIDE_MODEL set."""
+"""The clients that people have, against kvtide serve and real models: openai, anthropic, llm and langchain-openai, of the versions
+in tools/requirements-clients.txt, and what is written for llama-server. Greedy answers equal those of `kvtide run`. Run by
+`make test-clients`, with KVTIDE, KVTIDE_MODEL and KVTIDE_BASE_MODEL (one without a chat template) set."""
 
 import json
 import os
 import re
 import signal
 import subprocess
+import sys
+import tempfile
 import unittest
+import urllib.request
+from pathlib import Path
 
 import anthropic
 import openai
+from langchain_openai import ChatOpenAI
 
-PROGRAM, MODEL = os.environ["KVTIDE"], os.environ["KVTIDE_MODEL"]
+PROGRAM, MODEL, BASE_MODEL = os.environ["KVTIDE"], os.environ["KVTIDE_MODEL"], os.environ["KVTIDE_BASE_MODEL"]
 QUESTION = "Name three kinds of fish."
 TOKENS = 24
 PLACE = {"type": "object", "properties": {"place": {"type": "string", "maxLength": 20}, "unit": {"enum": ["celsius", "fahrenheit"]}},
          "required": ["place", "unit"], "additionalProperties": False}  # fmt: skip
 
 
+def completed(model, prompt, tokens):
+    run = [PROGRAM, "run", "-m", model, "-p", prompt, "-n", str(tokens)]
+    return subprocess.run(run, capture_output=True, text=True, check=True).stdout
+
+
 class ClientsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.process = subprocess.Popen([PROGRAM, "serve", "-m", f"small={MODEL}", "--port", "0", "--api-key", "secret"],
+        cls.process = subprocess.Popen([PROGRAM, "serve", "-m", f"small={MODEL}", "-m", f"base={BASE_MODEL}", "--port", "0",
+                                        "--api-key", "secret"],
                                        stderr=subprocess.PIPE, text=True)  # fmt: skip
         for line in cls.process.stderr:
             if found := re.search(r"http://127\.0\.0\.1:\d+", line):
                 break
-        url = found.group(0)
+        cls.url = url = found.group(0)
         cls.openai = openai.OpenAI(base_url=url + "/v1", api_key="secret", max_retries=0)
         cls.anthropic = anthropic.Anthropic(base_url=url, api_key="secret", max_retries=0)
         run = [PROGRAM, "run", "-m", MODEL, "--chat", "-p", QUESTION, "-n", str(TOKENS)]
@@ -59,10 +71,10 @@ class ClientsTest(unittest.TestCase):
         self.assertEqual((text, usage.completion_tokens), (self.wanted, TOKENS))
 
     def test_openai_completion_and_models(self):
-        self.assertEqual([model.id for model in self.openai.models.list()], ["small"])
-        answer = self.openai.completions.create(model="small", prompt="The sea is", temperature=0, max_tokens=8)
-        run = [PROGRAM, "run", "-m", MODEL, "-p", "The sea is", "-n", "8"]
-        self.assertEqual(answer.choices[0].text, subprocess.run(run, capture_output=True, text=True, check=True).stdout)
+        self.assertEqual([model.id for model in self.openai.models.list()], ["small", "base"])
+        for name, model in (("small", MODEL), ("base", BASE_MODEL)):
+            answer = self.openai.completions.create(model=name, prompt="The sea is", temperature=0, max_tokens=8)
+            self.assertEqual(answer.choices[0].text, completed(model, "The sea is", 8))
 
     def test_openai_responses(self):
         about = {"model": "small", "temperature": 0, "max_output_tokens": TOKENS}
@@ -133,6 +145,54 @@ class ClientsTest(unittest.TestCase):
     def check_place(self, value):
         self.assertEqual(list(value), ["place", "unit"])
         self.assertIn(value["unit"], ("celsius", "fahrenheit"))
+
+    def test_llm(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "extra-openai-models.yaml").write_text(
+                f"- model_id: small\n  model_name: small\n  api_base: {self.url}/v1\n  api_key_name: kvtide\n"
+            )
+            environment = {**os.environ, "LLM_USER_PATH": folder}
+            ask = [sys.executable, "-m", "llm", "-m", "small", "--key", "secret", "-o", "temperature", "0", "-o", "max_tokens",
+                   str(TOKENS), QUESTION]  # fmt: skip
+            for more in ([], ["--no-stream"]):
+                answer = subprocess.run([*ask, *more], capture_output=True, text=True, env=environment)
+                self.assertEqual((answer.returncode, answer.stdout.strip()), (0, self.wanted.strip()), answer.stderr)
+
+    def test_langchain(self):
+        chat = ChatOpenAI(base_url=self.url + "/v1", api_key="secret", model="small", temperature=0, max_tokens=TOKENS, max_retries=0)
+        answer = chat.invoke(QUESTION)
+        self.assertEqual((answer.content, answer.usage_metadata["output_tokens"]), (self.wanted, TOKENS))
+        self.assertEqual("".join(chunk.content for chunk in chat.stream(QUESTION)), self.wanted)
+        longer = chat.bind(max_tokens=80)
+        self.check_place(json.loads(longer.bind(response_format={"type": "json_schema", "json_schema": {
+            "name": "place", "schema": PLACE, "strict": True}}).invoke("Where is the Eiffel tower?").content))  # fmt: skip
+        weather = {"type": "function", "function": {"name": "weather", "description": "The weather of a place.", "parameters": PLACE}}
+        bound = chat.bind_tools([weather], tool_choice="required").bind(max_tokens=80)
+        call = bound.invoke("How is the weather in Paris?").tool_calls[0]
+        self.assertEqual(call["name"], "weather")
+        self.check_place(call["args"])
+
+    def test_what_is_written_for_llama_server(self):
+        def ask(path, **body):
+            request = urllib.request.Request(self.url + path, json.dumps(body).encode() if body else None,
+                                             {"Authorization": "Bearer secret", "Content-Type": "application/json"})  # fmt: skip
+            with urllib.request.urlopen(request) as answer:
+                return answer.read().decode()
+
+        for name, model in (("small", MODEL), ("base", BASE_MODEL)):
+            about = {"model": name, "prompt": "The sea is", "n_predict": 12, "temperature": 0}
+            wanted = completed(model, "The sea is", 12)
+            self.assertEqual(json.loads(ask("/completion", **about))["content"], wanted)
+            events = [json.loads(line[6:]) for line in ask("/completion", **about, stream=True).splitlines() if line.startswith("data: ")]
+            self.assertEqual("".join(event["content"] for event in events), wanted)
+            self.assertTrue(events[-1]["stop"])
+            tokens = json.loads(ask("/tokenize", model=name, content="The sea is"))["tokens"]
+            self.assertEqual(json.loads(ask("/detokenize", model=name, tokens=tokens))["content"], "The sea is")
+        prompt = json.loads(ask("/apply-template", messages=[{"role": "user", "content": QUESTION}]))["prompt"]
+        answer = json.loads(ask("/completion", prompt=prompt, n_predict=TOKENS, temperature=0))
+        self.assertEqual(answer["content"], self.wanted)
+        self.assertEqual(json.loads(ask("/health"))["status"], "ok")
+        self.assertIn("default_generation_settings", json.loads(ask("/props")))
 
     def test_anthropic_tools(self):
         tools = [{"name": "weather", "description": "The weather of a place.", "input_schema": PLACE}]
