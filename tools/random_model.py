@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes a model with random weights in the shape of one that people run, as a GGUF file: for speed and memory, not for text.
 
-    make bench-shapes
-    tools/random_model.py DONOR.gguf OUT.gguf --shape llama1b|mistral7b|qwen3-0.6b|lfm2-1.2b|qwen3.5-0.8b [--types q4_k_m|q8_0|q4_0] [--layers N]
+    make bench-shapes [SHAPES="lfm2-1.2b:q4_k_m:16 qwen3.5-0.8b:q4_k_m:24 granite-4-h-1b:q4_k_m:40"]
+    tools/random_model.py DONOR.gguf OUT.gguf --shape NAME [--types q4_k_m|q8_0|q4_0] [--layers N]
 
 The vocabulary is the donor's. Numbers have the spread that trained weights have, so that activations stay finite. A block
 of random weights is written again and again: what is measured depends on types and shapes, not on values. Needs gguf.
@@ -34,12 +34,14 @@ SHAPES = {
     "qwen3-0.6b": Shape("qwen3", 1024, 3072, 28, 16, 8, 128, False),
     "lfm2-1.2b": Shape("lfm2", 2048, 8192, 16, 32, 8, 64, False, (2, 5, 8, 10, 12, 14)),
     "qwen3.5-0.8b": Shape("qwen35", 1024, 3584, 24, 8, 2, 256, False, tuple(range(3, 24, 4))),
+    "granite-4-h-1b": Shape("granitehybrid", 1536, 4096, 40, 12, 4, 128, False, (5, 15, 25, 35)),
 }
 # Where a block has its half-precision steps, and what an element of it spreads when the step is one.
 STEPS = {Type.Q8_0: ((0, 1.0),), Type.Q4_0: ((0, 1.0),), Type.Q4_K: ((0, 1.0), (2, 7.5)), Type.Q6_K: ((208, 1.0),)}
 SPREAD = {Type.Q8_0: 74.0, Type.Q4_0: 4.6, Type.Q4_K: 32 * 4.6, Type.Q6_K: 16 * 18.5}
 REPEATED = 1 << 14  # blocks
 TAPS = 3  # of LFM2's convolutions
+SPACE_HEADS, SPACE_DIM, SPACE_STATE, SPACE_TAPS = 48, 64, 128, 4  # of the recurrences of Granite 4 H 1B, one group
 NET_HEADS, NET_DIM, NET_TAPS = 16, 128, 4  # of the delta nets of Qwen3.5-0.8B: heads of keys and of values, their size
 
 
@@ -85,9 +87,20 @@ def copy_vocabulary(writer, donor):
 
 
 def describe_hybrid(writer, shape, layers):
-    """What only LFM2 or Qwen 3.5 says."""
+    """What only LFM2, Granite 4 or Qwen 3.5 says."""
     if shape.arch == "lfm2":
         writer.add_shortconv_l_cache(TAPS)
+    if shape.arch == "granitehybrid":
+        writer.add_attention_scale(1.0 / shape.head_dim)
+        writer.add_embedding_scale(12.0)
+        writer.add_residual_scale(0.22)
+        writer.add_logit_scale(6.0)
+        writer.add_rope_scaling_finetuned(False)
+        writer.add_ssm_conv_kernel(SPACE_TAPS)
+        writer.add_ssm_state_size(SPACE_STATE)
+        writer.add_ssm_group_count(1)
+        writer.add_ssm_time_step_rank(SPACE_HEADS)
+        writer.add_ssm_inner_size(SPACE_HEADS * SPACE_DIM)
     if shape.arch == "qwen35":
         writer.add_ssm_conv_kernel(NET_TAPS)
         writer.add_ssm_state_size(NET_DIM)
@@ -110,6 +123,17 @@ def add_mixer(writer, rng, shape, block, layer, matrix):
         matrix(f"{block}.shortconv.in_proj", 3 * width, width, layer)
         matrix(f"{block}.shortconv.out_proj", width, width, layer)
         floats("shortconv.conv.weight", width, TAPS)
+        return
+    if shape.arch == "granitehybrid":
+        values, channels = SPACE_HEADS * SPACE_DIM, SPACE_HEADS * SPACE_DIM + 2 * SPACE_STATE
+        matrix(f"{block}.ssm_in", values + channels + SPACE_HEADS, width, layer)
+        matrix(f"{block}.ssm_out", width, values, layer)
+        floats("ssm_conv1d.weight", channels, SPACE_TAPS)
+        floats("ssm_conv1d.bias", channels)
+        writer.add_tensor(f"{block}.ssm_a", -np.linspace(1.0, 16.0, SPACE_HEADS, dtype=np.float32).reshape(-1, 1))
+        writer.add_tensor(f"{block}.ssm_d", np.ones((SPACE_HEADS, 1), np.float32))
+        writer.add_tensor(f"{block}.ssm_dt.bias", np.full(SPACE_HEADS, -4.0, np.float32))
+        writer.add_tensor(f"{block}.ssm_norm.weight", np.ones((1, values), np.float32))
         return
     matrix(f"{block}.attn_qkv", 3 * inner, width, layer)
     matrix(f"{block}.attn_gate", inner, width, layer)
@@ -134,7 +158,7 @@ def write(donor, out, name, types, layers):
     writer.add_feed_forward_length(shape.hidden)
     writer.add_head_count(shape.heads)
     attends = [shape.attention is None or layer in shape.attention for layer in range(layers)]
-    writer.add_head_count_kv([shape.kv_heads * has for has in attends] if shape.arch == "lfm2" else shape.kv_heads)
+    writer.add_head_count_kv([shape.kv_heads * has for has in attends] if shape.arch in ("lfm2", "granitehybrid") else shape.kv_heads)
     writer.add_key_length(shape.head_dim)
     writer.add_value_length(shape.head_dim)
     writer.add_rope_dimension_count(shape.head_dim // 4 if shape.arch == "qwen35" else shape.head_dim)
@@ -165,7 +189,7 @@ def write(donor, out, name, types, layers):
         if not attends[layer]:
             add_mixer(writer, rng, shape, block, layer, matrix)
             continue
-        if shape.arch != "llama":
+        if shape.arch not in ("llama", "granitehybrid"):
             norm(f"{block}.attn_q_norm", shape.head_dim)
             norm(f"{block}.attn_k_norm", shape.head_dim)
         gated = 2 if shape.arch == "qwen35" else 1

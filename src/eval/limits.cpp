@@ -127,8 +127,11 @@ PassWork work_of_pass(const Model& model, const SessionOptions& options, Pos dep
                       std::int64_t logit_rows) {
   const ModelConfig& config = model.internals().config;
   const Weights& weights = *model.internals().weights;
-  const auto kv_row = static_cast<double>(row_bytes(
-      {config.kv_heads, config.head_dim, {}}, row_dtype(options.key_type), row_dtype(options.value_type)));
+  KvSpec types;
+  types.key_type = row_dtype(options.key_type);
+  types.value_type = row_dtype(options.value_type);
+  const auto kv_row = static_cast<double>(
+      row_bytes(types, {config.kv_heads, config.head_dim, {}, {}, config.latent.has_value()}));
   PassWork work;
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     const LayerWeights& w = weights.layer(static_cast<int>(i));

@@ -179,7 +179,7 @@ void run_delta_net(const ModelConfig& config, const DeltaNetWeights& weights, co
   run.conv().carry(step, tensor);
   for_rows(pool, 0, step.tokens(), [&](std::int64_t t) { run.convolve(t); });
   const DeltaNetConfig& net = *config.delta;
-  run_head_matrices(pool, step, {tensor + 1, net.value_heads, net.key_dim, net.value_dim},
+  run_head_matrices(pool, step, {tensor + 1, net.value_heads, net.key_dim, net.value_dim, scratch.out},
                     [&](std::int64_t t, const HeadColumns& part, const float* before, float* after) {
                       run.step(t, part, before, after);
                     });

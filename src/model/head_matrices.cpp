@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/as_size.h"
+#include "kernels/codec.h"
 
 namespace kvtide {
 namespace {
@@ -49,7 +50,12 @@ void run_head_matrices(ThreadPool& pool, KvState::Step& step, const HeadMatrices
       }
     });
   }
-  for (std::int64_t t = kept; t < count; ++t) step.carried(m.tensor, t);
+  // A number that is not finite makes every sum that it is in not finite either, so sums that are tell of all of them.
+  for (std::int64_t t = kept; t < count; ++t) {
+    const std::int64_t row = m.heads * m.values;
+    if (!scales_finite(DType::f32, reinterpret_cast<const std::byte*>(m.read + t * row), row))
+      step.carried(m.tensor, t);
+  }
 }
 
 }  // namespace kvtide

@@ -12,10 +12,11 @@
 
 namespace kvtide {
 
-// A tensor [heads][keys][values] that a step carries.
+// A tensor [heads][keys][values] that a step carries, and what is read of it: sums over the keys of every column.
 struct HeadMatrices {
   std::size_t tensor = 0;
   std::int64_t heads = 0, keys = 0, values = 0;
+  const float* read = nullptr;  // [tokens][heads][values], written by advance
 };
 
 // Columns [first, first + count) of a head's matrix.

@@ -6,7 +6,8 @@
 //   key of head h = [K_h c; rot(r)], value = V_h c, query = [q_h; rot(p_h)]
 // Only [rot(r); c] is kept, as the one KV head of the layer: K_h and V_h are absorbed. The query of head h becomes
 // [rot(p_h); K_h^T q_h], attention gives a mean of latents, and V_h makes the head's output of it.
-// A state's values are the latents once more, behind zeros.
+// A state's values are its keys: what attention makes of the rotated part is left out. So a row is kept once, unless keys
+// and values have two types or the memory is procedural; then values are the latents behind zeros.
 // Source: "DeepSeek-V2" (DeepSeek-AI, 2024).
 #pragma once
 

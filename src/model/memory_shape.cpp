@@ -15,7 +15,8 @@ KvSpec memory_shape(const ModelConfig& config) {
     const HeadsConfig heads = heads_of(config, i);
     const RopeTable rope(config.ropes[static_cast<std::size_t>(layer.rope)],
                          rope_dims_of(config, layer.rope));
-    shape.layers.push_back({heads.kv_heads, heads.head_dim, layer.window, rope.frequencies()});
+    shape.layers.push_back(
+        {heads.kv_heads, heads.head_dim, layer.window, rope.frequencies(), config.latent.has_value()});
   }
   shape.rotary = !config.learned_positions;
   if (config.learned_positions) shape.positions = config.context_length;

@@ -139,7 +139,7 @@ void run_state_space(const ModelConfig& config, const StateSpaceWeights& weights
     conv.convolve(rows, t, scratch.mixed + t * space.channels());
     run.set_times(t);
   });
-  run_head_matrices(pool, step, {tensor + 1, space.heads, space.state, space.head_dim},
+  run_head_matrices(pool, step, {tensor + 1, space.heads, space.state, space.head_dim, scratch.out},
                     [&](std::int64_t t, const HeadColumns& part, const float* before, float* after) {
                       run.advance(t, part, before, after);
                     });

@@ -6,7 +6,7 @@
 #include "kernels/attend_kernel.h"
 #include "state/arrange.h"
 #include "state/recurrent.h"
-#include "state/rows/extent.h"
+#include "state/state.h"
 
 namespace kvtide {
 
@@ -25,8 +25,7 @@ PosRange kept_for(const KvSpec& spec, const LayerSpec& layer, Pos at) {
 std::int64_t checkpoint_bytes(const KvSpec& spec, const std::vector<Pos>& positions) {
   std::int64_t bytes = 0;
   for (const LayerSpec& layer : spec.layers) {
-    const RowFormat format{layer.kv_heads, dtype_bytes(spec.key_type, layer.head_dim),
-                           dtype_bytes(spec.value_type, layer.head_dim)};
+    const RowFormat format = row_format(spec, layer);
     PosRange joined{0, 0};
     for (const Pos at : positions) {
       const PosRange kept = kept_for(spec, layer, at);

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 
+#include "base/sole_owner.h"
 #include "base/text.h"
 #include "kernels/codec.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
 namespace {
+
+constexpr std::int64_t kWorthKeeping = std::int64_t{1} << 16;
 
 std::int64_t elements(const RecurrentSpec& spec) {
   std::int64_t count = 1;
@@ -28,12 +31,26 @@ RecurrentTensors::RecurrentTensors(const std::vector<RecurrentSpec>& specs) : sp
   if (empty()) return;
   start_ = zeros();
   values_[0] = start_;
+  spare_.of.resize(specs.size());
 }
 
 std::vector<RecurrentTensors::Value> RecurrentTensors::zeros() const {
   std::vector<Value> values;
   for (const RecurrentSpec& spec : specs_) values.push_back(std::make_shared<Piece[]>(pieces(spec)));
   return values;
+}
+
+RecurrentTensors::Value RecurrentTensors::take_memory(std::size_t tensor) {
+  if (Value& spare = spare_.of[tensor]; spare != nullptr) return std::move(spare);
+  return std::make_shared_for_overwrite<Piece[]>(pieces(specs_[tensor]));
+}
+
+// Of values that go: what nobody else holds. Small ones cost nothing to make.
+void RecurrentTensors::keep_memory(std::vector<Value>& values) noexcept {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (recurrent_bytes(specs_[i]) >= kWorthKeeping && spare_.of[i] == nullptr && values[i] != nullptr &&
+        sole_owner(values[i]))
+      spare_.of[i] = std::move(values[i]);
 }
 
 std::span<const std::byte> RecurrentTensors::value(std::size_t tensor) const {
@@ -71,10 +88,9 @@ void RecurrentTensors::stage(Pos position, std::size_t tensor, std::span<const s
 }
 
 std::span<std::byte> RecurrentTensors::stage(Pos position, std::size_t tensor) {
-  Value value = std::make_shared_for_overwrite<Piece[]>(pieces(specs_[tensor]));
   auto& values = staged_[position];
   values.resize(specs_.size());
-  values[tensor] = std::move(value);
+  values[tensor] = take_memory(tensor);
   return bytes_of(values[tensor], tensor);
 }
 
@@ -82,10 +98,27 @@ void RecurrentTensors::check_staged(Pos position, std::size_t tensor) const {
   require_finite(tensor, bytes_of(staged_.at(position)[tensor], tensor).data(), ErrorCode::numeric);
 }
 
+void RecurrentTensors::unstage() noexcept {
+  for (auto& [position, values] : staged_) keep_memory(values);
+  staged_.clear();
+}
+
 void RecurrentTensors::forget(Pos from, const std::vector<Pos>& checkpoints) noexcept {
-  std::erase_if(values_, [&](const auto& value) {
-    return value.first < from && !std::binary_search(checkpoints.begin(), checkpoints.end(), value.first);
-  });
+  for (auto at = values_.begin(); at != values_.end();) {
+    if (at->first >= from || std::binary_search(checkpoints.begin(), checkpoints.end(), at->first)) {
+      ++at;
+      continue;
+    }
+    keep_memory(at->second);
+    at = values_.erase(at);
+  }
+}
+
+std::int64_t RecurrentTensors::held_bytes() const {
+  std::int64_t bytes = bytes_before(std::numeric_limits<Pos>::max());
+  for (std::size_t i = 0; i < specs_.size(); ++i)
+    if (spare_.of[i] != nullptr) bytes += recurrent_bytes(specs_[i]);
+  return bytes;
 }
 
 void RecurrentTensors::advance(Pos position, std::int64_t slack, const std::vector<Pos>& checkpoints) {

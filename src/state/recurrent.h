@@ -4,7 +4,8 @@
 // Such a tensor is replaced as a whole, cannot be resized, and holds something of every token that was read.
 // So taking tokens back needs the values that it had at earlier positions. Kept are the values of the last
 // `slack` positions that a step reported (stage), those at the end of every step, and those of checkpoints.
-// Ownership: values are shared between copies and never changed in place.
+// Ownership: values are shared between copies and never changed in place. The memory of one that is forgotten waits for
+// the next: fresh pages at every token would cost more than a recurrence.
 // Thread rules: as for the state that owns this.
 #pragma once
 
@@ -41,10 +42,11 @@ class RecurrentTensors {
   // What a tensor holds after `position` tokens of a step that is not over; unstage() drops all of them.
   // Throws Error: invalid_argument (a wrong size), numeric (NaN and infinity).
   void stage(Pos position, std::size_t tensor, std::span<const std::byte> bytes);
-  // Memory for that, to be filled whole; check_staged() then looks at it. Throws Error(numeric): NaN and infinity.
+  // Memory for that, to be filled whole. Throws std::bad_alloc. check_staged() then looks at it and throws
+  // Error(numeric): NaN and infinity.
   std::span<std::byte> stage(Pos position, std::size_t tensor);
   void check_staged(Pos position, std::size_t tensor) const;
-  void unstage() noexcept { staged_.clear(); }
+  void unstage() noexcept;
   // A step ended at `position`: what was staged until there is what the tensors hold; a tensor of which nothing was
   // stays as it was. Values of positions before position - slack that are no checkpoints are forgotten.
   void advance(Pos position, std::int64_t slack, const std::vector<Pos>& checkpoints);
@@ -60,9 +62,8 @@ class RecurrentTensors {
   void restore(const std::vector<Pos>& positions);
   std::span<std::byte> bytes_at(Pos position, std::size_t tensor);
 
-  std::int64_t held_bytes() const {
-    return bytes_before(std::numeric_limits<Pos>::max());
-  }                                               // of all values kept
+  // Of all values kept, and of memory that waits for the next.
+  std::int64_t held_bytes() const;
   std::int64_t bytes_before(Pos position) const;  // likewise, of earlier positions
 
  private:
@@ -70,7 +71,18 @@ class RecurrentTensors {
     std::byte bytes[16];
   };
   using Value = std::shared_ptr<Piece[]>;
+  // Memory that nobody else has, of each tensor; a copy has none.
+  struct Spare {
+    std::vector<Value> of;
+    Spare() = default;
+    Spare(const Spare& other) : of(other.of.size()) {}
+    Spare(Spare&&) noexcept = default;
+    Spare& operator=(Spare&&) noexcept = default;
+    Spare& operator=(const Spare&) = delete;
+  };
   std::vector<Value> zeros() const;
+  Value take_memory(std::size_t tensor);
+  void keep_memory(std::vector<Value>& values) noexcept;
   Value copied(std::size_t tensor, std::span<const std::byte> bytes, ErrorCode not_finite) const;
   void require_finite(std::size_t tensor, const std::byte* bytes, ErrorCode code) const;
   std::span<std::byte> bytes_of(const Value& value, std::size_t tensor) const {
@@ -82,6 +94,7 @@ class RecurrentTensors {
   std::vector<Value> start_;                  // zeros: what they hold before the first token
   std::map<Pos, std::vector<Value>> values_;  // after so many tokens; the last one is the present
   std::map<Pos, std::vector<Value>> staged_;  // of the step; nullptr: not said
+  Spare spare_;
 };
 
 }  // namespace kvtide

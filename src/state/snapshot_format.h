@@ -55,7 +55,8 @@ template <class Rows, class Recurrent, class Past>
 void in_file_order(const StateImage& image, Rows&& rows, Recurrent&& recurrent, Past&& past) {
   for (std::size_t layer = 0; layer < image.runs.size(); ++layer)
     for (const PosRange& run : image.runs[layer])
-      for (const bool key : {true, false}) rows(layer, run, key);
+      for (const bool key : {true, false})
+        if (key || !keeps_rows_once(image.spec, image.spec.layers[layer])) rows(layer, run, key);
   for (const Pos position : image.recurrent)
     for (std::size_t i = 0; i < image.spec.recurrent.size(); ++i) recurrent(position, i);
   if (image.past) past();

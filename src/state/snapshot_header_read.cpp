@@ -162,7 +162,8 @@ KvSpec read_spec(const JsonFields& json, int minor) {
     spec.layers.push_back({small_integer(layer, "kv_heads"),
                            small_integer(layer, "head_dim"),
                            optional_integer(layer, "window"),
-                           {}});
+                           {},
+                           layer.flag("values_in_keys", false)});
     if (!layer.contains("rope")) continue;
     const std::uint64_t rope = size(layer, "rope");
     if (rope >= ropes.size()) layer.wrong("rope", "the number of one of the ropes");

@@ -94,6 +94,7 @@ Json spec_json(const KvSpec& spec) {
   for (const LayerSpec& layer : spec.layers) {
     Json item = Json::object();
     item.set("kv_heads", layer.kv_heads).set("head_dim", layer.head_dim).set("window", layer.window);
+    if (layer.values_in_keys) item.set("values_in_keys", true);
     if (!layer.frequencies.empty()) {
       const auto found = std::find(ropes.begin(), ropes.end(), layer.frequencies);
       item.set("rope", found - ropes.begin());

@@ -39,7 +39,7 @@ void read_runs(SnapshotHeader& header, std::uint64_t logits) {
   image.runs.assign(image.spec.layers.size(), {});
   std::size_t layer = 0;
   std::uint64_t pages = 0;
-  for (std::size_t i = 0; i + 1 < header.tensors.size(); i += 2) {
+  for (std::size_t i = 0; i < header.tensors.size();) {
     const auto& tensor = header.tensors[i];
     if (tensor.name.starts_with("recurrent.") || tensor.name.starts_with("procedural.") ||
         tensor.name == "logits")
@@ -52,10 +52,12 @@ void read_runs(SnapshotHeader& header, std::uint64_t logits) {
       refuse(cat("tensor ", quoted(tensor.name), " has rows beyond the position"));
     const RowFormat format = row_format(image.spec, image.spec.layers[layer]);
     // Bounded by the length of the file before anything is multiplied by it.
-    const std::int64_t row = format.kv_heads * (format.key_bytes + format.value_bytes);
+    const std::int64_t row =
+        format.kv_heads * (format.key_bytes + (format.values_in_keys ? 0 : format.value_bytes));
     if (static_cast<std::uint64_t>(rows) > header.payload_bytes / static_cast<std::uint64_t>(row))
       refuse(cat("tensor ", quoted(tensor.name), " is longer than the payload"));
     image.runs[layer].push_back({tensor.first, tensor.first + rows});
+    i += format.values_in_keys ? 1 : 2;
     pages += static_cast<std::uint64_t>(page_bytes(format, tensor.first, tensor.first + rows));
   }
   // Rows begin on pages of their own for every head and run; a header that asks for far more of them than

@@ -22,7 +22,7 @@ constexpr std::int64_t kSteadyBytes = std::int64_t{1} << 21, kSteadyShare = 32;
 
 RowFormat row_format(const KvSpec& spec, const LayerSpec& layer) {
   return {layer.kv_heads, dtype_bytes(spec.key_type, layer.head_dim),
-          dtype_bytes(spec.value_type, layer.head_dim)};
+          dtype_bytes(spec.value_type, layer.head_dim), keeps_rows_once(spec, layer)};
 }
 
 std::vector<LayerRows> rows_of(const KvSpec& spec) {
@@ -180,7 +180,8 @@ void KvState::Step::write(const ElementwiseRow& kernels, int layer, int kv_head,
       encode_row(dtype, source, head_dim, target);
   };
   put(rows.key(kv_head, first_ + token), state_->spec_.key_type, key);
-  put(rows.value(kv_head, first_ + token), state_->spec_.value_type, value);
+  if (!rows.format().values_in_keys)
+    put(rows.value(kv_head, first_ + token), state_->spec_.value_type, value);
 }
 
 std::optional<std::int64_t> KvState::Step::window(int layer) const {

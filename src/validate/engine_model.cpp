@@ -60,7 +60,9 @@ std::unique_ptr<TestedState> EngineModel::make_state(std::int64_t capacity) {
   options.context = config_.learned_positions ? std::min(capacity, config_.context_length) : capacity;
   options.prefill_chunk = std::min(largest_chunk_, options.context);
   options.slack = largest_chunk_;
-  return std::make_unique<EngineState>(KvState(kv_spec(config_, completed(config_, options))));
+  KvSpec spec = kv_spec(config_, completed(config_, options));
+  for (LayerSpec& layer : spec.layers) layer.values_in_keys = false;  // as references have them: behind zeros
+  return std::make_unique<EngineState>(KvState(spec));
 }
 
 Reading EngineModel::read(TestedState& state, std::span<const TokenId> tokens,

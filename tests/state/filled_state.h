@@ -29,7 +29,7 @@ inline void fill(KvState::Step& step, const KvSpec& spec, std::int64_t text = 0)
       for (std::int64_t t = 0; t < step.tokens(); ++t)
         step.write(kernels, layer, head, t,
                    row_numbers(text + step.first() + t, layer, head, true, l.head_dim).data(),
-                   row_numbers(text + step.first() + t, layer, head, false, l.head_dim).data());
+                   row_numbers(text + step.first() + t, layer, head, l.values_in_keys, l.head_dim).data());
   }
 }
 
@@ -58,7 +58,7 @@ inline std::string seen(KvState& state, int layer = 0, std::int64_t text = 0) {
   for (const Span& span : spans[0]) {
     for (std::int64_t i = 0; i < span.rows && *span.first + i < step.first(); ++i) {
       const auto key = row_numbers(text + *span.first + i, layer, 0, true, l.head_dim);
-      const auto value = row_numbers(text + *span.first + i, layer, 0, false, l.head_dim);
+      const auto value = row_numbers(text + *span.first + i, layer, 0, l.values_in_keys, l.head_dim);
       if (!compare_row(span.key_type, span.keys + i * span.key_stride, key).empty() ||
           !compare_row(span.value_type, span.values + i * span.value_stride, value).empty())
         return cat("position ", *span.first + i, " holds something else");

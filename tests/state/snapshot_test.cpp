@@ -87,6 +87,15 @@ std::vector<Story> stories() {
          s.apply(Drop{{280, 290}, true});
          append(s, 1);
        }},
+      {"values in keys",
+       [](KvSpec& spec) {
+         spec.layers[0].values_in_keys = true;
+         spec.layers.push_back({1, 32, 30});
+       },
+       [](KvState& s) {
+         append(s, 200);
+         s.apply(Drop{{20, 30}, true});
+       }},
       {"rolling",
        [](KvSpec& spec) {
          spec.rolling = Rolling{4, 50};

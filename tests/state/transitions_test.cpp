@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "kvtide/error.h"
+#include "state/spec/bytes.h"
 #include "state/state.h"
 #include "tests/base/resident.h"
 #include "tests/model/expect_refused.h"
@@ -315,6 +316,31 @@ TEST(Fork, OfAFork_IsAStateLikeAnyOther) {
   append(third, 30);
   EXPECT_EQ(seen(third), "0-99");
   EXPECT_EQ(seen(first), "0-74");
+}
+
+TEST(Fork, KeepsARowOnce_WhereItsValueLiesInItsKey) {
+  KvSpec spec = small_spec(4000);
+  spec.key_type = spec.value_type = DType::f16;
+  KvState twice(spec);
+  spec.layers[0].values_in_keys = true;
+  KvState once(spec);
+  append(twice, 2048);
+  append(once, 2048);
+  EXPECT_EQ(2 * once.held_bytes(), twice.held_bytes());
+  EXPECT_EQ(2 * kept_bytes(once.spec(), 2048), kept_bytes(twice.spec(), 2048));
+  KvState fork = once.fork();
+  append(fork, 100);
+  fork.apply(Truncate{2100});
+  append(once, 3, 7000);
+  EXPECT_EQ(seen(fork), "0-2099");
+  fork.apply(Drop{{10, 30}, true});
+  EXPECT_EQ(seen(fork), "0-9>20 30-2099");
+  // With two types, or summaries of the past, there is a row of values.
+  spec.value_type = DType::q8_0;
+  EXPECT_FALSE(row_format(spec, spec.layers[0]).values_in_keys);
+  KvState mixed(spec);
+  append(mixed, 40);
+  EXPECT_EQ(seen(mixed), "0-39");
 }
 
 }  // namespace

@@ -294,7 +294,7 @@ def reference(model, ids: np.ndarray, greedy: int) -> tuple[np.ndarray, list[np.
         for layer in cache.layers:
             if getattr(layer, "keys", None) is not None and getattr(model.config, "kv_lora_rank", None):
                 latent, rotated = layer.keys[0].numpy(), layer.values[0].numpy()
-                parts += [np.concatenate([rotated, latent], axis=-1), np.concatenate([0 * rotated, latent], axis=-1)]
+                parts += [np.concatenate([rotated, latent], axis=-1)] * 2  # a row is kept once
             elif getattr(layer, "keys", None) is not None:
                 parts += [layer.keys[0].numpy().copy(), layer.values[0].numpy().copy()]
         for layer in cache.layers:

@@ -40,7 +40,7 @@ Extent::Extent(const RowFormat& format, std::int64_t first, std::int64_t rows)
       key_base_(page_floor(first * format.key_bytes)),
       value_base_(page_floor(first * format.value_bytes)),
       key_region_(reserved(rows, format.key_bytes)),
-      value_region_(reserved(rows, format.value_bytes)),
+      value_region_(format.values_in_keys ? 0 : reserved(rows, format.value_bytes)),
       memory_(all_regions(format.kv_heads, key_region_, value_region_), Buffer::Pages::small) {}
 
 // Calls action(offset, size) for the bytes of rows [first, last) of every head.
@@ -52,6 +52,7 @@ void Extent::for_regions(std::int64_t first, std::int64_t last, Action action) n
   };
   for (int head = 0; head < format_.kv_heads; ++head) {
     action(static_cast<std::size_t>(key_offset(head, first)), size(format_.key_bytes));
+    if (format_.values_in_keys) continue;
     action(static_cast<std::size_t>(value_offset(head, first)), size(format_.value_bytes));
   }
 }
@@ -69,7 +70,8 @@ std::int64_t page_bytes(const RowFormat& format, std::int64_t first, std::int64_
   const auto pages = [&](std::int64_t row_bytes) {
     return page_ceil(last * row_bytes) - page_floor(first * row_bytes);
   };
-  return format.kv_heads * (pages(format.key_bytes) + pages(format.value_bytes));
+  const std::int64_t values = format.values_in_keys ? 0 : pages(format.value_bytes);
+  return format.kv_heads * (pages(format.key_bytes) + values);
 }
 
 }  // namespace kvtide

@@ -23,6 +23,7 @@ struct RowFormat {
   int kv_heads = 0;
   std::int64_t key_bytes = 0;  // of one row of one head
   std::int64_t value_bytes = 0;
+  bool values_in_keys = false;  // a value is read where its key lies, and has no memory of its own
   friend bool operator==(const RowFormat&, const RowFormat&) = default;
 };
 
@@ -58,6 +59,7 @@ class Extent {
     return head * key_region_ + row * format_.key_bytes - key_base_;
   }
   std::int64_t value_offset(int head, std::int64_t row) const {
+    if (format_.values_in_keys) return key_offset(head, row);
     return format_.kv_heads * key_region_ + head * value_region_ + row * format_.value_bytes - value_base_;
   }
   template <class Action>

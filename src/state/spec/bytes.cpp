@@ -25,8 +25,7 @@ std::int64_t bytes_of_rows(const KvSpec& spec, std::int64_t tokens,
                            std::optional<std::int64_t> (*most)(const KvSpec&, const LayerSpec&)) {
   std::int64_t bytes = 0;
   for (const LayerSpec& layer : spec.layers)
-    bytes += std::min(tokens, most(spec, layer).value_or(tokens)) *
-             row_bytes(layer, spec.key_type, spec.value_type);
+    bytes += std::min(tokens, most(spec, layer).value_or(tokens)) * row_bytes(spec, layer);
   return bytes;
 }
 
@@ -34,6 +33,11 @@ std::int64_t bytes_of_rows(const KvSpec& spec, std::int64_t tokens,
 
 std::int64_t row_bytes(const LayerSpec& layer, DType key_type, DType value_type) {
   return layer.kv_heads * (dtype_bytes(key_type, layer.head_dim) + dtype_bytes(value_type, layer.head_dim));
+}
+
+std::int64_t row_bytes(const KvSpec& spec, const LayerSpec& layer) {
+  if (keeps_rows_once(spec, layer)) return layer.kv_heads * dtype_bytes(spec.key_type, layer.head_dim);
+  return row_bytes(layer, spec.key_type, spec.value_type);
 }
 
 std::int64_t kept_bytes(const KvSpec& spec, std::int64_t tokens) {

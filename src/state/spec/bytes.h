@@ -10,6 +10,8 @@ namespace kvtide {
 
 // Of one position in all KV heads of a layer.
 std::int64_t row_bytes(const LayerSpec& layer, DType key_type, DType value_type);
+// The same, as the layer keeps it: once where the value lies in the key.
+std::int64_t row_bytes(const KvSpec& spec, const LayerSpec& layer);
 
 // Of what a memory that summarises nothing keeps of `tokens` tokens: windows keep their newest positions.
 std::int64_t kept_bytes(const KvSpec& spec, std::int64_t tokens);

@@ -20,6 +20,9 @@ struct LayerSpec {
   // How keys are rotated: radians per position of the pairs (i, i + frequencies.size()). Needed only to say
   // where a moved key would stand; empty: not known, or positions are absolute.
   std::vector<double> frequencies = {};
+  // A value is its key as well, and so is kept once: of latents (model/latent.h), whose readers leave out the part that
+  // is rotated. Needs keys and values of one type; a procedural memory keeps both.
+  bool values_in_keys = false;
 };
 
 // A tensor without a sequence axis, replaced as a whole (recurrent.h).
@@ -55,6 +58,11 @@ inline const LayerSpec& whole_layer(const std::vector<LayerSpec>& layers) {
 // Do keys and values lie as their Hadamard transforms (kernels/hadamard.h)? Four bits hold no others.
 inline bool is_spread(const KvSpec& spec) {
   return spec.key_type == DType::q4_0 || spec.value_type == DType::q4_0;
+}
+
+// Does a row of this layer lie there once, as key and as value?
+inline bool keeps_rows_once(const KvSpec& spec, const LayerSpec& layer) {
+  return layer.values_in_keys && spec.key_type == spec.value_type && !spec.procedural;
 }
 
 // Throws Error(invalid_argument) naming the first rule that the spec breaks.
