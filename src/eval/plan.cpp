@@ -92,6 +92,7 @@ MemoryPlan plan_memory(const ModelConfig& config, SessionOptions options, std::i
   for (const auto& layer : spec.procedural->plans)
     for (const HeadPlan& head : layer) ++(head.full ? plan.full_heads : plan.plain_heads);
   KvSpec full = spec;
+  full.procedural.reset();
   full.key_type = full.value_type = DType::f16;
   plan.full_cache = kept_bytes(full, tokens);
   return plan;
