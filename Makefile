@@ -22,7 +22,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 SANITIZED := base tensor formats hostile kernels text state coreml capi serve
 
 .PHONY: help install build build-small bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-clients venv-ray test-cluster test-serve-run cluster-chaos cluster-placement test-schemathesis soak test-page test-aarch64 test-allocations campaign-validator stress \
-  bench-peers bench-server bench-shapes bench-tokenizer bench-matmul bench-attend bench-compression bench-kvpress bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
+  bench-peers bench-server bench-shapes bench-tokenizer bench-matmul bench-attend bench-coreml bench-compression bench-kvpress bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
 
 help:  ## show this list
 	@sed -n -E 's/^([a-z-]+):[^#]*## (.*)$$/  make \1\t\2/p' Makefile | expand -t 26
@@ -270,6 +270,10 @@ bench-tokenizer: build $(BOOK)  ## bytes of prose per second that become tokens,
 bench-matmul: build  ## what share of the processor's 8-bit dot products each type of weights reaches (seconds)
 	@cmake --build build/cmake --target bench_matmul
 	@build/cmake/bench_matmul
+
+bench-coreml: build  ## Core ML packages of 100M parameters beside torch and NumPy (minutes; 450 MiB of disk)
+	@tools/make_venv.sh build/venv-coreml tools/requirements-coreml.txt
+	build/venv-coreml/bin/python -B tools/measure_coreml.py --kvtide build/kvtide --folder build/coreml-bench
 
 bench-attend: build  ## what share of the processor's bf16 products attention reaches while it reads (seconds)
 	@cmake --build build/cmake --target bench_attend

@@ -105,7 +105,9 @@ class CoremlModel {
   CoremlState make_state(std::string_view function = "") const;
   // What `from` holds of the first `position` tokens, in the states of a package of the same model whose states are longer or
   // shorter: 256 tokens, 512, and back. Of each state one axis may differ, that of the tokens; behind them are zeros. States of
-  // the same shape are copied whole. Throws Error: invalid_argument, context_full (a state without room for them).
+  // the same shape are copied whole, and a state of one element is a counter, which becomes `position`: so the same model takes
+  // tokens back. Throws Error: invalid_argument, context_full (a state without room for them), unsupported (a counter that
+  // cannot say the number).
   CoremlState make_state_from(const CoremlState& from, std::int64_t position,
                               std::string_view function = "") const;
   // A snapshot: a safetensors file that knows its package. Throws Error: io; not_found, bad_format, invalid_argument (states of

@@ -283,8 +283,9 @@ class Model(Closing):
     def make_state_from(self, state: State, position: int, function_name: str | None = None) -> State:
         """What ``state`` holds of the first ``position`` tokens, in states of this model, which may be longer or shorter.
 
-        The state may come from another package of the same model. Of each state one axis may differ, that of the tokens.
-        Raises InvalidArgumentError, ContextFullError (no room for so many).
+        The state may come from another package of the same model. Of each state one axis may differ, that of the tokens. From this
+        model's own state it takes tokens back: a counter of one element becomes ``position``, and rows behind it wait to be
+        written again. Raises InvalidArgumentError, ContextFullError (no room for so many).
         """
         name = self._called(function_name)
         made = self._native.make_state_from(_state(state)._native, whole(position, "position", 0, 1 << 40), name)

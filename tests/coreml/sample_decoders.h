@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "coreml/write/builder.h"
 #include "coreml/write/operations.h"
 
@@ -295,6 +296,20 @@ inline FunctionBuilder anemll_function(const SampleOptions& o, const std::string
   }
   f.output(x, "output_hidden_states");
   return std::move(f);
+}
+
+// infer and prefill, and infer_rotate and prefill_rotate with weights of another seed: so one sees which was called. The cache with a
+// window is there for its shape only.
+inline Package rotating_sample(const SampleOptions& o, int window, unsigned seed_of_rotate) {
+  std::vector<FunctionBuilder> functions;
+  for (const char* suffix : {"", "_rotate"})
+    for (const int tokens : {1, o.most_tokens}) {
+      SampleOptions how = o;
+      if (*suffix != '\0') how.seed = seed_of_rotate;
+      functions.push_back(anemll_function(how, cat(tokens == 1 ? "infer" : "prefill", suffix), tokens));
+      functions.back().state("kv_cache_local", DataType::fp16, {2, o.kv_heads, window, o.head_dim});
+    }
+  return make_package(std::move(functions));
 }
 
 inline Package anemll_sample(const SampleOptions& o) {

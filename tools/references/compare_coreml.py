@@ -2,8 +2,9 @@
 
     python tools/references/compare_coreml.py --answers build/cmake/tests/coreml_answers --kvtide build/kvtide
 
-Each decoder reads the same tokens in several chunkings, twelve steps and more, and is compared with the torch module that it was
-traced from: logits within 2e-3 of their range, the likeliest token everywhere, states within 0.01, no byte of a state copied.
+Each decoder (coreml_decoders.py) reads the same tokens in several chunkings, thirteen steps, and is compared with the torch module that it
+was traced from: logits within 2e-3 of their range, the likeliest token everywhere, states within 0.01, no byte of a state copied, nothing
+but hints from lint. The same programs as MIL text give the same bits.
 Weights in every form of compression are compared bit by bit with what coremltools itself decompresses. Packages that kvtide exports
 are read by coremltools: its own type inference finds the types that they declare, and its decompression the integers.
 """
@@ -11,9 +12,11 @@ are read by coremltools: its own type inference finds the types that they declar
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,10 +32,11 @@ from coremltools.converters.mil.frontend.milproto.load import load as milproto_l
 from coremltools.converters.mil.mil import types
 from coremltools.converters.mil.mil.types.symbolic import is_symbolic
 from torch import nn
-from torch.nn import functional as F
+
+import coreml_decoders as decoders
+from coreml_bridge import compare_bridge
 
 TYPES = {"fp16": np.float16, "fp32": np.float32, "int32": np.int32, "bool": np.uint8}
-CHUNKINGS = [[5, 1, 3, 1, 1, 1, 1], [1] * 13, [13]]
 
 
 class Answers:
@@ -74,116 +78,134 @@ class Failures(list):
 # ---- decoders as people trace them
 
 
-class Norm(nn.Module):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(1 + 0.1 * torch.randn(width))
+class Forms:
+    """Every package twice: as it is, and compiled to text by hand (model.mil as kvtide prints it, beside the same weights)."""
 
-    def forward(self, x):
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
+    def __init__(self, answers: Answers, kvtide: str, failures: Failures) -> None:
+        self.answers, self.kvtide, self.failures = answers, kvtide, failures
 
+    def open(self, name: str, package: pathlib.Path) -> None:
+        text = package.with_suffix(".mlmodelc")
+        text.mkdir()
+        printed = subprocess.run([self.kvtide, "coreml", "inspect", "--mil", str(package)], check=True, capture_output=True).stdout
+        (text / "model.mil").write_bytes(printed)
+        weights = package / "Data/com.apple.CoreML/weights"
+        if weights.exists():
+            shutil.copytree(weights, text / "weights")
+        self.answers.ask(f"open {name} {package}")
+        self.answers.ask(f"open {name}.text {text}")
+        found = json.loads(subprocess.run([self.kvtide, "coreml", "lint", str(package), "--json"], check=True, capture_output=True).stdout)
+        for finding in found["findings"]:
+            self.failures.check(finding["severity"] == "hint", f"{name}: lint says {finding['message']}")
 
-class Llama(nn.Module):
-    """The script for Mistral and Llama: the position comes from the shapes; keys and values of all layers in one state each."""
+    def states(self, of: str) -> None:
+        for form in ("", ".text"):
+            self.answers.ask(f"state s{form} {of}{form} -")
 
-    L, H, KV, D, V, S = 2, 4, 2, 16, 64, 32
+    def call(self, name: str, inputs: dict[str, np.ndarray], state: str = "s", function: str = "-") -> dict[str, np.ndarray]:
+        inputs = {key: np.asarray(value, np.float16 if value.dtype == np.float32 else value.dtype) for key, value in inputs.items()}
+        got = self.answers.call(name, inputs, state, function)
+        text = self.answers.call(f"{name}.text", inputs, state if state == "-" else f"{state}.text", function)
+        same = all(np.array_equal(value.view(np.uint16), text[key].view(np.uint16)) for key, value in got.items())
+        self.failures.check(same, f"{name}: the text gives other bits than the package")
+        return got
 
-    def __init__(self, sdpa: bool) -> None:
-        super().__init__()
-        width = self.H * self.D
-        self.sdpa = sdpa
-        self.embed = nn.Embedding(self.V, width)
-        self.layers = nn.ModuleList()
-        for _ in range(self.L):
-            self.layers.append(nn.ModuleDict(dict(
-                n1=Norm(width), n2=Norm(width), q=nn.Linear(width, width, bias=False),
-                k=nn.Linear(width, self.KV * self.D, bias=False), v=nn.Linear(width, self.KV * self.D, bias=False),
-                o=nn.Linear(width, width, bias=False), gate=nn.Linear(width, 2 * width, bias=False),
-                up=nn.Linear(width, 2 * width, bias=False), down=nn.Linear(2 * width, width, bias=False))))  # fmt: skip
-        self.norm = Norm(width)
-        self.head = nn.Linear(width, self.V, bias=False)
-        shape = (self.L, 1, self.KV, self.S, self.D)
-        self.register_buffer("keyCache", torch.zeros(shape))
-        self.register_buffer("valueCache", torch.zeros(shape))
-        self.register_buffer("freqs", 1.0 / 100.0 ** (torch.arange(0, self.D, 2).float() / self.D))
+    def check_copies(self, name: str) -> None:
+        for form in ("", ".text"):
+            copied = int(self.answers.ask(f"copied {name}{form}")["copied"][0])
+            self.failures.check(copied == 0, f"{name}{form}: {copied} bytes of states copied")
 
-    def rotate(self, x, cos, sin):
-        a, b = x[..., : self.D // 2], x[..., self.D // 2 :]
-        return x * cos + torch.cat((-b, a), -1) * sin
-
-    def forward(self, inputIds, causalMask):
-        tokens, end = inputIds.shape[-1], causalMask.shape[-1]
-        past = end - tokens
-        angles = torch.arange(past, end).float()[:, None] * self.freqs[None, :]
-        angles = torch.cat((angles, angles), -1)
-        cos, sin = angles.cos(), angles.sin()
-        x = self.embed(inputIds)
-        for i, layer in enumerate(self.layers):
-            y = layer["n1"](x)
-            q = self.rotate(layer["q"](y).view(1, tokens, self.H, self.D).transpose(1, 2), cos, sin)
-            k = self.rotate(layer["k"](y).view(1, tokens, self.KV, self.D).transpose(1, 2), cos, sin)
-            v = layer["v"](y).view(1, tokens, self.KV, self.D).transpose(1, 2)
-            self.keyCache[i : i + 1, :, :, past:end] = k[None]
-            self.valueCache[i : i + 1, :, :, past:end] = v[None]
-            k = self.keyCache[i, :, :, :end].repeat_interleave(self.H // self.KV, dim=1)
-            v = self.valueCache[i, :, :, :end].repeat_interleave(self.H // self.KV, dim=1)
-            if self.sdpa:
-                y = F.scaled_dot_product_attention(q, k, v, attn_mask=causalMask)
-            else:
-                y = torch.softmax(q @ k.transpose(2, 3) / self.D**0.5 + causalMask, -1) @ v
-            x = x + layer["o"](y.transpose(1, 2).reshape(1, tokens, -1))
-            y = layer["n2"](x)
-            x = x + layer["down"](F.silu(layer["gate"](y)) * layer["up"](y))
-        return self.head(self.norm(x))
+    def check_states(self, name: str, module) -> None:
+        for state in module.STATES:
+            got, want = self.answers.ask(f"read s {state}")[state], getattr(module, state).detach().numpy()
+            self.failures.check(float(np.abs(got - want).max()) <= 0.01, f"{name}: state {state}")
 
 
-def mask(tokens: int, end: int) -> np.ndarray:
-    seen = np.arange(end)[None, :] <= np.arange(end - tokens, end)[:, None]
-    return np.where(seen, 0.0, -1e4).astype(np.float32)[None, None]
+class Compared:
+    """The largest distance of logits so far, as a share of their range."""
+
+    def __init__(self, name: str, failures: Failures) -> None:
+        self.name, self.failures, self.worst, self.calls = name, failures, 0.0, 0
+
+    def take(self, got: np.ndarray, want: np.ndarray, at: int) -> None:
+        self.worst = max(self.worst, float(np.abs(got - want).max() / np.ptp(want)))
+        self.calls += 1
+        self.failures.check((got.argmax(-1) == want.argmax(-1)).all(), f"{self.name}: the likeliest token at {at}")
+
+    def end(self) -> None:
+        self.failures.check(self.worst <= 2e-3, f"{self.name}: logits differ by {self.worst:.2e} of their range")
+        print(f"{self.name}: {self.calls} calls, logits within {self.worst:.1e} of their range, the same bits from text, nothing copied")
 
 
-def convert_llama(model: Llama, path: str) -> None:
-    query, end = ct.RangeDim(1, model.S, default=1), ct.RangeDim(1, model.S, default=1)
-    traced = torch.jit.trace(model.eval(), (torch.zeros((1, 2), dtype=torch.int32), torch.zeros((1, 1, 2, 5))))
-    shape = model.keyCache.shape
-    ct.convert(
-        traced,
-        inputs=[ct.TensorType("inputIds", (1, query), np.int32), ct.TensorType("causalMask", (1, 1, query, end), np.float16)],
-        outputs=[ct.TensorType("logits", dtype=np.float16)],
-        states=[ct.StateType(ct.TensorType(shape=shape, dtype=np.float16), name) for name in ("keyCache", "valueCache")],
-        minimum_deployment_target=ct.target.iOS18,
-        skip_model_load=True,
-    ).save(path)
-
-
-def compare_llama(answers: Answers, folder: pathlib.Path, sdpa: bool, failures: Failures) -> None:
-    name = f"llama-{'sdpa' if sdpa else 'eager'}"
-    torch.manual_seed(3)
-    model = Llama(sdpa)
+def compare_decoder(forms: Forms, folder: pathlib.Path, name: str, module, chunkings: list[list[int]], output: str = "logits") -> None:
+    """A package with one function, from ids to logits; or, where the module has no vocabulary, from activations to activations."""
     path = folder / f"{name}.mlpackage"
-    convert_llama(model, str(path))
-    answers.ask(f"open {name} {path}")
+    decoders.clear(module)
+    module.package().save(str(path))
+    forms.open(name, path)
+    random = np.random.RandomState(5)
+    has_ids = hasattr(module, "V")
+    text = random.randint(0, module.V, (1, 13)).astype(np.int32) if has_ids else random.randn(1, module.width, 13, 1).astype(np.float32)
+    compared = Compared(name, forms.failures)
+    for chunks in chunkings:
+        forms.states(name)
+        decoders.clear(module)
+        at = 0
+        for tokens in chunks:
+            part = text[:, at : at + tokens] if has_ids else text[:, :, at : at + tokens]
+            inputs = module.inputs(part, at + tokens)
+            with torch.no_grad():
+                want = module(*map(torch.from_numpy, inputs.values())).numpy()
+            compared.take(forms.call(name, inputs)[output], want, at)
+            at += tokens
+        forms.check_states(name, module)
+    forms.check_copies(name)
+    compared.end()
+
+
+def compare_parts(forms: Forms, folder: pathlib.Path) -> None:
+    """Embeddings, chunks of two functions over one state, and a head of two outputs; then all of it as `kvtide coreml run` drives it."""
+    model = decoders.Qwen3Folder()
+    model.clear()
+    model.save(folder / "qwen3")
+    parts = ["embeddings", "layers_chunk_01of02", "layers_chunk_02of02", "head"]
+    for part in parts:
+        forms.open(part, folder / "qwen3" / f"{part}.mlpackage")
     ids = np.random.RandomState(5).randint(0, model.V, (1, 13)).astype(np.int32)
-    worst = 0.0
-    for chunks in CHUNKINGS:
-        answers.ask(f"state s {name} -")
-        with torch.no_grad():
-            model.keyCache.zero_(), model.valueCache.zero_()
-            at = 0
-            for tokens in chunks:
-                part, seen = ids[:, at : at + tokens], mask(tokens, at + tokens)
-                want = model(torch.from_numpy(part), torch.from_numpy(seen)).numpy()
-                got = answers.call(name, {"inputIds": part, "causalMask": seen.astype(np.float16)}, "s")["logits"]
-                worst = max(worst, float(np.abs(got - want).max() / np.ptp(want)))
-                failures.check((got.argmax(-1) == want.argmax(-1)).all(), f"{name}: the likeliest token at {at}")
-                at += tokens
-        for state in ("keyCache", "valueCache"):
-            got, want = answers.ask(f"read s {state}")[state], getattr(model, state).detach().numpy()
-            failures.check(float(np.abs(got - want).max()) <= 0.01, f"{name}: state {state}")
-    failures.check(worst <= 2e-3, f"{name}: logits differ by {worst:.2e} of their range")
-    copied = int(answers.ask(f"copied {name}")["copied"][0])
-    failures.check(copied == 0, f"{name}: {copied} bytes of states copied")
-    print(f"{name}: {len(CHUNKINGS)} chunkings of 13 tokens, logits within {worst:.1e} of their range, {copied} bytes copied")
+    compared = Compared("qwen3 in four packages", forms.failures)
+    for chunks in ([model.BATCH, model.BATCH, 1, 1, 1, 1, 1], [1] * 13):
+        forms.states(parts[1])
+        model.clear()
+        at = 0
+        for tokens in chunks:
+            part = ids[:, at : at + tokens]
+            with torch.no_grad():
+                want = model(torch.from_numpy(part), at).numpy()
+            x = forms.call(parts[0], {"input_ids": part}, "-")["hidden_states"]
+            place = {"position_ids": np.arange(at, at + tokens, dtype=np.int32), "current_pos": np.array([at], np.int32),
+                     "causal_mask": decoders.causal(tokens, at + tokens, model.S)}  # fmt: skip
+            for chunk in parts[1:3]:
+                function = "infer" if tokens == 1 else "prefill"
+                x = forms.call(chunk, {"hidden_states": x, **place}, "s", function)["output_hidden_states"]
+            rows = [forms.call(parts[3], {"hidden_states": x[:, t : t + 1]}, "-") for t in range(tokens)]
+            got = np.concatenate([np.concatenate([row["logits1"], row["logits2"]], -1) for row in rows], 1)
+            compared.take(got, want, at)
+            at += tokens
+        forms.check_states("qwen3", model.chunks[0])
+    for part in parts:
+        forms.check_copies(part)
+    compared.end()
+
+
+def compare_decoders(forms: Forms, folder: pathlib.Path) -> None:
+    torch.manual_seed(3)
+    any_sizes = [[5, 1, 3, 1, 1, 1, 1], [1] * 13, [13]]
+    compare_decoder(forms, folder, "gpt2", decoders.Gpt2(), any_sizes)
+    compare_decoder(forms, folder, "llama-sdpa", decoders.Llama(sdpa=True), any_sizes)
+    compare_decoder(forms, folder, "llama-eager", decoders.Llama(sdpa=False), any_sizes)
+    compare_parts(forms, folder)
+    compare_decoder(forms, folder, "gemma3", decoders.Gemma3(), [[1] * 13])
+    compare_decoder(forms, folder, "shard", decoders.Shard(), [[4, 1, 3, 2, 1, 1, 1], [1] * 13, [4, 4, 4, 1]], "hidden")
 
 
 # ---- weights
@@ -311,8 +333,8 @@ def main() -> int:
     logging.getLogger("coremltools").setLevel(logging.ERROR)
     answers, failures = Answers(arguments.answers), Failures()
     with tempfile.TemporaryDirectory() as folder:
-        for sdpa in (True, False):
-            compare_llama(answers, pathlib.Path(folder), sdpa, failures)
+        compare_decoders(Forms(answers, arguments.kvtide, failures), pathlib.Path(folder))
+        compare_bridge(answers, arguments.kvtide, pathlib.Path(folder), failures)
         compare_weights(answers, pathlib.Path(folder), failures)
         compare_exports(arguments.kvtide, pathlib.Path(folder), failures)
     print(f"{len(failures)} differences" if failures else "Core ML packages agree with PyTorch")

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "coreml/decode/cache_layout.h"
 #include "coreml/decode/call_arrays.h"
 #include "coreml/decode/meta_yaml.h"
 #include "kvtide/error.h"
@@ -33,6 +34,17 @@ const CoremlFunction* function_named(const CoremlModel& model, std::string_view 
 const CoremlFunction& infer_of(const CoremlModel& model) {
   const CoremlFunction* infer = function_named(model, "infer");
   return infer != nullptr ? *infer : model.function();
+}
+
+// Rows of the shortest cache; 0: there is none.
+std::int64_t shortest_cache(const CoremlFunction& function) {
+  std::int64_t rows = 0;
+  for (const CoremlFeature& state : function.states)
+    if (state.shape.size() >= 3) {
+      const std::int64_t here = state.shape[state.shape.size() - 2];
+      rows = rows == 0 ? here : std::min(rows, here);
+    }
+  return rows;
 }
 
 bool same_states(const CoremlFunction& a, const CoremlFunction& b) {
@@ -69,7 +81,9 @@ class ChunkedDecoder final : public Decoder {
   ContractKind kind() const override { return ContractKind::positions; }
   // prefill has no logits for every token, so the last one is read by infer.
   std::int64_t size_of_call(std::int64_t left, std::int64_t most) const override {
-    return batch_ > 0 && left > batch_ && most >= batch_ ? batch_ : 1;
+    const bool crosses = !rotates() && window_ > 0 && position() + batch_ > window_;
+    const bool batched = batch_ > 0 && left > batch_ && most >= batch_ && !crosses;
+    return batched && (!rotates() || prefill_rotates_) ? batch_ : 1;
   }
   std::vector<PartTime> parts() const override {
     std::vector<PartTime> parts;
@@ -94,12 +108,22 @@ class ChunkedDecoder final : public Decoder {
     if (head_) bytes += head_->model.report().weight_bytes;
     return bytes;
   }
+  std::vector<LayerRows> rows() const override;
 
  private:
   void check();
   void check_chunk(const Part& chunk, const CoremlFunction& function) const;
+  void check_rotation();
+  // A cache of a window is full: functions of their own shift its rows.
+  bool rotates() const { return window_ > 0 && position() >= window_; }
+  const CoremlFunction& function_for(const CoremlModel& model, std::int64_t tokens) const;
   std::vector<float> call(std::span<const TokenId> ids, bool last) override;
   std::vector<CoremlState> empty_states() const override;
+  std::vector<CoremlState> states_with(std::int64_t count, const std::vector<LayerRows>& rows) const override;
+  CacheLayout layout_of(std::size_t owner) const {
+    const Part& chunk = chunks_[owner];
+    return cache_layout_of(infer_of(chunk.model).states, chunk.name);
+  }
   void share_states();
   CoremlArray run_chunk(std::size_t number, const CoremlFunction& function, CoremlArray x,
                         std::int64_t tokens, std::map<std::string, CoremlArray>& outputs);
@@ -110,6 +134,8 @@ class ChunkedDecoder final : public Decoder {
   std::vector<Part> chunks_;
   std::optional<Part> head_;
   std::int64_t batch_ = 0;                   // tokens of prefill; 0: there is none
+  std::int64_t window_ = 0;                  // rows behind which infer_rotate reads; 0: it is not there
+  bool prefill_rotates_ = false;             // whether prefill_rotate is there
   std::vector<std::size_t> owners_;          // the first chunk of each state
   std::vector<std::size_t> state_of_chunk_;  // which of the states
 };
@@ -142,6 +168,7 @@ void ChunkedDecoder::check() {
     batch = here;
   }
   batch_ = std::max<std::int64_t>(batch, 0);
+  check_rotation();
   if (embeddings_ &&
       (embeddings_->model.function().inputs.size() != 1 || embeddings_->model.function().outputs.size() != 1))
     refuse_part(*embeddings_, embeddings_->model.function(), "embeddings take ids and give hidden states");
@@ -151,6 +178,31 @@ void ChunkedDecoder::check() {
   if (logits_of(head).empty())
     refuse_part(*head_, head,
                 "the head gives no output named logits; one that chooses the token itself is not driven");
+}
+
+void ChunkedDecoder::check_rotation() {
+  const CoremlModel& first = chunks_.front().model;
+  const bool rotates = function_named(first, "infer_rotate") != nullptr;
+  prefill_rotates_ = function_named(first, "prefill_rotate") != nullptr;
+  if (rotates) window_ = shortest_cache(infer_of(first));
+  for (const Part& chunk : chunks_) {
+    const CoremlFunction *one = function_named(chunk.model, "infer_rotate"),
+                         *many = function_named(chunk.model, "prefill_rotate");
+    if ((one != nullptr) != rotates || (many != nullptr) != prefill_rotates_ ||
+        (prefill_rotates_ && !rotates))
+      refuse_part(chunk, infer_of(chunk.model),
+                  "infer_rotate must be in all chunks or in none, and prefill_rotate with it");
+    if (one != nullptr) check_chunk(chunk, *one);
+    if (many == nullptr) continue;
+    check_chunk(chunk, *many);
+    if (feature_named(many->inputs, "position_ids")->shape[0] != batch_)
+      refuse_part(chunk, *many, cat("prefill takes ", batch_, " tokens, and prefill_rotate another number"));
+  }
+}
+
+const CoremlFunction& ChunkedDecoder::function_for(const CoremlModel& model, std::int64_t tokens) const {
+  if (tokens > 1) return model.function(rotates() ? "prefill_rotate" : "prefill");
+  return rotates() ? model.function("infer_rotate") : infer_of(model);
 }
 
 // Chunks whose states have the same names, shapes and types share them.
@@ -168,6 +220,30 @@ std::vector<CoremlState> ChunkedDecoder::empty_states() const {
   std::vector<CoremlState> states;
   for (const std::size_t chunk : owners_)
     states.push_back(chunks_[chunk].model.make_state(infer_of(chunks_[chunk].model).name));
+  return states;
+}
+
+// States that chunks do not share hold their layers one after another.
+std::vector<LayerRows> ChunkedDecoder::rows() const {
+  std::vector<LayerRows> layers;
+  for (std::size_t i = 0; i < owners_.size(); ++i)
+    for (LayerRows& rows :
+         rows_in(sequence().states[i], layout_of(owners_[i]), static_cast<int>(layers.size()), position()))
+      layers.push_back(std::move(rows));
+  return layers;
+}
+
+std::vector<CoremlState> ChunkedDecoder::states_with(std::int64_t count,
+                                                     const std::vector<LayerRows>& rows) const {
+  std::vector<CoremlState> states = empty_states();
+  std::span<const LayerRows> left = rows;
+  for (std::size_t i = 0; i < owners_.size(); ++i) {
+    const CacheLayout layout = layout_of(owners_[i]);
+    const bool last = i + 1 == owners_.size();
+    const std::size_t mine = last ? left.size() : std::min(left.size(), layout.layers.size());
+    put_rows(states[i], layout, left.first(mine), count);
+    left = left.subspan(mine);
+  }
   return states;
 }
 
@@ -212,12 +288,10 @@ std::vector<float> ChunkedDecoder::call(std::span<const TokenId> ids, bool last)
   }
   std::map<std::string, CoremlArray> outputs;
   for (std::size_t i = 0; i < chunks_.size(); ++i) {
-    const CoremlFunction& function =
-        tokens > 1 ? chunks_[i].model.function("prefill") : infer_of(chunks_[i].model);
-    x = run_chunk(i, function, std::move(x), tokens, outputs);
+    x = run_chunk(i, function_for(chunks_[i].model, tokens), std::move(x), tokens, outputs);
   }
   if (!last) return {};
-  if (!head_) return logits_in(chunks_.back(), infer_of(chunks_.back().model), outputs);
+  if (!head_) return logits_in(chunks_.back(), function_for(chunks_.back().model, 1), outputs);
   const CoremlFunction& function = head_->model.function();
   outputs = head_->model.predict({{function.inputs.front().name, std::move(x)}});
   return logits_in(*head_, function, outputs);

@@ -50,8 +50,7 @@ namespace {
 
 [[noreturn]] void refuse_rows() {
   throw Error(ErrorCode::unsupported,
-              "this package does not say which of its states holds the keys of which layer; packages that "
-              "kvtide coreml export writes do");
+              "this package does not say which of its states holds the keys of which layer");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "coreml/decode/cache_layout.h"
 #include "coreml/decode/call_arrays.h"
 #include "coreml/decode/chunked_decoder.h"
 #include "coreml/decode/masked_decoder.h"
@@ -29,6 +30,9 @@ class WholeDecoder final : public Decoder {
   }
   std::int64_t state_bytes_copied() const override { return model_.report().state_bytes_copied; }
   std::int64_t weight_bytes() const override { return model_.report().weight_bytes; }
+  std::vector<LayerRows> rows() const override {
+    return rows_in(sequence().states.front(), layout(), 0, position());
+  }
 
  private:
   std::vector<float> call(std::span<const TokenId> ids, bool last) override {
@@ -52,6 +56,14 @@ class WholeDecoder final : public Decoder {
     states.push_back(model_.make_state(contract_.function));
     return states;
   }
+
+  std::vector<CoremlState> states_with(std::int64_t count,
+                                       const std::vector<LayerRows>& rows) const override {
+    std::vector<CoremlState> states = empty_states();
+    put_rows(states.front(), layout(), rows, count);
+    return states;
+  }
+  CacheLayout layout() const { return cache_layout_of(model_.function(contract_.function).states, name_); }
 
   std::string name_;
   CoremlModel model_;

@@ -15,6 +15,10 @@
 #include <utility>
 #include <vector>
 
+namespace kvtide {
+class MappedFile;
+}
+
 namespace kvtide::coreml {
 
 // The numbers of the MIL specification.
@@ -72,11 +76,12 @@ struct Value {
   std::vector<std::string> strings;  // of DataType::string
   std::vector<Value> parts;          // of a list or a tuple
   std::vector<DictionaryEntry> dictionary;
-  bool from_blob = false;                 // of a weight file
-  std::uint64_t blob_offset = 0;          // of its record; two values of one file and offset are one weight
-  std::string_view blob_file;             // "@model_path/weights/weight.bin"; lies in what `keeps` holds
-  std::shared_ptr<const void> keeps;      // what holds `bytes`
-  std::shared_ptr<const LateBytes> late;  // instead of `bytes`: made when a file is written (write/values.h)
+  bool from_blob = false;                  // of a weight file
+  std::uint64_t blob_offset = 0;           // of its record; two values of one file and offset are one weight
+  std::string_view blob_file;              // "@model_path/weights/weight.bin"; lies in what `keeps` holds
+  std::shared_ptr<const void> keeps;       // what holds `bytes`
+  std::shared_ptr<const MappedFile> file;  // that `bytes` lie in, if they lie in one
+  std::shared_ptr<const LateBytes> late;   // instead of `bytes`: made when a file is written (write/values.h)
 };
 
 // Not a std::pair, which may not be named before its halves are complete.

@@ -92,6 +92,7 @@ void WeightFiles::find(Value& value, std::string_view name, std::uint64_t offset
   value.blob_offset = offset;
   value.blob_file = file->name;
   value.keeps = file;
+  value.file = std::shared_ptr<const MappedFile>(file, &file->file);
 }
 
 std::vector<std::string> WeightFiles::paths() const {

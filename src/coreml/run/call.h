@@ -26,6 +26,7 @@ struct Slot {
       compressed;  // of a constant that stays packed; `tensor` has its shape and no bytes
   bool constant = false;
   bool of_package = false;  // the bytes are those of the package, which other functions see, too
+  std::shared_ptr<const MappedFile> file;  // that the bytes of `tensor` lie in, if they lie in one
 };
 
 inline constexpr int kAbsent = -1;  // an optional parameter that was not given

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "base/mapped_file.h"
 #include "base/text.h"
 #include "coreml/program/data_type.h"
 #include "coreml/run/convert.h"
@@ -29,14 +30,20 @@ void round_to(const Kernels& kernels, DataType dtype, std::int64_t n, float* x) 
 class StoredNumbers final : public Compressed {
  public:
   StoredNumbers(DataType dtype, Shape shape, const std::byte* bytes, std::shared_ptr<const void> keeps,
-                DataType stored)
+                DataType stored, std::shared_ptr<const MappedFile> file = nullptr)
       : Compressed(dtype, std::move(shape)),
         data_(reinterpret_cast<const std::uint8_t*>(bytes)),
         keeps_(std::move(keeps)),
+        file_(std::move(file)),
         stored_(stored),
         bits_(bits_of(stored)) {}
 
   std::int64_t bytes() const override { return (elements() * bits_ + 7) / 8; }
+  void release_pages() const noexcept override {
+    if (file_)
+      file_->release(static_cast<std::size_t>(bytes_at() - file_->bytes().data()),
+                     static_cast<std::size_t>(bytes()));
+  }
   std::optional<ScaledIntegers> scaled_integers() const override {
     if (stored_ != DataType::int8 && stored_ != DataType::int4) return std::nullopt;
     return ScaledIntegers{this, bits_, 0};
@@ -76,6 +83,7 @@ class StoredNumbers final : public Compressed {
 
   const std::uint8_t* data_;
   std::shared_ptr<const void> keeps_;
+  std::shared_ptr<const MappedFile> file_;
   DataType stored_;
   int bits_;
 };
@@ -344,7 +352,8 @@ CompressedPtr stored_numbers(const Value& value, DataType dtype, Shape shape) {
   if (value.bytes.size() < needed)
     refuse_compressed(cat(value.bytes.size(), " bytes for ", text_of(shape), " of ", name_of(stored),
                           ", which are ", needed));
-  return std::make_shared<StoredNumbers>(dtype, std::move(shape), value.bytes.data(), value.keeps, stored);
+  return std::make_shared<StoredNumbers>(dtype, std::move(shape), value.bytes.data(), value.keeps, stored,
+                                         value.file);
 }
 
 CompressedPtr stored_numbers(const Tensor& tensor) {

@@ -43,6 +43,8 @@ class Compressed {
   };
   virtual std::optional<ScaledIntegers> scaled_integers() const { return std::nullopt; }
   virtual float scale_at(std::int64_t) const { return 1.0f; }  // of an element
+  // Numbers that lie in a mapped file: nobody needs them for now (MappedFile::release).
+  virtual void release_pages() const noexcept {}
 
  private:
   DataType dtype_;

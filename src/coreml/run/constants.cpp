@@ -201,6 +201,7 @@ Slot constant_slot(const Value& value) {
   if (runs(type.dtype)) {
     slot = slot_of(constant_where_it_lies(value));
     slot.of_package = slot.tensor.data.get() == value.bytes.data();
+    if (slot.of_package) slot.file = value.file;
     return slot;
   }
   switch (type.dtype) {

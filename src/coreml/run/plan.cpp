@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/mapped_file.h"
 #include "base/text.h"
 #include "coreml/program/data_type.h"
 #include "coreml/run/constants.h"
@@ -258,6 +259,10 @@ class Planner {
     cached = from.compressed ? std::make_shared<const Weight>(run_, from.compressed, outputs, inputs, order)
                              : std::make_shared<const Weight>(run_, from.tensor, outputs, inputs, order);
     if (!from.compressed && !from.of_package) own_.push_back(place);
+    // The panels are a copy: those pages of the file need not stay in memory beside them.
+    if (from.file)
+      from.file->release(static_cast<std::size_t>(from.tensor.data.get() - from.file->bytes().data()),
+                         from.tensor.bytes());
     return cached;
   }
 

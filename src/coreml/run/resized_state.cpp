@@ -6,6 +6,7 @@
 #include "base/out_of_memory.h"
 #include "base/refuse.h"
 #include "base/text.h"
+#include "coreml/run/counter.h"
 #include "coreml/run/tensor.h"
 #include "kvtide/coreml.h"
 
@@ -62,6 +63,7 @@ CoremlState CoremlModel::make_state_from(const CoremlState& from, std::int64_t p
         copy_beginning(given, *axis, position, state);
       } else {
         state = std::move(given);
+        if (coreml::is_counter(state.shape)) coreml::set_counter(state, name, position);
       }
       made.write(name, state);
     }

@@ -85,6 +85,7 @@ Weight::Weight(Runtime& run, CompressedPtr packed, std::int64_t outputs, std::in
                WeightOrder order)
     : outputs_(outputs), inputs_(inputs), order_(order), packed_(std::move(packed)) {
   if (order == WeightOrder::outputs_first) integers_ = IntegerPanels::of(run, *packed_, outputs, inputs);
+  if (integers_) packed_->scaled_integers()->integers->release_pages();
 }
 
 std::int64_t Weight::bytes() const {

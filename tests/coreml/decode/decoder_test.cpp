@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include "base/text.h"
+#include "coreml/decode/cache_layout.h"
+#include "coreml/decode/call_arrays.h"
 #include "coreml/decode/check_splits.h"
 #include "coreml/decode/meta_yaml.h"
 #include "coreml/write/package_writer.h"
@@ -117,6 +120,124 @@ TEST(Decoder, DrivesPackagesThatAMetaYamlNames) {
   EXPECT_EQ(parts[2].name, "head.mlpackage");
   EXPECT_LT(parts[2].calls, parts[1].calls);  // prefill needs no head
   EXPECT_EQ(open_decoder(folder / "meta.yaml", {})->slots(), 64);
+}
+
+// What was read goes on elsewhere, bit for bit, and half of it, too.
+void expect_to_go_on(const std::string& path, std::int64_t layers) {
+  const auto first = open_decoder(path, {}), second = open_decoder(path, {});
+  first->read(std::span(kText).first(6));
+  const auto rows = first->rows();
+  ASSERT_EQ(std::ssize(rows), layers);
+  EXPECT_EQ(rows[1].layer, 1);
+  EXPECT_EQ(rows[0].keys.shape, (std::vector<std::int64_t>{1, 2, 6, 32}));
+  EXPECT_NE(rows[0].keys.bytes, rows[0].values.bytes);
+  EXPECT_NE(rows[0].keys.bytes, rows[1].keys.bytes);
+  second->restore(first->tokens(), rows);
+  for (std::size_t i = 0; i < first->sequence().states.size(); ++i)
+    for (const std::string& name : first->sequence().states[i].names())
+      EXPECT_EQ(first->sequence().states[i].read(name).bytes, second->sequence().states[i].read(name).bytes)
+          << name;
+  EXPECT_EQ(first->read(std::span(kText).subspan(6, 1)), second->read(std::span(kText).subspan(6, 1)));
+  second->restore({kText.begin(), kText.begin() + 4}, rows);
+  EXPECT_EQ(second->position(), 4);
+  first->reset();
+  expect_near(second->read(std::span(kText).subspan(4, 3)), first->read(std::span(kText).first(7)));
+  auto fewer = rows;
+  fewer.pop_back();
+  EXPECT_THROW(second->restore({1, 2}, fewer), Error);
+  EXPECT_EQ(second->position(), 7);
+}
+
+TEST(Decoder, TakesAndGivesRowsOfOtherExportersStates) {
+  TemporaryFolder folder;
+  expect_to_go_on(saved(folder, "zenz.mlpackage", zenz_sample({})), 2);
+  expect_to_go_on(saved(folder, "llama.mlpackage", llama_sample({})), 2);
+  save_anemll(folder, {});
+  expect_to_go_on(folder / "", 2);
+}
+
+TEST(Decoder, TokensAreTakenBackAndACounterToo) {
+  TemporaryFolder folder;
+  CoremlModel model(saved(folder, "zenz.mlpackage", zenz_sample({})));
+  const auto read = [&](CoremlState& state, std::size_t first, std::size_t end) {
+    const auto ids = std::span(kText).subspan(first, end - first);
+    const std::vector<float> ones(end, 1.0f);
+    const CoremlFunction& function = model.function();
+    std::map<std::string, CoremlArray> inputs;
+    for (const CoremlFeature& input : function.inputs)
+      inputs[input.name] = input.name.find("mask") == std::string::npos
+                               ? ids_array({1, std::ssize(ids)}, ids)
+                               : numbers_for(input, {1, static_cast<std::int64_t>(end)}, ones);
+    return model.predict(inputs, &state).begin()->second.bytes;
+  };
+  CoremlState state = model.make_state();
+  read(state, 0, 4);
+  const CoremlState kept = state.fork();
+  const auto wanted = read(state, 4, 5);
+  read(state, 5, 6);
+  CoremlState back = model.make_state_from(state, 4);
+  EXPECT_EQ(read(back, 4, 5), wanted);
+  EXPECT_NE(kept.read("pastLen").bytes, state.read("pastLen").bytes);
+}
+
+std::string layout_refusal(const std::vector<std::pair<std::string, std::vector<std::int64_t>>>& states) {
+  std::vector<CoremlFeature> features;
+  for (const auto& [name, shape] : states) {
+    features.emplace_back();
+    features.back().name = name;
+    features.back().type = CoremlType::f16;
+    features.back().shape = shape;
+  }
+  try {
+    cache_layout_of(features, "x.mlpackage");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CacheLayout, OfStatesForEachLayerAndOfNone) {
+  const std::vector<std::int64_t> one = {1, 2, 8, 4};
+  std::vector<CoremlFeature> features;
+  for (int i = 11; i >= 0; --i)
+    for (const char* what : {"v_cache_", "k_cache_"}) {
+      features.emplace_back();
+      features.back().name = cat(what, i);
+      features.back().type = CoremlType::f16;
+      features.back().shape = one;
+    }
+  const CacheLayout layout = cache_layout_of(features, "x.mlpackage");
+  ASSERT_EQ(layout.layers.size(), 12u);
+  EXPECT_EQ(layout.layers[10].keys.state, "k_cache_10");
+  EXPECT_EQ(layout.layers[10].values.state, "v_cache_10");
+  EXPECT_EQ(layout.layers[0].slots, 8);
+  EXPECT_EQ(layout_refusal({{"kv_cache", {4, 2, 8, 4}}}), "");
+  EXPECT_NE(layout_refusal({{"kv_cache", {3, 2, 8, 4}}}).find("(kv_cache) do not say"), std::string::npos);
+  EXPECT_NE(layout_refusal({{"kv_cache_local", {4, 2, 8, 4}}, {"kv_cache_global", {2, 2, 8, 4}}})
+                .find("(kv_cache_local, kv_cache_global) do not say"),
+            std::string::npos);
+  EXPECT_NE(layout_refusal({{"keyCache", one}, {"valueCache", {1, 2, 9, 4}}}).find("do not say"),
+            std::string::npos);
+  EXPECT_NE(layout_refusal({{"pastLen", {1}}}).find("do not say"), std::string::npos);
+}
+
+TEST(Decoder, CallsTheFunctionsThatShiftBehindAWindow) {
+  const auto logits_of = [](unsigned seed_of_rotate, std::size_t tokens, std::int64_t chunk) {
+    TemporaryFolder folder;
+    save_anemll(folder, {});
+    std::filesystem::remove_all(folder / "chunk.mlpackage");
+    saved(folder, "chunk.mlpackage", rotating_sample({}, 6, seed_of_rotate));
+    const auto decoder = open_decoder(folder / "", {});
+    auto logits = decoder->read(std::span(kText).first(tokens), chunk);
+    // 4, then one by one up to the window's end, then 4 again if they go.
+    EXPECT_EQ(decoder->calls(), chunk == 1    ? std::ssize(std::span(kText).first(tokens))
+                                : tokens == 6 ? 3
+                                              : 6);
+    return logits;
+  };
+  EXPECT_EQ(logits_of(1, 6, 0), logits_of(2, 6, 0));
+  EXPECT_NE(logits_of(1, 9, 0), logits_of(2, 9, 0));
+  expect_near(logits_of(1, 9, 0), logits_of(1, 9, 1));
 }
 
 TEST(Decoder, RefusesWhatItCannotDriveAndSaysWhatThereIs) {

@@ -1,6 +1,7 @@
 // For tools/references/compare_coreml.py: opens packages and answers calls, asked for on standard input.
 //
 //   open MODEL PATH           state STATE MODEL FUNCTION      read STATE NAME
+//   write STATE NAME 1    and an array, whose own name does not matter
 //   call MODEL FUNCTION STATE COUNT    and COUNT arrays: a line "NAME TYPE RANK SIZES..", then their bytes
 // An answer is a line "arrays COUNT" and such arrays, or "error SENTENCE". `-` stands for the default function and for no state.
 #include <algorithm>
@@ -79,6 +80,10 @@ void answer(std::istringstream& words) {
   } else if (what == "read") {
     const std::string state = word(), name = word();
     write_arrays({{name, states.at(state).read(name)}});
+  } else if (what == "write") {
+    const std::string state = word(), name = word();
+    states.at(state).write(name, read_array().second);
+    write_arrays({});
   } else if (what == "copied") {
     CoremlArray bytes{CoremlType::i32, {1}, std::vector<std::byte>(4)};
     const auto copied = static_cast<std::int32_t>(models.at(word()).report().state_bytes_copied);
