@@ -91,6 +91,10 @@ MemoryPlan plan_memory(const ModelConfig& config, SessionOptions options, std::i
   plan.bytes = planned_bytes(spec);
   for (const auto& layer : spec.procedural->plans)
     for (const HeadPlan& head : layer) ++(head.full ? plan.full_heads : plan.plain_heads);
+  if (const auto& stages = spec.procedural->stages; !stages.empty()) {
+    plan.exact_below = stages.front().until;
+    plan.kept_below = stages.back().until;
+  }
   KvSpec full = spec;
   full.procedural.reset();
   full.key_type = full.value_type = DType::f16;
@@ -184,13 +188,20 @@ PredictedRates predict(const ModelConfig& config, const MemoryPlan& plan, const 
                        double weights_bytes) {
   const KvSpec spec = kv_spec(config, plan.options);
   const ProceduralBytes& b = plan.bytes;
-  const double kv = static_cast<double>(b.total() - b.references);
+  // As long as every row is kept there is nothing else.
+  const Pos tokens = plan.options.procedural->budget_for;
+  const bool every_row = plan.kept_below > tokens;
+  const double kv = static_cast<double>(plan.exact_below > tokens ? plan.full_cache
+                                        : every_row               ? b.exact_first
+                                                                  : b.total() - b.references);
   const double exact = head_row_bytes(spec, spec.key_type, spec.value_type),
                old = head_row_bytes(spec, spec.procedural->row_type, spec.procedural->row_type),
                full = head_row_bytes(spec, spec.procedural->copy_type, spec.procedural->copy_type);
   // Of one KV head each, over all layers, as wide as those that see everything: a narrower row counts for less.
-  const double whole = static_cast<double>(b.window) / exact + static_cast<double>(b.compact) / old +
-                       static_cast<double>(b.full) / full;
+  double whole = static_cast<double>(b.window) / exact + static_cast<double>(b.compact) / old +
+                 static_cast<double>(b.full) / full;
+  if (every_row)
+    whole = static_cast<double>(tokens) * static_cast<double>(plan.full_heads + plan.plain_heads);
   const double windowed = static_cast<double>(b.rings) / exact;
   // The output matrix is used for the last token of a text only.
   const double products =

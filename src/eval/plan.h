@@ -37,6 +37,8 @@ struct MemoryPlan {
   ProceduralBytes bytes;        // the most that is held at any moment, by what for
   std::int64_t full_cache = 0;  // the same text in a full f16 cache
   std::int64_t full_heads = 0, plain_heads = 0;
+  // Texts that are shorter are kept as they are written; every row of them is kept.
+  std::int64_t exact_below = 0, kept_below = 0;
 };
 
 // options.procedural must be set. Throws Error(invalid_argument), for instance for a budget that is too

@@ -109,6 +109,10 @@ ProceduralSpec read_procedural(const JsonFields& json, int minor) {
   spec.far_from = integer(json, "far_from");
   spec.query_heads = small_integer(json, "query_heads");
   spec.reference_stride = integer(json, "reference_stride");
+  if (minor >= 4) {
+    spec.reference_span = integer(json, "reference_span");
+    spec.reference_from = integer(json, "reference_from");
+  }
   spec.scale = single(json, "scale");
   for (const JsonValue& layer : json.list("heads")) {
     if (layer.list() == nullptr) json.wrong("heads", "a list of lists of objects");
@@ -123,7 +127,7 @@ ProceduralSpec read_procedural(const JsonFields& json, int minor) {
   return spec;
 }
 
-ProceduralImage read_past(const JsonFields& json) {
+ProceduralImage read_past(const JsonFields& json, int minor) {
   constexpr std::string_view kBlock = "a list of [first, last, level, tick, reach]";
   ProceduralImage image;
   image.sealed = integer(json, "sealed");
@@ -137,6 +141,7 @@ ProceduralImage read_past(const JsonFields& json) {
   image.strain = json.numbers<std::vector<std::vector<double>>>("strain");
   image.rows =
       json.numbers<std::vector<std::vector<std::vector<std::int64_t>>>>("rows", -kMostCounted, kMostCounted);
+  if (minor >= 4) image.observed = json.flag("observed");
   image.retained = integers(json, "retained");
   image.retain_stride = integer(json, "retain_stride");
   image.blocks_seen = integer(json, "blocks_seen");
@@ -213,7 +218,7 @@ StateImage read_image(const JsonFields& json, int minor) {
   image.forgotten = integers(json, "forgotten");
   image.edited = integer(json, "edited");
   if (json.contains("checkpoints")) image.checkpoints = integers(json, "checkpoints");
-  if (const auto past = json.child("past")) image.past = read_past(*past);
+  if (const auto past = json.child("past")) image.past = read_past(*past, minor);
   return image;
 }
 

@@ -54,6 +54,8 @@ Json procedural_json(const ProceduralSpec& spec) {
       .set("far_from", spec.far_from)
       .set("query_heads", spec.query_heads)
       .set("reference_stride", spec.reference_stride)
+      .set("reference_span", spec.reference_span)
+      .set("reference_from", spec.reference_from)
       .set("scale", spec.scale)
       .set("heads", std::move(heads));
   return json;
@@ -70,6 +72,7 @@ Json past_json(const ProceduralImage& image) {
       .set("lost", image.lost)
       .set("strain", image.strain)
       .set("rows", image.rows)
+      .set("observed", image.observed)
       .set("retained", image.retained)
       .set("retain_stride", image.retain_stride)
       .set("blocks_seen", image.blocks_seen)

@@ -79,7 +79,7 @@ std::int64_t KvState::shared_bytes() const {
 }
 
 std::int64_t KvState::step_room() const {
-  std::int64_t most = spec_.max_step;
+  std::int64_t most = longest_step(spec_);
   if (adapting_) most = std::min(most, until_decision(position()));
   if (past_) most = std::min(most, next_change() - position());
   if (const std::int64_t next = until_checkpoint(spec_, position()); next > 0) most = std::min(most, next);
@@ -96,7 +96,7 @@ KvState::Step KvState::begin(std::int64_t tokens, bool guessed) {
     throw Error(ErrorCode::context_full, cat("the context is full: ", rows(), " of ", spec_.capacity,
                                              " rows are used and ", tokens, " more do not fit"));
   check_budget(tokens);
-  if (past_) past_->make_references_writable();
+  if (past_) past_->expect_references(position() + tokens);
   Step step(this, tokens, guessed);  // takes back what was opened when a later layer finds no memory
   for (auto& layer : layers_) layer.open(position(), position() + tokens);
   return step;

@@ -64,8 +64,7 @@ void KvState::rewrite_rows(ThreadPool& pool, const RowStage& types) {
     const bool was = is_spread(spec_), becomes = is_spread(wanted);
     const RowRewriter keys({spec_.key_type, was}, {types.key_type, becomes}, layer.head_dim);
     const RowRewriter values({spec_.value_type, was}, {types.value_type, becomes}, layer.head_dim);
-    for (const LayerRows::Run& run : layers_[i].runs(0, position())) {
-      rows.open(run.first, run.last);
+    const auto rewrite = [&](const LayerRows::Run& run) {
       pool.run(layer.kv_heads, [&](std::int64_t item) {
         const auto head = static_cast<int>(item);
         for (Pos p = run.first; p < run.last; ++p) {
@@ -73,8 +72,32 @@ void KvState::rewrite_rows(ThreadPool& pool, const RowStage& types) {
           values(run.extent->value(head, p), rows.value(head, p));
         }
       });
+      bytes_peak_ = std::max(bytes_peak_, held_bytes() + rows.held_bytes());
+    };
+    const std::vector<LayerRows::Run> runs = layers_[i].runs(0, position());
+    std::size_t newest = 0;  // the first run behind the last gap
+    for (std::size_t r = 1; r < runs.size(); ++r)
+      if (runs[r].first != runs[r - 1].last) newest = r;
+    for (std::size_t r = 0; r < newest; ++r) {  // sinks
+      rows.open(runs[r].first, runs[r].last);
+      rewrite(runs[r]);
     }
-    bytes_peak_ = std::max(bytes_peak_, held_bytes() + rows.held_bytes());
+    if (!runs.empty()) {
+      rows.open(runs[newest].first, runs.back().last);
+      rows.truncate(runs[newest].first + 1);
+      layers_[i].prepare_drop();
+      // From here on nothing needs memory: there is room for all rows, and they go as soon as they are rewritten.
+      for (Pos from = runs[newest].first; from < runs.back().last; from += kRewrittenAtOnce) {
+        const Pos to = std::min(from + kRewrittenAtOnce, runs.back().last);
+        rows.open(from, to);
+        for (std::size_t r = newest; r < runs.size(); ++r) {
+          const LayerRows::Run part{runs[r].extent, std::max(from, runs[r].first),
+                                    std::min(to, runs[r].last)};
+          if (part.first < part.last) rewrite(part);
+        }
+        layers_[i].drop(from, to);
+      }
+    }
     layers_[i] = std::move(rows);
   }
   ProceduralEvent event;

@@ -177,6 +177,22 @@ TEST_F(ProceduralSessionTest, ABudgetWithoutAnEnd_KeepsEveryRowUntilItIsFull_InA
   EXPECT_GT(sooner.procedural_counts()->blocks_sealed, 0);
 }
 
+TEST_F(ProceduralSessionTest, ABudgetThatHoldsTheExpectedText_HasTheBitsOfAFullCache) {
+  Session whole(model_, {.threads = 1});
+  whole.read(text_);
+  ProceduralOptions o;
+  o.heads = memory().heads;
+  o.budget_for = static_cast<Pos>(text_.size());
+  o.budget = whole.memory().kv + whole.memory().kv / 50 + (1 << 20);
+  Session session(model_, with(o));
+  session.read(text_);
+  EXPECT_TRUE(same_bits({session.logits().begin(), session.logits().end()},
+                        {whole.logits().begin(), whole.logits().end()}));
+  EXPECT_EQ(session.procedural_counts()->blocks_sealed, 0);
+  session.read(text_);  // more than was expected
+  EXPECT_LE(session.procedural_counts()->bytes_peak, o.budget);
+}
+
 TEST_F(ProceduralSessionTest, AMemoryThatGrows_RefusesTokensThatItsBudgetHasNoRoomFor_AndStaysAsItWas) {
   ProceduralOptions o = memory();
   o.levels = 0;

@@ -146,8 +146,9 @@ class CopyTest {
 std::string CopyTest::text() const {
   std::vector<std::vector<std::string>> table = {{"string", "tokens back", "full", "this", "window"}};
   for (const StringResult& result : results_)
-    table.push_back({result.name, count_text(result.back), number_text(result.nll[kFull], 2),
-                     result.nll[kFull] >= chance_ ? "control fails" : number_text(result.nll[kPolicy], 2),
+    table.push_back({result.name, count_text(result.back),
+                     cat(number_text(result.nll[kFull], 2), result.nll[kFull] >= chance_ ? " (fails)" : ""),
+                     number_text(result.nll[kPolicy], 2),
                      cat(number_text(result.nll[kPlainWindow], 2), result.window_holds ? " (held)" : "")});
   table.push_back({"mean", "", number_text(means_[kFull], 2), number_text(means_[kPolicy], 2),
                    number_text(means_[kPlainWindow], 2)});

@@ -162,7 +162,9 @@ std::string plan_json(const Predicted& all) {
       .set("summaries", p.summaries)
       .set("levels", p.levels)
       .set("full_rows", p.full_rows)
-      .set("full_type", name_of(p.full_type));
+      .set("full_type", name_of(p.full_type))
+      .set("exact_below", plan.exact_below)
+      .set("kept_below", plan.kept_below);
   machine.set("read_gb_s", limits.read_gb_s)
       .set("f32_gflop_s", limits.f32_gflop_s)
       .set("int8_gop_s", limits.int8_gop_s);
@@ -226,9 +228,16 @@ std::string weights_line(const Subject& subject, const Arguments& arguments) {
 std::string plan_text(const Predicted& all, const Arguments& arguments) {
   const auto& [subject, tokens, plan, limits, rates] = all;
   const ProceduralOptions& p = *plan.options.procedural;
-  return cat(bytes_table(all), "picked: ", p.sinks, " sinks, window ", count_text(p.window), ", blocks of ",
-             p.block, " keep ", p.rows, " rows (", p.summaries, " summaries), ", p.levels, " levels; ",
-             plan.full_heads, " of ", plan.full_heads + plan.plain_heads, " heads keep ",
+  std::string first;
+  if (plan.kept_below > 0)
+    first =
+        cat("first every row is kept: as it is written below ", count_text(plan.exact_below), " tokens",
+            plan.kept_below > plan.exact_below ? cat(", in q8_0 below ", count_text(plan.kept_below)) : "",
+            "; that takes at most ", bytes_text(plan.bytes.exact_first), "\n");
+  return cat(bytes_table(all), first, first.empty() ? "picked: " : "picked for what comes then: ", p.sinks,
+             " sinks, window ", count_text(p.window), ", blocks of ", p.block, " keep ", p.rows, " rows (",
+             p.summaries, " summaries), ", p.levels, " levels; ", plan.full_heads, " of ",
+             plan.full_heads + plan.plain_heads, " heads keep ",
              p.full_rows == 0 ? "all" : count_text(p.full_rows), " rows in ", name_of(p.full_type), " (",
              subject.heads_words, ")\n", weights_line(subject, arguments), memory_line(subject.config),
              "at most, at the end: write ", number_text(rates.write_tok_s, 1), " tok/s (full cache ",

@@ -21,7 +21,9 @@ constexpr double kBar = 24.0;  // characters of a whole budget
 
 std::string kept_text(const MemoryPlan& plan, std::int64_t tokens) {
   const ProceduralOptions& p = *plan.options.procedural;
-  if (p.window >= tokens) return "everything, exactly";
+  if (p.window >= tokens || plan.exact_below > tokens) return "everything, exactly";
+  if (plan.kept_below > tokens)
+    return cat("every row: f16 up to ", count_text(plan.exact_below), " tokens, then all in q8_0");
   const std::string window = cat("the newest ", count_text(p.window), " exact");
   const bool whole = p.full_rows == 0 || p.window + p.full_rows >= tokens;
   if (whole && plan.plain_heads == 0)
@@ -32,7 +34,7 @@ std::string kept_text(const MemoryPlan& plan, std::int64_t tokens) {
 }
 
 // = exact rows, # rows of heads that keep them, . summaries and outliers, + what the method needs beside them.
-std::string bar(const LadderLine& line) {
+std::string bar(const LadderLine& line, std::int64_t tokens) {
   const ProceduralBytes& b = line.plan.bytes;
   std::string text;
   std::int64_t sum = 0;
@@ -41,6 +43,13 @@ std::string bar(const LadderLine& line) {
     const double end = kBar * static_cast<double>(sum) / static_cast<double>(line.budget);
     text.resize(std::max(text.size(), static_cast<std::size_t>(end + 0.5)), mark);
   };
+  if (line.plan.kept_below > tokens) {
+    // Nothing is sealed before the text ends.
+    const bool exact = line.plan.exact_below > tokens;
+    add(exact ? line.plan.full_cache : b.exact_first, exact ? '=' : '#');
+    text.resize(static_cast<std::size_t>(kBar), ' ');
+    return text;
+  }
   add(b.window + b.rings, '=');
   add(b.full, '#');
   add(b.compact, '.');
@@ -90,7 +99,7 @@ std::string ladder_text(const std::vector<LadderLine>& ladder, std::int64_t toke
     }
     const double share = 100.0 * static_cast<double>(line.budget) / static_cast<double>(line.plan.full_cache);
     rows.push_back({bytes_text(line.budget), cat(number_text(share, 0), "%"),
-                    number_text(line.write_tok_s, 1), bar(line)});
+                    number_text(line.write_tok_s, 1), bar(line, tokens)});
     kept.push_back(kept_text(line.plan, tokens));
   }
   std::istringstream columns(columns_text(rows));

@@ -27,6 +27,10 @@ HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan);
 // Does it take more bytes with every token, however many were read?
 bool grows(const ProceduralSpec& spec);
 
+// Tokens of the largest step. Layers with a window of their own hold the rows of a step beside it: inside a budget that
+// room is worth more than longer steps.
+std::int64_t longest_step(const KvSpec& spec);
+
 // The most that a state of this spec (procedural) holds at any moment while it reads `tokens` tokens; 0:
 // without end. Stages apart.
 ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens);

@@ -84,11 +84,13 @@ ProceduralSpec procedural_spec(const KvSpec& shape, const AttentionShape& attent
     spec.frequencies.push_back(layer.frequencies);
   }
   spec.plans = plan_heads(o, compressed, kv_heads);
+  place_references(spec);
   if (o.exact_first) {  // not while a budget is filled, which asks for many specs
     KvSpec whole = shape;
     whole.rolling.reset();
     whole.procedural = spec;
     spec.stages = row_stages(whole);
+    place_references(spec);
   }
   return spec;
 }

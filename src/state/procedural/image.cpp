@@ -118,6 +118,8 @@ void check_rows(const ProceduralImage& image, const ProceduralSpec& spec) {
 void check_references(const ProceduralImage& image, const ProceduralSpec& spec, Pos position, int head_dim) {
   if (image.retain_stride < 1 || image.retain_stride > kMostBlocks || image.blocks_seen < 0)
     refuse_procedural_image("the references' strides are out of range");
+  if (!image.observed && position > spec.reference_from)
+    refuse_procedural_image(cat("has no references, which begin at position ", spec.reference_from));
   if (static_cast<std::int64_t>(image.retained.size()) > References::kMostRetained)
     refuse_procedural_image(
         cat(image.retained.size(), " references stay; ", References::kMostRetained, " fit"));
@@ -128,7 +130,7 @@ void check_references(const ProceduralImage& image, const ProceduralSpec& spec, 
     before = p;
   }
   // Factors are bounded one by one, so that the product is.
-  const double bytes = static_cast<double>(spec.window + spec.block) *
+  const double bytes = static_cast<double>(reference_shape(spec, head_dim).span) *
                        static_cast<double>(spec.plans.size()) * spec.query_heads * head_dim;
   if (bytes > static_cast<double>(kMostReferenceBytes))
     refuse_procedural_image("its references would not fit any memory");
@@ -187,7 +189,7 @@ std::vector<ProceduralTensor> procedural_tensors(const ProceduralSpec& spec, con
   in_tensor_order(spec.plans, rows_of, add_head, [&] {
     const References::Shape shape = reference_shape(spec, head_dim);
     const std::int64_t layers = std::count(shape.layers.begin(), shape.layers.end(), true);
-    if (layers == 0) return;
+    if (layers == 0 || !image.observed) return;
     const std::int64_t slots = References::slots(shape);
     tensors.push_back({"procedural.queries", Type::f16, {layers, slots, shape.heads, shape.head_dim}});
     tensors.push_back({"procedural.log_mass", Type::f32, {layers, slots, shape.heads}});
@@ -215,6 +217,7 @@ ProceduralImage ProceduralMemory::image() const {
       image.strain.back().push_back(static_cast<double>(h.strain));
     }
   }
+  image.observed = references_->begun();
   image.retained = references_->retained();
   image.retain_stride = references_->retain_stride();
   image.blocks_seen = references_->blocks_seen();
@@ -242,6 +245,7 @@ void ProceduralMemory::restore(const ProceduralImage& image, Pos position) {
       for (const std::int64_t count : target.block_rows) rows += count;
       for (; rows > 0; --rows) target.rows->append({});
     }
+  if (image.observed) references_->begin();
   references_->retained() = image.retained;
   references_->retain_stride() = image.retain_stride;
   references_->blocks_seen() = image.blocks_seen;

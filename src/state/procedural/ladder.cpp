@@ -70,6 +70,8 @@ class Fitting {
     std::sort(more_heads_.begin(), more_heads_.end(), std::greater<>());
   }
 
+  void keep_window_within(std::int64_t rows) { widest_ = std::min(widest_, rows); }
+
   // A window that holds the expected text, if it may be so wide.
   std::optional<ProceduralOptions> whole_window(ProceduralOptions o) const {
     if (wanted_.budget_for == 0 || wanted_.window > 0 || widest_ < wanted_.budget_for) return std::nullopt;
@@ -217,14 +219,17 @@ class Fitting {
                   " need more; use at least ", enough_for(smallest.total())));
 }
 
-// The expected text as it is, or every row of it: with the first step for what goes beyond it that fits.
-std::optional<ProceduralOptions> whole_text(const Fitting& fitting, const KvSpec& shape,
-                                            const ProceduralOptions& options) {
+// The first step, for what goes beyond the expected text, with which `held` keeps all of it.
+template <class Held>
+std::optional<ProceduralOptions> first_held(const KvSpec& shape, const ProceduralOptions& options,
+                                            const Held& held) {
   for (const Step& step : kLadder)
-    if (auto exact = fitting.whole_window(filled(shape, options, step))) return exact;
-  for (const Step& step : kLadder)
-    if (auto rows = fitting.all_rows(filled(shape, options, step))) return rows;
+    if (auto found = held(filled(shape, options, step))) return found;
   return std::nullopt;
+}
+
+bool is_open(const ProceduralOptions& o) {
+  return o.window == 0 && o.block == 0 && o.rows == 0 && o.full_rows == 0 && o.spill.empty();
 }
 
 // A step that fits, in eight bits or where these keep too few rows, or few heads whole, in four.
@@ -247,10 +252,8 @@ ProceduralOptions fitted(Fitting& fitting, const ProceduralOptions& options, Pro
 
 // The first step that fits, with what it leaves given away; or a smaller one that leaves room for enough more heads
 // to keep the whole text.
-ProceduralOptions picked(const KvSpec& shape, const AttentionShape& attention,
-                         const ProceduralOptions& options) {
-  Fitting fitting(shape, attention, options);
-  if (const auto whole = whole_text(fitting, shape, options)) return *whole;
+std::optional<ProceduralOptions> picked_step(Fitting& fitting, const KvSpec& shape,
+                                             const ProceduralOptions& options) {
   std::optional<ProceduralOptions> best;
   for (const Step& step : kLadder) {
     if (best && &step > kLastWorth) break;
@@ -262,8 +265,52 @@ ProceduralOptions picked(const KvSpec& shape, const AttentionShape& attention,
     best = now;
     if (options.budget_for == 0) break;
   }
-  if (!best) refuse_budget(options, fitting.smallest());
-  return *best;
+  return best;
+}
+
+// What a text of no known end gets, if its stages (stages.h) are over only after the expected text.
+struct Staged {
+  std::optional<ProceduralOptions> exact, every_row;
+};
+Staged staged(const KvSpec& shape, const AttentionShape& attention, const ProceduralOptions& options) {
+  const Pos expected = options.budget_for;
+  if (expected == 0 || !options.exact_first || !is_open(options) ||
+      (attention.trained > 0 && expected > attention.trained))
+    return {};
+  ProceduralOptions endless = options;
+  endless.budget_for = 0;
+  // What is rewritten when the stages end is there twice.
+  endless.budget -= std::max(options.budget / 64, std::min<std::int64_t>(options.budget / 16, 1 << 19));
+  Fitting fitting(shape, attention, endless);
+  // Stages that end when hardly more than the window was read would be of no use.
+  fitting.keep_window_within(expected / 2);
+  auto o = first_held(shape, endless, [&](const ProceduralOptions& step) { return fitting.all_rows(step); });
+  if (!o) o = picked_step(fitting, shape, endless);
+  if (!o) return {};
+  o->budget = options.budget;
+  o->budget_for = expected;
+  o->exact_first = true;
+  const std::vector<RowStage> stages = procedural_spec(shape, attention, *o).stages;
+  Staged result;
+  if (!stages.empty() && stages.front().until > expected) result.exact = o;
+  if (!stages.empty() && stages.back().until > expected) result.every_row = o;
+  return result;
+}
+
+// The expected text as it is; every row of it, the newest as they are or all in eight bits; or what fits of it.
+ProceduralOptions picked(const KvSpec& shape, const AttentionShape& attention,
+                         const ProceduralOptions& options) {
+  Fitting fitting(shape, attention, options);
+  const Staged first = staged(shape, attention, options);
+  if (first.exact) return *first.exact;
+  if (auto o = first_held(shape, options, [&](const auto& step) { return fitting.whole_window(step); }))
+    return *o;
+  if (auto o = first_held(shape, options, [&](const auto& step) { return fitting.all_rows(step); }))
+    return *o;
+  if (first.every_row) return *first.every_row;
+  const auto step = picked_step(fitting, shape, options);
+  if (!step) refuse_budget(options, fitting.smallest());
+  return *step;
 }
 
 }  // namespace
@@ -272,8 +319,7 @@ ProceduralOptions filled_in(const KvSpec& shape, const AttentionShape& attention
                             const ProceduralOptions& options) {
   if (options.budget == 0) return filled(shape, options, {512, 256, 64, 3});
   ProceduralOptions o = picked(shape, attention, options);
-  const bool open = options.window == 0 && options.block == 0 && options.rows == 0 && options.full_rows == 0;
-  o.exact_first = options.exact_first && options.budget_for == 0 && open && options.spill.empty();
+  if (options.budget_for == 0) o.exact_first = options.exact_first && is_open(options);
   return o;
 }
 

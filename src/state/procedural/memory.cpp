@@ -21,7 +21,8 @@ References::Shape reference_shape(const ProceduralSpec& spec, int head_dim) {
   shape.heads = spec.query_heads;
   shape.head_dim = head_dim;
   shape.stride = reference_stride(spec);
-  shape.span = spec.window + spec.block;
+  shape.span = spec.reference_span > 0 ? spec.reference_span : spec.window + spec.block;
+  shape.from = spec.reference_from;
   return shape;
 }
 
@@ -113,7 +114,7 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
   blocks_.reserve(blocks_.size() + 1);
   full_.reserve(full_.size() + 1);
   whole_.reserve(whole_.size() + 1);
-  references_->retain(std::max(first, references_->oldest(position)), last);
+  references_->retain(first, last, position);
   // From here on nothing needs memory.
   for (Item& item : items) {
     Head& target = head(item.layer, item.head);

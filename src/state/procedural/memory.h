@@ -66,6 +66,11 @@ class ProceduralMemory {
   void make_references_writable() {
     if (!sole_owner(references_)) references_ = std::make_shared<References>(*references_);
   }
+  // Before a step that ends at `end`.
+  void expect_references(Pos end) {
+    make_references_writable();
+    if (end > references_->shape().from) references_->begin();
+  }
   const References& references() const { return *references_; }
 
   // Keeps positions exact in every head from now on. Throws Error(invalid_argument), and changes nothing, for

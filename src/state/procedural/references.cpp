@@ -15,9 +15,27 @@ constexpr std::int64_t kPerBlock = 8;  // tokens that a sealed block leaves behi
 References::References(const Shape& shape) : shape_(shape), ring_(shape.span / shape.stride + 1) {
   std::int64_t layers = 0;
   for (const bool keeps : shape_.layers) layer_index_.push_back(keeps ? layers++ : -1);
-  const std::int64_t slots = References::slots(shape);
-  halves_.resize(static_cast<std::size_t>(layers * slots * shape_.heads * shape_.head_dim));
-  masses_.resize(static_cast<std::size_t>(layers * slots * shape_.heads));
+  if (shape.from == 0) begin();
+}
+
+void References::begin() {
+  if (begun_) return;
+  const std::int64_t layers = std::count(shape_.layers.begin(), shape_.layers.end(), true);
+  const auto numbers = static_cast<std::size_t>(layers * slots(shape_) * shape_.heads);
+  std::vector<std::uint16_t> halves(numbers * static_cast<std::size_t>(shape_.head_dim));
+  masses_.resize(numbers);
+  halves_ = std::move(halves);
+  begun_ = true;
+}
+
+void References::clear() noexcept {
+  old_positions_.clear();
+  retain_stride_ = 1;
+  blocks_seen_ = 0;
+  if (shape_.from == 0) return;
+  std::vector<std::uint16_t>().swap(halves_);
+  std::vector<float>().swap(masses_);
+  begun_ = false;
 }
 
 std::int64_t References::slot(Pos position) const {
@@ -61,9 +79,12 @@ std::vector<Pos> References::spread(const std::vector<Pos>& positions, std::int6
   return chosen;
 }
 
-void References::retain(Pos first, Pos last) {
+void References::retain(Pos first, Pos last, Pos position) {
   std::vector<Pos> chosen;
   if (blocks_seen_ % retain_stride_ == 0) {
+    const Pos size = last - first;
+    first = std::max({first, oldest(position), old_positions_.empty() ? 0 : old_positions_.back() + 1});
+    last = std::min(std::max(last, first + size), position);
     chosen = spread(available(first, last), kPerBlock);
     old_positions_.reserve(static_cast<std::size_t>(kMostRetained + kPerBlock));
   }
@@ -89,8 +110,8 @@ void References::retain(Pos first, Pos last) {
     }
     old_positions_.resize(kept);
   }
-  for (const Pos position : chosen) {
-    const std::int64_t source = position / shape_.stride % ring_;
+  for (const Pos p : chosen) {
+    const std::int64_t source = p / shape_.stride % ring_;
     const auto target = ring_ + static_cast<std::int64_t>(old_positions_.size());
     for (std::size_t layer = 0; layer < layer_index_.size(); ++layer) {
       if (layer_index_[layer] < 0) continue;
@@ -100,7 +121,7 @@ void References::retain(Pos first, Pos last) {
       std::memcpy(halves_.data() + to * width, halves_.data() + from * width, width * 2);
       std::memcpy(masses_.data() + to * heads, masses_.data() + from * heads, heads * sizeof(float));
     }
-    old_positions_.push_back(position);
+    old_positions_.push_back(p);
   }
 }
 
@@ -120,7 +141,7 @@ float References::log_mass(int layer, Pos position, int head) const {
                  static_cast<std::size_t>(head)];
 }
 
-std::int64_t References::held_bytes() const { return bytes_for(shape_); }
+std::int64_t References::held_bytes() const { return begun_ ? bytes_for(shape_) : 0; }
 
 std::int64_t References::bytes_for(const Shape& shape) {
   const std::int64_t layers = std::count(shape.layers.begin(), shape.layers.end(), true);

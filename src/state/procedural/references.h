@@ -20,13 +20,18 @@ class References {
     int heads = 0, head_dim = 0;
     std::int64_t stride = 8;  // positions from one reference to the next
     std::int64_t span = 0;    // positions that must stay available
+    Pos from = 0;             // positions below have none
     friend bool operator==(const Shape&, const Shape&) = default;
   };
   explicit References(const Shape& shape);
+  // Takes the memory of all slots, once; nothing is kept before. Throws std::bad_alloc, and has then changed nothing.
+  void begin();
+  bool begun() const { return begun_; }
 
   const Shape& shape() const { return shape_; }
   bool wants(int layer, Pos position) const {
-    return shape_.layers[static_cast<std::size_t>(layer)] && position % shape_.stride == shape_.stride / 2;
+    return shape_.layers[static_cast<std::size_t>(layer)] && position >= shape_.from &&
+           position % shape_.stride == shape_.stride / 2;
   }
   // query: [head_dim] of one head, before RoPE. log_mass: [heads].
   void put_query(int layer, Pos position, int head, const float* query);
@@ -39,9 +44,9 @@ class References {
   // `count` of these, evenly spaced; all of them when there are fewer.
   static std::vector<Pos> spread(const std::vector<Pos>& positions, std::int64_t count);
 
-  // Keeps the references of some tokens of [first, last) when the ring gives up their slots. Throws
-  // std::bad_alloc, and has then changed nothing.
-  void retain(Pos first, Pos last);
+  // Keeps the references of some tokens of a block [first, last) when the ring gives up their slots; where that was
+  // so before `position`, the oldest that are left stand in. Throws std::bad_alloc, and has then changed nothing.
+  void retain(Pos first, Pos last, Pos position);
   const std::vector<Pos>& retained() const { return old_positions_; }
 
   // One reference: [head_dim] floats of the query.
@@ -49,7 +54,7 @@ class References {
   void query(int layer, Pos position, int head, float* out) const;
   float log_mass(int layer, Pos position, int head) const;
 
-  void clear() { old_positions_.clear(), retain_stride_ = 1, blocks_seen_ = 0; }
+  void clear() noexcept;
   std::int64_t held_bytes() const;
   static std::int64_t bytes_for(const Shape& shape);
 
@@ -77,6 +82,7 @@ class References {
   std::vector<Pos> old_positions_;         // of the retained slots, ascending
   std::int64_t retain_stride_ = 1;         // every so many-th block leaves some tokens behind
   std::int64_t blocks_seen_ = 0;
+  bool begun_ = false;
 };
 
 }  // namespace kvtide

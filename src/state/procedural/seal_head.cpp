@@ -87,7 +87,8 @@ std::vector<Pos> judges_of_seal(const References& references, Pos first, Pos las
 }
 
 std::vector<Pos> judges_of_merge(const References& references, Pos first, Pos position) {
-  std::vector<Pos> asked = References::spread(references.available(first, position), kWindowReferences);
+  std::vector<Pos> asked = References::spread(
+      references.available(std::max(first, references.oldest(position)), position), kWindowReferences);
   const std::vector<Pos> old = References::spread(references.retained(), kRetainedUsed);
   asked.insert(asked.end(), old.begin(), old.end());
   return asked;

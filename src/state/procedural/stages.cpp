@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/pages.h"
 #include "kernels/attend_kernel.h"
 #include "state/procedural/budget.h"
 
@@ -10,11 +11,17 @@ namespace {
 
 constexpr Pos kLongestStage = Pos{1} << 31;
 
+// Forks begin with a tile: where tiles are whole pages a region needs no more than its rows.
+std::int64_t bytes_of_region(std::int64_t rows, std::int64_t row_bytes) {
+  return kTileRows * row_bytes % kPage == 0 ? page_ceil(rows * row_bytes) : region_bytes(rows, row_bytes);
+}
+
 // Pages of a layer's first `tokens` tokens: of those that it still holds, where it has a window of its own.
 std::int64_t bytes_of_layer(const KvSpec& spec, const LayerSpec& layer, const RowStage& types, Pos tokens) {
-  if (layer.window) tokens = std::min<Pos>(tokens, *layer.window + spec.slack + spec.max_step + kTileRows);
-  return layer.kv_heads * (region_bytes(tokens, dtype_bytes(types.key_type, layer.head_dim)) +
-                           region_bytes(tokens, dtype_bytes(types.value_type, layer.head_dim)));
+  if (layer.window)
+    tokens = std::min<Pos>(tokens, *layer.window + spec.slack + longest_step(spec) + kTileRows);
+  return layer.kv_heads * (bytes_of_region(tokens, dtype_bytes(types.key_type, layer.head_dim)) +
+                           bytes_of_region(tokens, dtype_bytes(types.value_type, layer.head_dim)));
 }
 
 std::int64_t bytes_of_rows(const KvSpec& spec, const RowStage& types, Pos tokens) {
@@ -23,26 +30,30 @@ std::int64_t bytes_of_rows(const KvSpec& spec, const RowStage& types, Pos tokens
   return bytes;
 }
 
-// Layers are rewritten one by one: the largest is there twice.
-std::int64_t largest_layer(const KvSpec& spec, const RowStage& types, Pos tokens) {
+// Layers are rewritten one by one, in place: the newest rows are there twice, and pages that are begun.
+std::int64_t bytes_of_rewriting(const KvSpec& spec, const RowStage& types, Pos tokens) {
+  const std::int64_t rows = std::min(tokens, kRewrittenAtOnce);
   std::int64_t bytes = 0;
   for (const LayerSpec& layer : spec.layers)
-    bytes = std::max(bytes, bytes_of_layer(spec, layer, types, tokens));
+    bytes =
+        std::max(bytes, layer.kv_heads * (region_bytes(rows, dtype_bytes(types.key_type, layer.head_dim)) +
+                                          region_bytes(rows, dtype_bytes(types.value_type, layer.head_dim))));
   return bytes;
 }
 
-// The most that a stage holds, its end included; next: nullptr when blocks are sealed there.
-std::int64_t bytes_of_stage(const KvSpec& spec, const RowStage& stage, const RowStage* next) {
+// The most that a stage holds, its end included; next: nullptr when blocks are sealed there. observed: are there
+// references by then?
+std::int64_t bytes_of_stage(const KvSpec& spec, const RowStage& stage, const RowStage* next, bool observed) {
   const ProceduralSpec& p = *spec.procedural;
   const Pos kept = p.window + spec.slack + p.block;
   const ProceduralBytes one_block = most_bytes(spec, kept);
-  const std::int64_t rows = bytes_of_rows(spec, stage, stage.until) + one_block.references;
-  if (next != nullptr) return rows + largest_layer(spec, *next, stage.until);
-  // Sealing gives back a block's rows before it goes on to the next; then the window is rewritten.
-  const std::int64_t sealing = rows + one_block.compact + one_block.full;
-  const std::int64_t sealed =
-      most_bytes(spec, stage.until).total() + largest_layer(spec, stage, std::min(kept, stage.until));
-  return std::max(sealing, sealed);
+  const std::int64_t rows = bytes_of_rows(spec, stage, stage.until) + (observed ? one_block.references : 0);
+  if (next != nullptr) return rows + bytes_of_rewriting(spec, *next, stage.until);
+  // Sealing gives back a block's rows before it goes on to the next, but for pages that are begun; then the window is
+  // rewritten.
+  const std::int64_t begun = bytes_of_rewriting(spec, stage, kept);
+  const std::int64_t sealing = rows + begun + one_block.compact + one_block.full;
+  return std::max(sealing, most_bytes(spec, stage.until).total() + begun);
 }
 
 // Element types to go through: as written, then eight bits where these save something.
@@ -62,24 +73,37 @@ std::vector<RowStage> types_of_stages(const KvSpec& spec) {
   return stages;
 }
 
-// Fills in where the stages end; false: one of them would not be worth it.
-bool end_stages(const KvSpec& spec, std::vector<RowStage>& stages) {
+// The positions that stages may reach. Exact rows are seen where they are: no further than the model was trained for.
+Pos longest_stage(const ProceduralSpec& p) {
+  if (p.far_from == 0) return kLongestStage;
+  return p.budget_for <= p.far_from / 7 * 8 ? std::max(p.far_from, p.budget_for + kTileRows) : p.far_from;
+}
+
+// Fills in where the stages end; false: one of them would not be worth it. observed: are there references from the
+// first stage on?
+bool end_stages(const KvSpec& spec, std::vector<RowStage>& stages, bool observed) {
   const ProceduralSpec& p = *spec.procedural;
   Pos from = p.window + spec.slack + p.block;  // at which a block would be sealed anyway
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const RowStage* next = i + 1 < stages.size() ? &stages[i + 1] : nullptr;
-    // Exact rows are seen where they are: no further than the model was trained for.
-    Pos low = 0, high = (p.far_from > 0 ? p.far_from : kLongestStage) / kTileRows;
+    const auto fits = [&](Pos until) {
+      stages[i].until = until;
+      return bytes_of_stage(spec, stages[i], next, observed || next == nullptr) <= p.budget;
+    };
+    Pos low = 0, high = longest_stage(p) / kTileRows;
     while (low < high) {
       const Pos middle = (low + high + 1) / 2;
-      stages[i].until = middle * kTileRows;
-      if (bytes_of_stage(spec, stages[i], next) <= p.budget)
+      if (fits(middle * kTileRows))
         low = middle;
       else
         high = middle - 1;
     }
-    stages[i].until = low * kTileRows;
-    if (stages[i].until < from + p.block) return false;
+    // Not a token more than is expected must fit.
+    if (low * kTileRows > p.budget_for || p.budget_for >= longest_stage(p) || !fits(p.budget_for + 1))
+      stages[i].until = low * kTileRows;
+    // Behind the expected text a stage only keeps references and blocks away from exact rows.
+    const bool behind = i > 0 && p.budget_for > 0 && from > p.budget_for;
+    if (stages[i].until < from + (behind ? 1 : p.block)) return false;
     from = stages[i].until;
   }
   return true;
@@ -89,9 +113,18 @@ bool end_stages(const KvSpec& spec, std::vector<RowStage>& stages) {
 
 std::vector<RowStage> row_stages(const KvSpec& spec) {
   const ProceduralSpec& p = *spec.procedural;
-  if (!p.exact_first || p.budget == 0 || p.budget_for > 0 || grows(p)) return {};
+  if (!p.exact_first || p.budget == 0 || grows(p)) return {};
   std::vector<RowStage> stages = types_of_stages(spec);
-  while (!stages.empty() && !end_stages(spec, stages)) stages.pop_back();
+  while (!stages.empty()) {
+    if (end_stages(spec, stages, false)) {
+      KvSpec with = spec;
+      with.procedural->stages = stages;
+      place_references(*with.procedural);
+      if (stages.size() == 1 || with.procedural->reference_from >= stages.front().until) return stages;
+      if (end_stages(spec, stages, true)) return stages;
+    }
+    stages.pop_back();
+  }
   return stages;
 }
 
@@ -100,7 +133,8 @@ std::int64_t bytes_of_stages(const KvSpec& spec) {
   if (!spec.procedural) return most;
   const std::vector<RowStage>& stages = spec.procedural->stages;
   for (std::size_t i = 0; i < stages.size(); ++i)
-    most = std::max(most, bytes_of_stage(spec, stages[i], i + 1 < stages.size() ? &stages[i + 1] : nullptr));
+    most = std::max(most, bytes_of_stage(spec, stages[i], i + 1 < stages.size() ? &stages[i + 1] : nullptr,
+                                         stages[i].until > spec.procedural->reference_from));
   return most;
 }
 

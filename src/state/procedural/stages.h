@@ -9,6 +9,9 @@
 
 namespace kvtide {
 
+// Rows that are there twice while a layer is rewritten in place, sinks apart.
+inline constexpr Pos kRewrittenAtOnce = 512;
+
 // The stages of a procedural spec whose options ask for them (exact_first): as long as the budget holds them, with
 // what is there twice while rows are rewritten or sealed. Empty: blocks are sealed as they leave the window.
 std::vector<RowStage> row_stages(const KvSpec& spec);

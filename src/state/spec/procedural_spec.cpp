@@ -28,6 +28,13 @@ std::vector<double> share_out(const std::vector<double>& need, double total, dou
 
 }  // namespace
 
+void place_references(ProceduralSpec& spec) {
+  const std::int64_t most = (kBlockReferences + kWindowReferences) * reference_stride(spec);
+  spec.reference_span = spec.window + spec.block > most ? most : 0;
+  const std::int64_t span = spec.reference_span > 0 ? spec.reference_span : spec.window + spec.block;
+  spec.reference_from = spec.stages.empty() ? 0 : std::max<Pos>(0, spec.stages.back().until - span);
+}
+
 std::size_t turns_like(const ProceduralSpec& spec, std::size_t layer) {
   for (std::size_t other = 0; other < layer; ++other)
     if (!spec.plans[other].empty() && spec.frequencies[other] == spec.frequencies[layer]) return other;

@@ -34,6 +34,8 @@ struct ProceduralSpec : ProceduralOptions {
   Pos far_from = 0;               // no row is seen from further away; 0: true distances
   int query_heads = 0;
   std::int64_t reference_stride = 0;  // positions from one reference to the next; 0: so that a block has 32
+  std::int64_t reference_span = 0;    // newest positions that have references; 0: window and block
+  Pos reference_from = 0;             // positions below have none
   float scale = 0.0f;                 // of q.k
   // Before blocks are sealed, ascending; empty: they are from the start. The window of later has the types of the first.
   std::vector<RowStage> stages;
@@ -48,6 +50,10 @@ inline std::int64_t reference_stride(const ProceduralSpec& spec) {
   if (spec.reference_stride > 0) return spec.reference_stride;
   return spec.block < kBlockReferences ? 1 : spec.block / kBlockReferences;
 }
+
+// What follows for options that are filled in: references of a wide window lie no closer together than those of a
+// narrow one, so that they do not grow with it; and rows that are kept for a while need none until they are sealed.
+void place_references(ProceduralSpec& spec);
 
 // The stage of a text of so many tokens; nullptr: blocks are sealed.
 inline const RowStage* stage_at(const ProceduralSpec& spec, Pos position) {

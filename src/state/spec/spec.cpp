@@ -85,6 +85,9 @@ void check_chosen(const ProceduralSpec& p) {
     refuse_spec(cat("the window must hold at least one block of ", p.block, " positions, not ", p.window));
   if (p.far_from < 0 || p.far_from > kMostTokens || p.reference_stride < 0 || p.reference_stride > p.block)
     refuse_spec("a procedural memory's far distance or reference stride is out of range");
+  if (p.reference_span < 0 || p.reference_span > p.window + p.block || p.reference_from < 0 ||
+      p.reference_from > (p.stages.empty() ? 0 : p.stages.back().until))
+    refuse_spec("a procedural memory's references begin too late or reach too far back");
   if (!std::isfinite(p.scale)) refuse_spec("the attention scale is not finite");
   Pos pinned = 0;
   for (const PosRange& pin : p.pins) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/pages.h"
+#include "kernels/attend_kernel.h"
 #include "state/procedural/budget.h"
 
 namespace kvtide {
@@ -42,7 +44,19 @@ class LadderTest : public ::testing::TestWithParam<int> {
   }
   // Does every head keep all of so many tokens?
   bool holds_all(const ProceduralOptions& o, Pos expected) const {
-    return o.window >= expected || (o.full_from < 0.0f && o.window + o.full_rows >= expected);
+    const auto stages = procedural_spec(shape_, attention_, o).stages;
+    return holds_exactly(o, expected) || (!stages.empty() && stages.back().until > expected) ||
+           (o.full_from < 0.0f && o.window + o.full_rows >= expected);
+  }
+  // And as they were written?
+  bool holds_exactly(const ProceduralOptions& o, Pos expected) const {
+    const auto stages = procedural_spec(shape_, attention_, o).stages;
+    return o.window >= expected || (!stages.empty() && stages.front().until > expected);
+  }
+  std::int64_t cache_of(DType type, Pos tokens) const {
+    const std::int64_t row = page_ceil(tokens * dtype_bytes(type, 64)),
+                       windowed = page_ceil((512 + 128 + kTileRows) * dtype_bytes(type, 64));
+    return 2 * 2 * (7 * row + windowed);
   }
 
   KvSpec shape_;
@@ -67,9 +81,9 @@ TEST_P(LadderTest, MoreBytesNeverHoldLess) {
     for (std::int64_t budget = 16 * kMiB; budget <= 2048 * kMiB; budget += budget / 8) {
       const ProceduralOptions o = picked(budget, expected);
       EXPECT_GE(holds_all(o, expected), all) << budget / kMiB << "M for " << expected;
-      EXPECT_GE(o.window >= expected, exact) << budget / kMiB << "M for " << expected;
+      EXPECT_GE(holds_exactly(o, expected), exact) << budget / kMiB << "M for " << expected;
       all = holds_all(o, expected);
-      exact = o.window >= expected;
+      exact = holds_exactly(o, expected);
     }
     EXPECT_TRUE(all);
     EXPECT_EQ(exact, expected <= kTrained) << "beyond the trained length rows are seen nearer than they are";
@@ -116,11 +130,27 @@ TEST_P(LadderTest, WhereTheLengthIsKnownMoreHeadsKeepTheWholeTextAsBudgetsGrow) 
   EXPECT_EQ(heads, 16);
 }
 
+TEST_P(LadderTest, ABudgetThatHoldsTheCacheOfTheTextIsThatCache) {
+  for (const Pos expected : {Pos{3000}, Pos{4096}, Pos{20'000}, kTrained}) {
+    // One token more, and what is rewritten at once should the text be longer. Where all heads copy, or the text ends
+    // where stages must, the references and the first block that is sealed must fit, too.
+    const std::int64_t cache = cache_of(DType::f16, expected + 1),
+                       budget = cache +
+                                (GetParam() < 16 && expected < kTrained ? 300 << 10 : cache / 16 + (1 << 20));
+    const ProceduralOptions o = picked(budget, expected);
+    EXPECT_TRUE(holds_exactly(o, expected)) << expected;
+    EXPECT_LE(bytes_of(o), budget);
+    EXPECT_FALSE(holds_exactly(picked(cache - cache / 50, expected), expected)) << expected;
+  }
+}
+
 TEST_P(LadderTest, ABudgetThatHoldsTheTextInEightBitsKeepsEveryRow) {
-  constexpr Pos kExpected = 20'000;
-  const std::int64_t rows = 7 * 2 * 2 * kExpected * dtype_bytes(DType::q8_0, 64);
-  EXPECT_TRUE(holds_all(picked(rows + rows / 3, kExpected), kExpected));
-  EXPECT_TRUE(holds_all(picked(rows + rows / 3, kExpected, FullType::q8_0), kExpected));
+  for (const Pos expected : {Pos{4096}, Pos{20'000}}) {
+    // What comes after the text needs references and the summaries of a block.
+    const std::int64_t cache = cache_of(DType::q8_0, expected), budget = cache + cache / 16 + (3 << 20);
+    EXPECT_TRUE(holds_all(picked(budget, expected), expected)) << expected;
+    EXPECT_TRUE(holds_all(picked(budget, expected, FullType::q8_0), expected)) << expected;
+  }
 }
 
 TEST_P(LadderTest, WhatWasAskedForStays) {

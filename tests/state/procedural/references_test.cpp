@@ -79,7 +79,7 @@ TEST(References, SomeOfEveryBlockStay_ThinnedAsTheyGrowOld) {
   std::size_t most = 0;
   for (Pos block = 0; block < 200; ++block) {
     for (; read < (block + 1) * kBlock + 64; ++read) put(references, read);
-    references.retain(block * kBlock, (block + 1) * kBlock);
+    references.retain(block * kBlock, (block + 1) * kBlock, read);
     const std::vector<Pos>& kept = references.retained();
     most = std::max(most, kept.size());
     ASSERT_LE(kept.size(), static_cast<std::size_t>(References::kMostRetained));
