@@ -46,8 +46,7 @@ for object in "${objects[@]}"; do
   name=${object##*/src/}
   name=${name%.o}
   case "$object" in
-    */kvtide.dir/Unity/*) name=cli/$(basename "$object") ;;
-    */Unity/*) name=$(sed -E 's#.*/kvtide_([a-z]+)\.dir/Unity/#\1/#' <<<"$object") ;;
+    */Unity/*) name=$(sed -E 's#.*/kvtide_([a-z]+)(_[a-z]+)?\.dir/Unity/#\1/#' <<<"$object") ;;
   esac
 
   case "$name" in
