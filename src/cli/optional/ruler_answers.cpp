@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "cli/output/columns.h"
 #include "cli/output/session_words.h"
+#include "cli/output/terminal.h"
 
 namespace kvtide {
 namespace {
