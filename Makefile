@@ -107,10 +107,10 @@ test-fuzz:
 	@tools/install.sh build fuzz
 	@tools/fuzz_replay.sh $(FUZZ_SECONDS)
 
-# Without suppressions. What never starts a second thread cannot race, and is left out: the release build tells which tests do.
+# Without suppressions. What never starts a second thread cannot race, and is left out: the release build tells which suites do.
 # So is what repeats the work of one pool beside arithmetic in double, thousands of times.
 TSAN_SKIPPED := AttendInts.ComeWithin*:AttendBits.AreThoseOfTheScalarTable:AttendSpread.EqualsTheSoftmax*
-test-tsan:  ## the tests with threads, and those of the program, under ThreadSanitizer
+test-tsan:  ## suites with threads, and the tests of the program, under ThreadSanitizer
 	@tools/install.sh build test
 	@tools/configure.sh release -DKVTIDE_TESTS=ON
 	@cmake --build build/cmake
