@@ -124,7 +124,22 @@ struct Block {
             hi, asked->words.data(), asked->steps.data()},
            into);
     }
+    if (spread_for != nullptr && tiles.mean_key != nullptr) add_mean_scores(spread.rows, tiles.mean_key, into.max);
     if (tiles.spread) kernels.spread(queries(), padded_dim, shape.head_dim, nullptr, 0, into.out);
+  }
+
+  // What the mean key adds to all scores of a query moves their maximum and nothing else. Sixteen chains, summed one
+  // after the other: compiled once, so that every kernel table has the same bits.
+  void add_mean_scores(const std::vector<float>& rows, const float* mean_key, float* max) const {
+    constexpr int kChains = 16;
+    for (int i = 0; i < queries(); ++i) {
+      const float* query = rows.data() + i * padded_dim;
+      float chains[kChains] = {};
+      for (int d = 0; d < shape.head_dim; ++d) chains[d % kChains] += query[d] * mean_key[d];
+      float sum = 0.0f;
+      for (const float chain : chains) sum += chain;
+      max[i] += sum * shape.scale;
+    }
   }
 
   void write(const AttendPartials& result, float* out, float* log_mass) const {

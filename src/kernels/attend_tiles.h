@@ -20,10 +20,12 @@ struct TileRef {
   bool sink = false;
   std::optional<Pos> last_reader;
 };
-// Tiles [first, last) of a list, folded together: all of them spread, or none.
+// Tiles [first, last) of a list, folded together: all of them spread, or none. With a mean key all of them have that one
+// and one turn, so that it adds the same to all scores of a query.
 struct TileGroup {
   std::size_t first, last;
   bool spread;
+  const float* mean_key = nullptr;
 };
 struct TilePlan {  // of one KV head
   std::vector<TileRef> tiles;

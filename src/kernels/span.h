@@ -11,7 +11,8 @@
 //      sees it as a reader at that position would. Keys stay as they are: the query is rotated to the
 //      position min(position - shift, reader_limit).
 //   6. Keys and values of a `spread` span lie as their Hadamard transforms (hadamard.h).
-//   7. With `rotation` the keys are turned instead, each by the same angles, when they are read. So spans at
+//   7. Of a spread span with `mean_key` the keys are what is stored plus that: one row, transformed likewise.
+//   8. With `rotation` the keys are turned instead, each by the same angles, when they are read. So spans at
 //      many distances need no rotated copies of the queries. Rows of the span keep their distances from one
 //      another.
 #pragma once
@@ -42,6 +43,7 @@ struct Span {  // of one layer and one KV head: heads of a layer may hold differ
   const float* rotation = nullptr;  // [2][pairs]: cosines, then sines of the turn of every key; or nullptr
   std::int64_t rotation_pairs = 0;  // pairs (i, i + pairs) that are turned
   bool spread = false;              // keys and values are stored as their Hadamard transforms
+  const float* mean_key = nullptr;  // [head_dim], what was taken off every key of a spread span; or nullptr
   std::optional<Pos> last_reader;   // queries beyond this position do not see the span
 };
 

@@ -142,6 +142,7 @@ ProceduralImage read_past(const JsonFields& json, int minor) {
   image.rows =
       json.numbers<std::vector<std::vector<std::vector<std::int64_t>>>>("rows", -kMostCounted, kMostCounted);
   if (minor >= 4) image.observed = json.flag("observed");
+  image.mean_keys = minor >= 5 && json.flag("mean_keys");
   image.retained = integers(json, "retained");
   image.retain_stride = integer(json, "retain_stride");
   image.blocks_seen = integer(json, "blocks_seen");

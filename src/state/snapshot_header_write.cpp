@@ -73,6 +73,7 @@ Json past_json(const ProceduralImage& image) {
       .set("strain", image.strain)
       .set("rows", image.rows)
       .set("observed", image.observed)
+      .set("mean_keys", image.mean_keys)
       .set("retained", image.retained)
       .set("retain_stride", image.retain_stride)
       .set("blocks_seen", image.blocks_seen)

@@ -88,13 +88,20 @@ struct Spread {
   AttendCase c;
   std::vector<Rows> keys, values;
   std::vector<float> rotation;  // [2][pairs]
+  std::vector<float> mean_key;  // transformed; empty: keys lie as they are
 
   Spread(const testing::AttendOptions& o, bool turned) : c(make_case(o)) {
     const int dim = c.shape.head_dim, pairs = dim / 2;
     for (testing::Head& head : c.heads) {
       keys.emplace_back(o.key_type, dim, transformed(head.compact_keys.numbers, dim));
       values.emplace_back(o.value_type, dim, transformed(head.compact_values.numbers, dim));
-      head.compact_keys.numbers = transformed(keys.back().numbers, dim);
+      // Keys in four bits are kept less a mean, as memories do.
+      if (o.key_type == DType::q4_0 && mean_key.empty())
+        mean_key = testing::normals(static_cast<std::size_t>(dim), 5);
+      std::vector<float> whole = keys.back().numbers;
+      for (std::size_t i = 0; i < whole.size() && !mean_key.empty(); ++i)
+        whole[i] += mean_key[i % static_cast<std::size_t>(dim)];
+      head.compact_keys.numbers = transformed(whole, dim);
       head.compact_values.numbers = transformed(values.back().numbers, dim);
     }
     if (!turned) return;
@@ -122,6 +129,7 @@ struct Spread {
         if (first == last) continue;
         Span span = testing::span_of(keys[h], values[h], first, last - first);
         span.spread = true;
+        if (!mean_key.empty()) span.mean_key = mean_key.data();
         span.log_mass = c.heads[h].log_mass.data() + first;
         if (!rotation.empty()) span.rotation = rotation.data();
         if (!rotation.empty()) span.rotation_pairs = c.shape.head_dim / 2;

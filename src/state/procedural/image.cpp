@@ -136,12 +136,15 @@ void check_references(const ProceduralImage& image, const ProceduralSpec& spec, 
     refuse_procedural_image("its references would not fit any memory");
 }
 
-// The one place that knows the order: the heads that have rows, layer by layer, then the references.
-template <class Heads, class Rows, class Head, class Queries>
-void in_tensor_order(const Heads& heads, Rows&& rows, Head&& head, Queries&& references) {
+// The one place that knows the order: the heads that have rows, layer by layer, then the mean keys of those that
+// have one, then the references.
+template <class Heads, class Rows, class Head, class Mean, class Queries>
+void in_tensor_order(const Heads& heads, Rows&& rows, Head&& head, Mean&& mean, Queries&& references) {
   for (std::size_t layer = 0; layer < heads.size(); ++layer)
     for (std::size_t h = 0; h < heads[layer].size(); ++h)
       if (rows(layer, h) > 0) head(layer, h);
+  for (std::size_t layer = 0; layer < heads.size(); ++layer)
+    for (std::size_t h = 0; h < heads[layer].size(); ++h) mean(layer, h);
   references();
 }
 
@@ -186,7 +189,11 @@ std::vector<ProceduralTensor> procedural_tensors(const ProceduralSpec& spec, con
     for (const char* note : note_names(rows_kind(spec, plan)))
       tensors.push_back({name + note, Type::f32, {rows}});
   };
-  in_tensor_order(spec.plans, rows_of, add_head, [&] {
+  const auto add_mean = [&](std::size_t layer, std::size_t h) {
+    if (image.sealed > 0 && image.mean_keys && is_spread(spec, spec.plans[layer][h]))
+      tensors.push_back({cat("procedural.", layer, ".", h, ".mean"), Type::f32, {head_dim}});
+  };
+  in_tensor_order(spec.plans, rows_of, add_head, add_mean, [&] {
     const References::Shape shape = reference_shape(spec, head_dim);
     const std::int64_t layers = std::count(shape.layers.begin(), shape.layers.end(), true);
     if (layers == 0 || !image.observed) return;
@@ -218,6 +225,7 @@ ProceduralImage ProceduralMemory::image() const {
     }
   }
   image.observed = references_->begun();
+  image.mean_keys = has_mean_keys();
   image.retained = references_->retained();
   image.retain_stride = references_->retain_stride();
   image.blocks_seen = references_->blocks_seen();
@@ -241,6 +249,8 @@ void ProceduralMemory::restore(const ProceduralImage& image, Pos position) {
       target.block_rows = image.rows[layer][h];
       target.lost = image.lost[layer][h];
       target.strain = static_cast<float>(image.strain[layer][h]);
+      if (sealed_ > 0 && image.mean_keys && is_spread(spec_, spec_.plans[layer][h]))
+        target.mean_key.resize(static_cast<std::size_t>(layers_[layer].head_dim));
       std::int64_t rows = 0;
       for (const std::int64_t count : target.block_rows) rows += count;
       for (; rows > 0; --rows) target.rows->append({});
@@ -255,6 +265,14 @@ void ProceduralMemory::restore(const ProceduralImage& image, Pos position) {
   if (sealed_ > 0) move_blocks(last_seal());
 }
 
+// All heads in four bits have one, or none has.
+bool ProceduralMemory::has_mean_keys() const {
+  for (const auto& layer : heads_)
+    for (const Head& h : layer)
+      if (!h.mean_key.empty()) return true;
+  return sealed_ == 0;
+}
+
 std::vector<std::span<const std::byte>> ProceduralMemory::payload() const {
   std::vector<std::span<const std::byte>> parts;
   const auto add_head = [&](std::size_t layer, std::size_t h) {
@@ -262,6 +280,10 @@ std::vector<std::span<const std::byte>> ProceduralMemory::payload() const {
   };
   in_tensor_order(
       heads_, [&](std::size_t layer, std::size_t h) { return heads_[layer][h].rows->rows(); }, add_head,
+      [&](std::size_t layer, std::size_t h) {
+        if (const auto& mean = heads_[layer][h].mean_key; !mean.empty())
+          parts.push_back(std::as_bytes(std::span(mean)));
+      },
       [&] {
         const References& references = *references_;
         if (references.halves().empty()) return;
@@ -295,6 +317,10 @@ void ProceduralMemory::check_payload() const {
             note.count < 0.0f)
           refuse_procedural_image("a row's bias, count or score is not a number that it can have");
       }
+  for (const auto& layer : heads_)
+    for (const Head& h : layer)
+      for (const float mean : h.mean_key)
+        if (!std::isfinite(mean)) refuse_procedural_image("a mean key is not finite");
   for (const float mass : std::as_const(*references_).masses())
     if (!std::isfinite(mass)) refuse_procedural_image("a reference's log mass is not finite");
   for (const std::uint16_t half : std::as_const(*references_).halves())

@@ -27,6 +27,7 @@ struct ProceduralImage {
   std::vector<std::vector<double>> lost;            // [layer][KV head] tokens that no row stands for any more
   std::vector<std::vector<double>> strain;          // [layer][KV head] what rows are shared out by
   bool observed = true;                             // are there references yet
+  bool mean_keys = true;                            // are four-bit keys kept less a mean
   std::vector<Pos> retained;                        // positions of references that stay
   std::int64_t retain_stride = 1, blocks_seen = 0;  // which blocks leave some behind
   ProceduralCounts counts;                          // of what was done, not of what is held

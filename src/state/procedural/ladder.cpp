@@ -308,6 +308,11 @@ ProceduralOptions picked(const KvSpec& shape, const AttentionShape& attention,
   if (auto o = first_held(shape, options, [&](const auto& step) { return fitting.all_rows(step); }))
     return *o;
   if (first.every_row) return *first.every_row;
+  if (is_open(options) && options.full_type == FullType::automatic) {
+    ProceduralOptions four = options;
+    four.full_type = FullType::q4_0;
+    if (auto o = first_held(shape, four, [&](const auto& step) { return fitting.all_rows(step); })) return *o;
+  }
   const auto step = picked_step(fitting, shape, options);
   if (!step) refuse_budget(options, fitting.smallest());
   return *step;

@@ -44,7 +44,8 @@ ProceduralMemory::ProceduralMemory(const ProceduralSpec& spec, const std::vector
                        {},
                        nullptr,
                        0.0,
-                       0.0f});
+                       0.0f,
+                       {}});
     }
   }
   for (const auto& plans : spec_.plans)
@@ -98,12 +99,14 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
       .spread = key_type == DType::q4_0 || value_type == DType::q4_0,
       .first = first,
       .last = last,
+      .first_block = sealed_ == 0,
       .asked = place_ahead(spec_, judges_of_seal(*references_, first, last, position), position, made)};
   each_with_summariser(pool, kernels, items.size(), [&](Summariser& summariser, std::size_t i) {
     Item& item = items[i];
     item.sealed =
         seal_head(request, kernels, summariser, layers[static_cast<std::size_t>(item.layer)], item.layer,
-                  item.head, layers_[static_cast<std::size_t>(item.layer)].head_dim, item.rows);
+                  item.head, layers_[static_cast<std::size_t>(item.layer)].head_dim, item.rows,
+                  head(item.layer, item.head).mean_key);
   });
 
   for (Item& item : items) {
@@ -127,6 +130,7 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
                   rows.value_bytes(), rows.value(row));
     }
     target.block_rows.push_back(static_cast<std::int64_t>(item.sealed.notes.size()));
+    if (request.first_block) target.mean_key = std::move(item.sealed.mean_key);
     if (plan(item.layer, item.head).full) continue;
     target.lost += static_cast<double>(item.sealed.lost);
     target.strain = spec_.adapt == Adapt::drift ? item.sealed.log_mass_error : item.sealed.spread;
@@ -187,7 +191,8 @@ void ProceduralMemory::note_event(ProceduralEvent::Kind kind, const Block& block
 std::int64_t ProceduralMemory::held_bytes() const {
   std::int64_t bytes = references_->held_bytes();
   for (const auto& layer : heads_)
-    for (const Head& h : layer) bytes += h.rows->held_bytes();
+    for (const Head& h : layer)
+      bytes += h.rows->held_bytes() + static_cast<std::int64_t>(h.mean_key.capacity() * sizeof(float));
   for (const auto& angles : angles_) bytes += static_cast<std::int64_t>(angles.capacity() * sizeof(float));
   return bytes;
 }
@@ -204,6 +209,7 @@ void ProceduralMemory::clear() {
       h.spilled.reset();
       h.lost = 0.0;
       h.strain = 0.0f;
+      std::vector<float>().swap(h.mean_key);
     }
   blocks_.clear();
   full_.clear();

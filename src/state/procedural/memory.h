@@ -144,6 +144,9 @@ class ProceduralMemory {
     std::shared_ptr<SpilledRows> spilled;  // the oldest blocks of a whole head; nullptr: none
     double lost = 0.0;                     // tokens that no row stands for any more
     float strain = 0.0f;                   // what rows are shared out by: of the newest block
+    // Of the first block, transformed as the keys are: it is taken off keys in four bits, whose steps are as wide as
+    // the largest number of a key asks for. Empty: other types, and memories of older snapshots.
+    std::vector<float> mean_key;
   };
   struct FullBlock {
     Pos first = 0;
@@ -193,6 +196,7 @@ class ProceduralMemory {
   void drop_rows(const Dropping& dropping) noexcept;
   void expect_event();  // the next note_event then needs no memory
   void note_event(ProceduralEvent::Kind kind, const Block& block, Pos position, double seconds) noexcept;
+  bool has_mean_keys() const;
   void count(ProceduralCounts& counts) const noexcept;
   void count_head(const Head& head, const HeadPlan& plan, ProceduralCounts& counts) const noexcept;
   void make_room_in_memory();

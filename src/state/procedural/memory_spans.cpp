@@ -115,6 +115,7 @@ void ProceduralMemory::append_spans(int layer, int h, std::optional<std::int64_t
     span.values = values;
     span.key_type = span.value_type = type_of_rows(spec_, p);
     span.spread = is_spread(spec_, p);
+    span.mean_key = source.mean_key.empty() ? nullptr : source.mean_key.data();
     span.key_stride = source.rows->key_bytes();
     span.value_stride = source.rows->value_bytes();
     span.rows = rows;

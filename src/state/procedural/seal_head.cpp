@@ -35,32 +35,47 @@ BlockRows block_of(const SealRequest& request, const Kernels& kernels, const Lay
   return block;
 }
 
-// Adds rows to a sealed head, in the type in which the head keeps them.
+// As keys of the head lie: transformed.
+std::vector<float> mean_key_of(const BlockRows& block, const Kernels& kernels, int head_dim) {
+  std::vector<float> mean(static_cast<std::size_t>(head_dim));
+  for (int d = 0; d < head_dim; ++d) {
+    double sum = 0.0;
+    for (std::int64_t row = 0; row < block.rows; ++row)
+      sum += static_cast<double>(block.keys[static_cast<std::size_t>(row * block.padded_dim + d)]);
+    mean[static_cast<std::size_t>(d)] = static_cast<float>(sum / static_cast<double>(block.rows));
+  }
+  kernels.attend.spread(1, head_dim, head_dim, nullptr, 0, mean.data());
+  return mean;
+}
+
+// Adds rows to a sealed head, in the type in which the head keeps them, keys less `mean_key` if there is one.
 class RowWriter {
  public:
   RowWriter(const ProceduralSpec& spec, const HeadPlan& plan, const Kernels& kernels, int head_dim,
-            SealedHead& sealed)
+            std::span<const float> mean_key, SealedHead& sealed)
       : kernels_(kernels),
         type_(type_of_rows(spec, plan)),
         dim_(head_dim),
         bytes_(static_cast<std::size_t>(dtype_bytes(type_, head_dim))),
         spread_(is_spread(spec, plan) ? static_cast<std::size_t>(head_dim) : 0),
+        mean_key_(mean_key),
         sealed_(sealed) {}
 
   void add(const float* key, const float* value, const RowNote& note) {
     const std::size_t size = sealed_.keys.size();
     sealed_.keys.resize(size + bytes_);
     sealed_.values.resize(size + bytes_);
-    encode(key, sealed_.keys.data() + size);
-    encode(value, sealed_.values.data() + size);
+    encode(key, mean_key_, sealed_.keys.data() + size);
+    encode(value, {}, sealed_.values.data() + size);
     sealed_.notes.push_back(note);
   }
 
  private:
-  void encode(const float* row, std::byte* out) {
+  void encode(const float* row, std::span<const float> less, std::byte* out) {
     if (!spread_.empty()) {
       std::copy_n(row, dim_, spread_.begin());
       kernels_.attend.spread(1, dim_, dim_, nullptr, 0, spread_.data());
+      for (std::size_t d = 0; d < less.size(); ++d) spread_[d] -= less[d];
       row = spread_.data();
     }
     encode_row(type_, row, dim_, out);
@@ -70,7 +85,8 @@ class RowWriter {
   DType type_;
   int dim_;
   std::size_t bytes_;          // of a key, and of a value
-  std::vector<float> spread_;  // a row that is turned before it is kept; empty: none is
+  std::vector<float> spread_;  // a row that is transformed before it is kept; empty: none is
+  std::span<const float> mean_key_;
   SealedHead& sealed_;
 };
 
@@ -95,13 +111,16 @@ std::vector<Pos> judges_of_merge(const References& references, Pos first, Pos po
 }
 
 SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summariser& summariser,
-                     const LayerRows& rows, int layer, int head, int head_dim, std::int64_t keep) {
+                     const LayerRows& rows, int layer, int head, int head_dim, std::int64_t keep,
+                     std::span<const float> mean_key) {
   const ProceduralSpec& spec = request.spec;
   const auto& heads = spec.plans[static_cast<std::size_t>(layer)];
   const HeadPlan& plan = heads[static_cast<std::size_t>(head)];
   const BlockRows block = block_of(request, kernels, rows, head, head_dim);
   SealedHead sealed;
-  RowWriter writer(spec, plan, kernels, head_dim, sealed);
+  if (request.first_block && is_spread(spec, plan))
+    mean_key = sealed.mean_key = mean_key_of(block, kernels, head_dim);
+  RowWriter writer(spec, plan, kernels, head_dim, mean_key, sealed);
   const auto add = [&](std::int64_t row, const float* value, float bias, float count, float score) {
     writer.add(block.keys.data() + row * block.padded_dim, value,
                {static_cast<std::int32_t>(request.first + row), bias, count, score});

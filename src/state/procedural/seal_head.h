@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -25,12 +26,14 @@ struct SealRequest {
   DType key_type, value_type;            // of the rows in the window
   bool spread = false;                   // which lie as their Hadamard transforms
   Pos first, last;                       // positions of the block
+  bool first_block = false;              // of the memory
   std::vector<const AskedAhead*> asked;  // per layer
 };
 // The references that judge a block which leaves the window of a text of `position` tokens.
 std::vector<Pos> judges_of_seal(const References& references, Pos first, Pos last, Pos position);
 
 struct SealedHead {
+  std::vector<float> mean_key;          // of the memory's first block, where keys are kept less their mean: memory.h
   std::vector<std::byte> keys, values;  // in the type of the head's rows
   std::vector<RowNote> notes;
   float log_mass_error = 0.0f;
@@ -39,9 +42,11 @@ struct SealedHead {
   bool rejected = false;
 };
 
-// keep: rows of the block that stay, pinned ones apart; a full head keeps all.
+// keep: rows of the block that stay, pinned ones apart; a full head keeps all. mean_key: of the head, empty in its
+// first block.
 SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summariser& summariser,
-                     const LayerRows& rows, int layer, int head, int head_dim, std::int64_t keep);
+                     const LayerRows& rows, int layer, int head, int head_dim, std::int64_t keep,
+                     std::span<const float> mean_key);
 
 // body(summariser, item) for every item, with one scratch memory per thread, whichever items it takes.
 template <class Body>

@@ -21,6 +21,12 @@ StateImage sound_image(const KvSpec& spec = procedural_spec(), std::int64_t toke
   return state.image();
 }
 
+KvSpec four_bit_spec() {
+  KvSpec spec = procedural_spec();
+  spec.procedural->copy_type = DType::q4_0;
+  return spec;
+}
+
 struct Wrong {
   const char* what;
   std::function<void(StateImage&)> change;
@@ -154,8 +160,34 @@ TEST(ProceduralImage, WithBlocksOfWhichNothingIsLeftGoesOn) {
   EXPECT_GT(state.past()->counts().consolidations, image.past->counts.consolidations);
 }
 
+// Keys in four bits lie less a mean, but for those of snapshots from before that: these go on as they are.
+TEST(ProceduralImage, WithoutMeanKeysGoesOnWithoutThem) {
+  ThreadPool pool(1);
+  StateImage image = sound_image(four_bit_spec());
+  const auto means = [](const StateImage& of) {
+    const auto tensors = procedural_tensors(memory_spec(of.spec), *of.past, testing::kFedDim);
+    return std::count_if(tensors.begin(), tensors.end(),
+                         [](const ProceduralTensor& tensor) { return tensor.name.ends_with(".mean"); });
+  };
+  EXPECT_TRUE(image.past->mean_keys);
+  EXPECT_EQ(means(image), 1);
+  for (const bool with : {true, false}) {
+    image.past->mean_keys = with;
+    KvState state(image);
+    EXPECT_EQ(state.past()->payload().size(),
+              procedural_tensors(memory_spec(image.spec), *image.past, testing::kFedDim).size());
+    feed(state, pool, 100);
+    EXPECT_EQ(state.image().past->mean_keys, with);
+    EXPECT_EQ(means(state.image()), with);
+  }
+  KvState state(image);
+  state.clear();
+  feed(state, pool, 100);
+  EXPECT_TRUE(state.image().past->mean_keys) << "what is read from the beginning has them again";
+}
+
 TEST(ProceduralImage, PayloadsWithNumbersThatCannotBeAreRefused) {
-  const StateImage image = sound_image();
+  const StateImage image = sound_image(four_bit_spec());
   const auto tensors = procedural_tensors(memory_spec(image.spec), *image.past, testing::kFedDim);
   const float nan = std::nanf("");
   const std::int32_t outside = 32 * 18;
@@ -170,7 +202,7 @@ TEST(ProceduralImage, PayloadsWithNumbersThatCannotBeAreRefused) {
     EXPECT_THROW(state.past()->check_payload(), Error) << tensors[i].name;
     ++tried;
   }
-  EXPECT_GE(tried, 3 * 4 + 2 + 1) << "notes of three plain heads, of a full one, log masses";
+  EXPECT_GE(tried, 3 * 4 + 2 + 1 + 1) << "notes of three plain heads, of a full one, its mean key, log masses";
   KvState state(image);
   auto queries = state.past()->payload()[tensors.size() - 2];
   queries[1] = std::byte{0x7c};  // of a half: an exponent of all ones
