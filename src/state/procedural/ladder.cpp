@@ -27,11 +27,8 @@ constexpr std::int64_t kMostRows = std::int64_t{1} << 21;
 constexpr float kEveryHead = -1.0f;      // below any share of attention: all heads keep their rows
 constexpr std::int64_t kRowsApart = 16;  // rows of a block grow by so many
 
-// Where eight bits would keep fewer than one row in so many, four bits for nearly twice the rows are better;
-// up to that the rows that thinning leaves are as good as all of them in four bits
+// A smaller step is better where one head in so many more keeps every row of the text for it
 // (docs/procedural_measurements.md, as the other choices here).
-constexpr std::int64_t kWorthThinning = 4;
-// A smaller step is better where one head in so many more keeps every row of the text for it.
 constexpr double kWorthAStep = 16.0;
 // The last step of which that is true: a shorter window, or fewer blocks, loses more than heads bring.
 constexpr const Step* kLastWorth = &kLadder[4];
@@ -237,10 +234,9 @@ ProceduralOptions fitted(Fitting& fitting, const ProceduralOptions& options, Pro
                          const ProceduralOptions& eight) {
   const bool open = options.full_type == FullType::automatic && o.full_type == FullType::q8_0;
   if (!open || !options.spill.empty()) return eight;
+  // Half of the facts are gone with half of the rows, whereas four bits hold nearly all of what eight bits hold.
   const bool enough = fitting.rows_enough(eight);
-  const bool thin =
-      options.budget_for == 0 || kWorthThinning * eight.full_rows < options.budget_for - eight.window;
-  if (enough ? !fitting.few_whole_heads(eight) : !thin) return eight;
+  if (enough && !fitting.few_whole_heads(eight)) return eight;
   o.full_type = FullType::q4_0;
   const auto four = fitting.fit(o);
   if (!four) return eight;
@@ -308,11 +304,6 @@ ProceduralOptions picked(const KvSpec& shape, const AttentionShape& attention,
   if (auto o = first_held(shape, options, [&](const auto& step) { return fitting.all_rows(step); }))
     return *o;
   if (first.every_row) return *first.every_row;
-  if (is_open(options) && options.full_type == FullType::automatic) {
-    ProceduralOptions four = options;
-    four.full_type = FullType::q4_0;
-    if (auto o = first_held(shape, four, [&](const auto& step) { return fitting.all_rows(step); })) return *o;
-  }
   const auto step = picked_step(fitting, shape, options);
   if (!step) refuse_budget(options, fitting.smallest());
   return *step;
