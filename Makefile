@@ -108,8 +108,10 @@ test-fuzz:
 	@tools/fuzz_replay.sh $(FUZZ_SECONDS)
 
 # Without suppressions. What never starts a second thread cannot race, and is left out: the release build tells which suites do.
-# So is what repeats the work of one pool beside arithmetic in double, thousands of times.
-TSAN_SKIPPED := AttendInts.ComeWithin*:AttendBits.AreThoseOfTheScalarTable:AttendSpread.EqualsTheSoftmax*
+# So is what repeats the work of one pool beside arithmetic in double, thousands of times, and what measures memory.
+# The preset does not vectorise: with ThreadSanitizer g++ 12.2 compiles unrolled loops of the scalar table to other results.
+# Tests of killed processes start threads in children of a process that has some.
+TSAN_SKIPPED := AttendInts.ComeWithin*:AttendBits.AreThoseOfTheScalarTable:AttendSpread.EqualsTheSoftmax*:PackedSession.TakesNoMemoryOfItsOwnForWeights
 test-tsan:  ## suites with threads, and the tests of the program, under ThreadSanitizer
 	@tools/install.sh build test
 	@tools/configure.sh release -DKVTIDE_TESTS=ON
@@ -118,7 +120,7 @@ test-tsan:  ## suites with threads, and the tests of the program, under ThreadSa
 	@tools/configure.sh tsan
 	@cmake --build build/tsan
 	@tools/tests_with_threads.py $(abspath build/cmake/tests/libthread_log.so) build/cmake/tests/*_tests >build/tests_with_threads.txt
-	@GTEST_FILTER="$$(cat build/tests_with_threads.txt):-$(TSAN_SKIPPED)" ctest --test-dir build/tsan --output-on-failure --no-tests=error -j 2 --timeout 1200 \
+	@TSAN_OPTIONS=die_after_fork=0 GTEST_FILTER="$$(cat build/tests_with_threads.txt):-$(TSAN_SKIPPED)" ctest --test-dir build/tsan --output-on-failure --no-tests=error -j 2 --timeout 3600 \
 	  | tee build/ctest-tsan.log
 
 # Six processes on two cores lost a wake-up within a minute when one could be lost.

@@ -29,8 +29,13 @@ enum class Adapt {                  // which heads get more of the rows of a blo
   entropy                           // those whose attention is dispersed over many rows
 };
 
+enum class WindowType {  // how the newest rows are stored once blocks are sealed
+  automatic,             // as written, but in q8_0 where a budget does not hold every row of the text
+  as_written,            // in the types of the session
+  q8_0
+};
 enum class FullType {  // how full heads store their rows
-  automatic,           // as other old rows; where a budget leaves less than a quarter of them, q4_0
+  automatic,           // as other old rows; in q4_0 where a budget holds only a part of them otherwise
   f16,
   q8_0,
   q4_0  // of Hadamard transforms: 4.5 bits an element
@@ -41,11 +46,13 @@ inline constexpr std::string_view kSummaryNames[] = {"fit", "cluster", "position
 inline constexpr std::string_view kRowScoreNames[] = {"mixed", "novelty", "vnorm", "attention"};
 inline constexpr std::string_view kFarRuleNames[] = {"log", "clamp"};
 inline constexpr std::string_view kAdaptNames[] = {"off", "drift", "entropy"};
+inline constexpr std::string_view kWindowTypeNames[] = {"automatic", "as_written", "q8_0"};
 inline constexpr std::string_view kFullTypeNames[] = {"automatic", "f16", "q8_0", "q4_0"};
 constexpr std::span<const std::string_view> names_of(Summary) { return kSummaryNames; }
 constexpr std::span<const std::string_view> names_of(RowScore) { return kRowScoreNames; }
 constexpr std::span<const std::string_view> names_of(FarRule) { return kFarRuleNames; }
 constexpr std::span<const std::string_view> names_of(Adapt) { return kAdaptNames; }
+constexpr std::span<const std::string_view> names_of(WindowType) { return kWindowTypeNames; }
 constexpr std::span<const std::string_view> names_of(FullType) { return kFullTypeNames; }
 template <class Choice>
 constexpr std::string_view name_of(Choice choice) {
@@ -74,8 +81,9 @@ struct ProceduralOptions {
   // Where a budget has no end: every row stays as it was written, and then in eight bits, for as long as the
   // budget holds the text; only then are blocks summarised. It is for a window that the budget picks.
   bool exact_first = true;
-  std::int64_t sinks = 4;      // first positions, kept exact
-  std::int64_t window = 0;     // newest positions, exact
+  std::int64_t sinks = 4;   // first positions, kept exact
+  std::int64_t window = 0;  // newest positions, every row
+  WindowType window_type = WindowType::automatic;
   std::int64_t block = 0;      // positions summarised at once
   std::int64_t rows = 0;       // kept of a block, on average over all heads
   std::int64_t summaries = 4;  // of these, per head
@@ -128,6 +136,7 @@ constexpr void visit(Options& o, Visitor&& visitor) {
   visitor(ProceduralField{"exact_first"}, o.exact_first);  // files tell the stages that it led to
   visitor(ProceduralField{"sinks", 0, kMany, 0}, o.sinks);
   visitor(ProceduralField{"window", 0, kMany, 0}, o.window);
+  visitor(ProceduralField{"window_type", 0, 0, 5}, o.window_type);
   visitor(ProceduralField{"block", 16, 65536, 0}, o.block);
   visitor(ProceduralField{"rows", 0, 65536, 1}, o.rows);
   visitor(ProceduralField{"summaries", 0, 65536, 0}, o.summaries);

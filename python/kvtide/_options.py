@@ -31,6 +31,7 @@ class ProceduralOptions(TypedDict, total=False):
     exact_first: bool
     sinks: int
     window: int
+    window_type: str
     block: int
     rows: int
     summaries: int

@@ -53,6 +53,7 @@ class Session(SessionMemory):
         more about that memory: ``budget`` (the same as ``kv_budget``), ``budget_for`` (tokens that will be read),
         ``sinks``, ``window``, ``block``, ``rows`` (of a block, on average over all heads), ``summaries``, ``levels``,
         ``full_rows``, ``full_type`` (of these: "f16", "q8_0" or "q4_0"), ``half_precision`` (old rows as f16),
+        ``window_type`` (of the newest rows: "as_written", or "q8_0", which a budget picks where it cannot hold every row),
         ``exact_first`` (where a budget has no end: keep every row while it holds them all),
         ``summary``, ``score``, ``far``, ``adapt``, ``first_layer`` and ``last_layer`` (of those that are compressed),
         ``pins`` (pairs of positions, the second not included), ``level_rows``, ``shed_below``, ``decay``,

@@ -7,6 +7,7 @@
 #include "kvtide/error.h"
 #include "model/memory_shape.h"
 #include "state/procedural/ladder.h"
+#include "state/procedural/stages.h"
 #include "state/state_object.h"
 #include "tensor/element_type.h"
 
@@ -27,7 +28,10 @@ KvSpec kv_spec(const ModelConfig& config, const SessionOptions& o) {
   spec.slack = o.slack;
   spec.checkpoints = o.checkpoints;
   spec.rolling = o.rolling;
-  if (o.procedural) spec.procedural = procedural_spec(spec, attention_shape(config), *o.procedural);
+  if (o.procedural) {
+    spec.procedural = procedural_spec(spec, attention_shape(config), *o.procedural);
+    set_row_types(spec, row_types_at(spec, 0));
+  }
   return spec;
 }
 

@@ -124,7 +124,8 @@ struct Block {
             hi, asked->words.data(), asked->steps.data()},
            into);
     }
-    if (spread_for != nullptr && tiles.mean_key != nullptr) add_mean_scores(spread.rows, tiles.mean_key, into.max);
+    if (spread_for != nullptr && tiles.mean_key != nullptr)
+      add_mean_scores(spread.rows, tiles.mean_key, into.max);
     if (tiles.spread) kernels.spread(queries(), padded_dim, shape.head_dim, nullptr, 0, into.out);
   }
 

@@ -11,8 +11,9 @@ constexpr std::int64_t kGroupTiles = 16;  // tiles folded into one partial befor
 // Rows that follow one another and are seen alike share groups wherever they lie in memory; others never do.
 bool continues(const Span& before, const Span& span) {
   return span.first.has_value() == before.first.has_value() && before.sink == span.sink &&
-         before.spread == span.spread && before.shift == span.shift && before.reader_limit == span.reader_limit &&
-         before.mean_key == span.mean_key && (span.mean_key == nullptr || before.rotation == span.rotation);
+         before.spread == span.spread && before.shift == span.shift &&
+         before.reader_limit == span.reader_limit && before.mean_key == span.mean_key &&
+         (span.mean_key == nullptr || before.rotation == span.rotation);
 }
 
 }  // namespace

@@ -60,7 +60,8 @@ std::vector<std::vector<Pos>> top_rows(const DenseRow& kernels, std::span<const 
         decode_row(span.key_type, span.keys + (begin + j) * span.key_stride, shape.head_dim,
                    keys.data() + j * dim);
         if (span.mean_key != nullptr)
-          for (int d = 0; d < shape.head_dim; ++d) keys[static_cast<std::size_t>(j * dim + d)] += span.mean_key[d];
+          for (int d = 0; d < shape.head_dim; ++d)
+            keys[static_cast<std::size_t>(j * dim + d)] += span.mean_key[d];
         if (span.spread) hadamard(keys.data() + j * dim, shape.head_dim);
         if (span.rotation != nullptr) turn(keys.data() + j * dim, span);
       }

@@ -96,10 +96,11 @@ void say_what_the_budget_picked(const Session& session) {
   const auto plan = session.procedural_plan();
   if (!plan || session.options().procedural->budget == 0) return;
   const ProceduralOptions& p = *session.options().procedural;
-  say(cat("budget   ", bytes_text(p.budget), " picked window ", count_text(p.window), " (",
-          bytes_text(plan->window), plan->rings > 0 ? cat("; sliding layers ", bytes_text(plan->rings)) : "",
-          "), blocks of ", p.block, " with ", p.rows, " rows, ", p.summaries, " of them summaries, on ",
-          p.levels, p.levels == 1 ? " level (" : " levels (", bytes_text(plan->compact), "), copying heads ",
+  say(cat("budget   ", bytes_text(p.budget), " picked window ", count_text(p.window),
+          p.window_type == WindowType::q8_0 ? " in q8_0 (" : " (", bytes_text(plan->window),
+          plan->rings > 0 ? cat("; sliding layers ", bytes_text(plan->rings)) : "", "), blocks of ", p.block,
+          " with ", p.rows, " rows, ", p.summaries, " of them summaries, on ", p.levels,
+          p.levels == 1 ? " level (" : " levels (", bytes_text(plan->compact), "), copying heads ",
           p.full_rows == 0 ? "all rows" : cat(count_text(p.full_rows), " rows"), " in ", name_of(p.full_type),
           " (", bytes_text(plan->full), "), references ", bytes_text(plan->references), ": at most ",
           bytes_text(plan->total())));

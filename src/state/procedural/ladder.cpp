@@ -43,6 +43,7 @@ ProceduralOptions filled(const KvSpec& shape, const ProceduralOptions& options, 
   if (o.rows == 0) o.rows = std::min(step.rows, o.block);
   if (o.levels < 0) o.levels = step.levels;
   o.exact_first = false;  // decided when the rest is
+  if (o.window_type == WindowType::automatic) o.window_type = WindowType::as_written;
   if (o.full_type == FullType::automatic)
     o.full_type = row_type_of(shape, o) == DType::f16 ? FullType::f16 : FullType::q8_0;
   return o;
@@ -122,6 +123,8 @@ class Fitting {
     return o;
   }
 
+  // Is so much of the budget taken as should be of every one?
+  bool is_used_up(const ProceduralOptions& o) const { return bytes_of(o).total() >= o.budget / 100 * 92; }
   // Do full heads have as many rows as they get before anything else grows?
   bool rows_enough(const ProceduralOptions& o) const {
     return o.window + o.full_rows + o.block > rows_first_;
@@ -229,6 +232,30 @@ bool is_open(const ProceduralOptions& o) {
   return o.window == 0 && o.block == 0 && o.rows == 0 && o.full_rows == 0 && o.spill.empty();
 }
 
+// May the budget keep the newest rows in eight bits? They then take half of what they were written in, and lose nothing
+// that can be measured.
+bool may_narrow_window(const KvSpec& shape, const ProceduralOptions& options) {
+  const auto is_wide = [](DType type) { return type == DType::f16 || type == DType::f32; };
+  return options.window_type == WindowType::automatic && options.window == 0 && is_wide(shape.key_type) &&
+         is_wide(shape.value_type) &&
+         std::all_of(shape.layers.begin(), shape.layers.end(), [](const LayerSpec& layer) {
+           return layer.head_dim % dtype_info(DType::q8_0).block_elements == 0;
+         });
+}
+
+// A step that fits, with the newest rows in eight bits unless the budget cannot be used up so.
+std::optional<ProceduralOptions> fitted_window(Fitting& fitting, const KvSpec& shape,
+                                               const ProceduralOptions& options, ProceduralOptions& o) {
+  const auto wide = fitting.fit(o);
+  if (!may_narrow_window(shape, options)) return wide;
+  ProceduralOptions narrow = o;
+  narrow.window_type = WindowType::q8_0;
+  const auto more = fitting.fit(narrow);
+  if (!more || (wide && !fitting.is_used_up(*more))) return wide;
+  o = narrow;
+  return more;
+}
+
 // A step that fits, in eight bits or where these keep too few rows, or few heads whole, in four.
 ProceduralOptions fitted(Fitting& fitting, const ProceduralOptions& options, ProceduralOptions o,
                          const ProceduralOptions& eight) {
@@ -253,8 +280,8 @@ std::optional<ProceduralOptions> picked_step(Fitting& fitting, const KvSpec& sha
   std::optional<ProceduralOptions> best;
   for (const Step& step : kLadder) {
     if (best && &step > kLastWorth) break;
-    const ProceduralOptions o = filled(shape, options, step);
-    const auto eight = fitting.fit(o);
+    ProceduralOptions o = filled(shape, options, step);
+    const auto eight = fitted_window(fitting, shape, options, o);
     if (!eight) continue;
     const ProceduralOptions now = fitted(fitting, options, o, *eight);
     if (best && fitting.whole_heads(now) < fitting.whole_heads(*best) + fitting.worth_a_step()) break;

@@ -103,10 +103,9 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
       .asked = place_ahead(spec_, judges_of_seal(*references_, first, last, position), position, made)};
   each_with_summariser(pool, kernels, items.size(), [&](Summariser& summariser, std::size_t i) {
     Item& item = items[i];
-    item.sealed =
-        seal_head(request, kernels, summariser, layers[static_cast<std::size_t>(item.layer)], item.layer,
-                  item.head, layers_[static_cast<std::size_t>(item.layer)].head_dim, item.rows,
-                  head(item.layer, item.head).mean_key);
+    item.sealed = seal_head(request, kernels, summariser, layers[static_cast<std::size_t>(item.layer)],
+                            item.layer, item.head, layers_[static_cast<std::size_t>(item.layer)].head_dim,
+                            item.rows, head(item.layer, item.head).mean_key);
   });
 
   for (Item& item : items) {

@@ -33,7 +33,7 @@ struct SealRequest {
 std::vector<Pos> judges_of_seal(const References& references, Pos first, Pos last, Pos position);
 
 struct SealedHead {
-  std::vector<float> mean_key;          // of the memory's first block, where keys are kept less their mean: memory.h
+  std::vector<float> mean_key;  // of the memory's first block, where keys are kept less their mean: memory.h
   std::vector<std::byte> keys, values;  // in the type of the head's rows
   std::vector<RowNote> notes;
   float log_mass_error = 0.0f;

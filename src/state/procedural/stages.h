@@ -19,8 +19,10 @@ std::vector<RowStage> row_stages(const KvSpec& spec);
 // The most that is held while the stages of a spec last; 0: it has none.
 std::int64_t bytes_of_stages(const KvSpec& spec);
 
-// The types of the exact rows that a memory has when its stages are over.
+// The types of the newest rows that a memory has when its stages are over.
 inline RowStage window_types(const KvSpec& spec) {
+  if (spec.procedural && spec.procedural->window_type == WindowType::q8_0)
+    return {DType::q8_0, DType::q8_0, 0};
   const bool staged = spec.procedural && !spec.procedural->stages.empty();
   return staged ? spec.procedural->stages.front() : RowStage{spec.key_type, spec.value_type, 0};
 }

@@ -37,7 +37,8 @@ struct ProceduralSpec : ProceduralOptions {
   std::int64_t reference_span = 0;    // newest positions that have references; 0: window and block
   Pos reference_from = 0;             // positions below have none
   float scale = 0.0f;                 // of q.k
-  // Before blocks are sealed, ascending; empty: they are from the start. The window of later has the types of the first.
+  // Before blocks are sealed, ascending; empty: they are from the start. What comes then: window_types in
+  // procedural/stages.h.
   std::vector<RowStage> stages;
   std::vector<std::vector<HeadPlan>> plans;  // [layer][kv_head]; empty for layers with a window of their own
   std::vector<std::vector<double>> frequencies;  // [layer][pairs], radians per position

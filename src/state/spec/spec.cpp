@@ -138,6 +138,7 @@ void check_procedural(const KvSpec& spec) {
     before = stage.until;
     check_types(spec, stage.key_type, stage.value_type);
   }
+  if (p.window_type == WindowType::q8_0) check_types(spec, DType::q8_0, DType::q8_0);
 }
 
 void check_rolling(const KvSpec& spec) {

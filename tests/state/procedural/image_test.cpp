@@ -202,7 +202,8 @@ TEST(ProceduralImage, PayloadsWithNumbersThatCannotBeAreRefused) {
     EXPECT_THROW(state.past()->check_payload(), Error) << tensors[i].name;
     ++tried;
   }
-  EXPECT_GE(tried, 3 * 4 + 2 + 1 + 1) << "notes of three plain heads, of a full one, its mean key, log masses";
+  EXPECT_GE(tried, 3 * 4 + 2 + 1 + 1)
+      << "notes of three plain heads, of a full one, its mean key, log masses";
   KvState state(image);
   auto queries = state.past()->payload()[tensors.size() - 2];
   queries[1] = std::byte{0x7c};  // of a half: an exponent of all ones

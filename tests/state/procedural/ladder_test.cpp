@@ -90,6 +90,25 @@ TEST_P(LadderTest, MoreBytesNeverHoldLess) {
   }
 }
 
+TEST_P(LadderTest, TheWindowIsInEightBits_WhereABudgetDoesNotHoldEveryRow) {
+  const auto type = [&](std::int64_t budget, Pos expected) { return picked(budget, expected).window_type; };
+  EXPECT_EQ(type(16 * kMiB, 100'000), WindowType::q8_0);
+  EXPECT_EQ(type(16 * kMiB, 0), WindowType::q8_0);
+  EXPECT_EQ(type(1024 * kMiB, 3000), WindowType::as_written) << "all of it is";
+  ProceduralOptions given;
+  given.budget = 16 * kMiB;
+  given.budget_for = 100'000;
+  const std::int64_t narrow = filled_in(shape_, attention_, given).window;
+  given.window_type = WindowType::as_written;
+  const ProceduralOptions wide = filled_in(shape_, attention_, given);
+  EXPECT_EQ(wide.window_type, WindowType::as_written);
+  EXPECT_LE(wide.window, narrow);
+  given.window_type = WindowType::automatic;
+  given.window = 256;
+  EXPECT_EQ(filled_in(shape_, attention_, given).window_type, WindowType::as_written)
+      << "a window that was given";
+}
+
 TEST_P(LadderTest, RowsStayExactFirstWhereTheBudgetPicksTheWindowAndNoEndIsKnown) {
   EXPECT_TRUE(picked(64 * kMiB, 0).exact_first);
   EXPECT_FALSE(picked(64 * kMiB, 100'000).exact_first);
