@@ -37,16 +37,18 @@ build:  ## build the program: build/kvtide
 	@ln -sfn cmake/kvtide build/kvtide
 
 # Without what judges, serves, validates and exports: less than half of the work. make build then compiles what is missing.
+# Where the whole program has been built, it is brought up to date instead: build/kvtide is never older than the sources.
 build-small:
 	@tools/install.sh small
 	@test -f build/cmake/build.ninja || tools/configure.sh release -DKVTIDE_TESTS=OFF -DKVTIDE_WHOLE=OFF
-	@cmake --build build/cmake --target kvtide_small
-	@test -e build/kvtide || ln -sfn cmake/kvtide_small build/kvtide
+	@program=kvtide_small ; if [ -e build/cmake/kvtide ]; then program=kvtide ; fi ; \
+	 cmake --build build/cmake --target $$program ; \
+	 ln -sfn cmake/$$program build/kvtide
 
 demo:  ## read a long text inside a cap of bytes, save it, and ask it in a second
 	@tools/install.sh small demo
 	@$(PYTHON) tools/prepare_demo.py $(MODELS) $(NOVEL) $(MAKE) --no-print-directory build-small
-	@$(PYTHON) tools/demo.py build/cmake/kvtide_small $(GEMMA3) $(NOVEL)
+	@$(PYTHON) tools/demo.py build/kvtide $(GEMMA3) $(NOVEL)
 
 package: build  ## Debian packages: build/packages/*.deb
 	@tools/install.sh package

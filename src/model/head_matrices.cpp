@@ -10,7 +10,7 @@
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kBlock = 32;  // columns that are worked on together: 16 KiB of 128 keys
+constexpr std::int64_t kColumns = 32;  // columns that are worked on together: 16 KiB of 128 keys
 
 void copy_columns(const float* from, std::int64_t from_width, std::int64_t keys, std::int64_t count,
                   float* to, std::int64_t to_width) {
@@ -35,11 +35,11 @@ void run_head_matrices(ThreadPool& pool, KvState::Step& step, const HeadMatrices
       }
     });
   } else {
-    const std::int64_t blocks = (m.values + kBlock - 1) / kBlock;
+    const std::int64_t blocks = (m.values + kColumns - 1) / kColumns;
     const auto working = std::make_unique_for_overwrite<float[]>(as_size(m.heads * size));
     pool.run(m.heads * blocks, [&](std::int64_t item) {
-      const std::int64_t head = item / blocks, first = item % blocks * kBlock;
-      const HeadColumns part{head, first, std::min(kBlock, m.values - first)};
+      const std::int64_t head = item / blocks, first = item % blocks * kColumns;
+      const HeadColumns part{head, first, std::min(kColumns, m.values - first)};
       float* const now = working.get() + head * size + first * m.keys;
       copy_columns(start + head * size + first, m.values, m.keys, part.count, now, part.count);
       for (std::int64_t t = 0; t < count; ++t) {

@@ -17,9 +17,9 @@ void walk(const Value& value, FunctionRef<void(const Value&)> each) {
   }
 }
 
-using Seen = std::set<std::pair<const std::byte*, std::size_t>>;
+using Counted = std::set<std::pair<const std::byte*, std::size_t>>;
 
-void count(const Package& package, std::map<DataType, WeightCount>& counts, Seen& seen) {
+void count(const Package& package, std::map<DataType, WeightCount>& counts, Counted& seen) {
   for (const Function& function : package.program.functions)
     for_each_operation(function.block, [&](const Operation& operation) {
       for_each_value(operation, [&](const Value& value) {
@@ -57,7 +57,7 @@ std::map<std::string, std::int64_t> operations_by_type(const Function& function)
 
 std::map<DataType, WeightCount> weights_by_type(const Package& package) {
   std::map<DataType, WeightCount> counts;
-  Seen seen;
+  Counted seen;
   count(package, counts, seen);
   return counts;
 }
