@@ -84,7 +84,7 @@ void read(const JsonFields& json, std::string_view key, Choice& value) {
   value = static_cast<Choice>(found - names.begin());
 }
 
-// What files of format 1.0 do not tell, from what they do.
+// What older files do not tell, from what they do.
 void fill_in_what_was_chosen(ProceduralSpec& spec, int minor) {
   spec.half_precision = spec.row_type == DType::f16;
   spec.full_type = spec.copy_type == DType::q4_0   ? FullType::q4_0
@@ -92,6 +92,7 @@ void fill_in_what_was_chosen(ProceduralSpec& spec, int minor) {
                                                    : FullType::f16;
   spec.exact_first = !spec.stages.empty();
   if (minor == 0) spec.rows = rows_of_plans(spec);
+  if (minor < 5) spec.window_type = WindowType::as_written;
 }
 
 ProceduralSpec read_procedural(const JsonFields& json, int minor) {

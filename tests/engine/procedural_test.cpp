@@ -288,7 +288,13 @@ TEST_F(ProceduralTest, ABudgetTakesFourBits_WhereEightWouldLeaveOnlyAPartOfTheRo
       ++four_bits;
       EXPECT_EQ(free.full_type, FullType::q4_0) << tokens;
       EXPECT_GT(free.full_rows, eight.full_rows) << tokens;
+      // What is left of the budget makes other things larger only where the whole text is held.
+      if (free.window + free.full_rows + free.block > tokens) continue;
+      ASSERT_LT(eight.full_rows * 2, 24'576) << "the cap on rows hides the choice";
+      EXPECT_EQ(free.window, eight.window);
+      EXPECT_GT(free.full_rows * 2, eight.full_rows * 3) << tokens;
     } else {
+      EXPECT_EQ(free.window, eight.window);
       ++eight_bits;
       EXPECT_EQ(free.full_type, FullType::q8_0) << tokens;
       EXPECT_EQ(free.full_rows, eight.full_rows) << tokens;

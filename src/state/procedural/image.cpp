@@ -136,6 +136,10 @@ void check_references(const ProceduralImage& image, const ProceduralSpec& spec, 
     refuse_procedural_image("its references would not fit any memory");
 }
 
+bool has_mean_key(const ProceduralImage& image, const ProceduralSpec& spec, const HeadPlan& plan) {
+  return image.sealed > 0 && image.mean_keys && is_spread(spec, plan);
+}
+
 // The one place that knows the order: the heads that have rows, layer by layer, then the mean keys of those that
 // have one, then the references.
 template <class Heads, class Rows, class Head, class Mean, class Queries>
@@ -190,7 +194,7 @@ std::vector<ProceduralTensor> procedural_tensors(const ProceduralSpec& spec, con
       tensors.push_back({name + note, Type::f32, {rows}});
   };
   const auto add_mean = [&](std::size_t layer, std::size_t h) {
-    if (image.sealed > 0 && image.mean_keys && is_spread(spec, spec.plans[layer][h]))
+    if (has_mean_key(image, spec, spec.plans[layer][h]))
       tensors.push_back({cat("procedural.", layer, ".", h, ".mean"), Type::f32, {head_dim}});
   };
   in_tensor_order(spec.plans, rows_of, add_head, add_mean, [&] {
@@ -249,7 +253,7 @@ void ProceduralMemory::restore(const ProceduralImage& image, Pos position) {
       target.block_rows = image.rows[layer][h];
       target.lost = image.lost[layer][h];
       target.strain = static_cast<float>(image.strain[layer][h]);
-      if (sealed_ > 0 && image.mean_keys && is_spread(spec_, spec_.plans[layer][h]))
+      if (has_mean_key(image, spec_, spec_.plans[layer][h]))
         target.mean_key.resize(static_cast<std::size_t>(layers_[layer].head_dim));
       std::int64_t rows = 0;
       for (const std::int64_t count : target.block_rows) rows += count;

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "state/procedural/budget.h"
+#include "state/procedural/stages.h"
 
 namespace kvtide {
 namespace {
@@ -232,26 +233,17 @@ bool is_open(const ProceduralOptions& o) {
   return o.window == 0 && o.block == 0 && o.rows == 0 && o.full_rows == 0 && o.spill.empty();
 }
 
-// May the budget keep the newest rows in eight bits? They then take half of what they were written in, and lose nothing
-// that can be measured.
-bool may_narrow_window(const KvSpec& shape, const ProceduralOptions& options) {
-  const auto is_wide = [](DType type) { return type == DType::f16 || type == DType::f32; };
-  return options.window_type == WindowType::automatic && options.window == 0 && is_wide(shape.key_type) &&
-         is_wide(shape.value_type) &&
-         std::all_of(shape.layers.begin(), shape.layers.end(), [](const LayerSpec& layer) {
-           return layer.head_dim % dtype_info(DType::q8_0).block_elements == 0;
-         });
-}
-
-// A step that fits, with the newest rows in eight bits unless the budget cannot be used up so.
+// A step that fits, with the newest rows in eight bits unless the budget cannot be used up so. They then take half of what
+// they were written in, and lose nothing that can be measured.
 std::optional<ProceduralOptions> fitted_window(Fitting& fitting, const KvSpec& shape,
                                                const ProceduralOptions& options, ProceduralOptions& o) {
-  const auto wide = fitting.fit(o);
-  if (!may_narrow_window(shape, options)) return wide;
+  if (options.window_type != WindowType::automatic || options.window > 0 || !may_narrow(shape))
+    return fitting.fit(o);
   ProceduralOptions narrow = o;
   narrow.window_type = WindowType::q8_0;
   const auto more = fitting.fit(narrow);
-  if (!more || (wide && !fitting.is_used_up(*more))) return wide;
+  if (!more || !fitting.is_used_up(*more))
+    if (const auto wide = fitting.fit(o)) return wide;
   o = narrow;
   return more;
 }

@@ -99,7 +99,6 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
       .spread = key_type == DType::q4_0 || value_type == DType::q4_0,
       .first = first,
       .last = last,
-      .first_block = sealed_ == 0,
       .asked = place_ahead(spec_, judges_of_seal(*references_, first, last, position), position, made)};
   each_with_summariser(pool, kernels, items.size(), [&](Summariser& summariser, std::size_t i) {
     Item& item = items[i];
@@ -129,7 +128,7 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
                   rows.value_bytes(), rows.value(row));
     }
     target.block_rows.push_back(static_cast<std::int64_t>(item.sealed.notes.size()));
-    if (request.first_block) target.mean_key = std::move(item.sealed.mean_key);
+    if (!item.sealed.mean_key.empty()) target.mean_key = std::move(item.sealed.mean_key);
     if (plan(item.layer, item.head).full) continue;
     target.lost += static_cast<double>(item.sealed.lost);
     target.strain = spec_.adapt == Adapt::drift ? item.sealed.log_mass_error : item.sealed.spread;

@@ -118,7 +118,7 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
   const HeadPlan& plan = heads[static_cast<std::size_t>(head)];
   const BlockRows block = block_of(request, kernels, rows, head, head_dim);
   SealedHead sealed;
-  if (request.first_block && is_spread(spec, plan))
+  if (request.first == spec.sinks && is_spread(spec, plan))
     mean_key = sealed.mean_key = mean_key_of(block, kernels, head_dim);
   RowWriter writer(spec, plan, kernels, head_dim, mean_key, sealed);
   const auto add = [&](std::int64_t row, const float* value, float bias, float count, float score) {

@@ -26,7 +26,6 @@ struct SealRequest {
   DType key_type, value_type;            // of the rows in the window
   bool spread = false;                   // which lie as their Hadamard transforms
   Pos first, last;                       // positions of the block
-  bool first_block = false;              // of the memory
   std::vector<const AskedAhead*> asked;  // per layer
 };
 // The references that judge a block which leaves the window of a text of `position` tokens.

@@ -60,15 +60,10 @@ std::int64_t bytes_of_stage(const KvSpec& spec, const RowStage& stage, const Row
 std::vector<RowStage> types_of_stages(const KvSpec& spec) {
   std::vector<RowStage> stages{{spec.key_type, spec.value_type, 0}};
   const ProceduralSpec& p = *spec.procedural;
-  const bool whole_blocks = std::all_of(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& layer) {
-    return layer.head_dim % dtype_info(DType::q8_0).block_elements == 0;
-  });
   bool summarises = false;  // else sealing is nothing but such a rewriting
   for (const auto& layer : p.plans)
     for (const HeadPlan& plan : layer) summarises = summarises || !plan.full;
-  const auto is_wide = [](DType type) { return type == DType::f16 || type == DType::f32; };
-  if (whole_blocks && summarises && p.row_type != DType::f16 && is_wide(spec.key_type) &&
-      is_wide(spec.value_type))
+  if (summarises && p.row_type != DType::f16 && may_narrow(spec))
     stages.push_back({DType::q8_0, DType::q8_0, 0});
   return stages;
 }
@@ -110,6 +105,14 @@ bool end_stages(const KvSpec& spec, std::vector<RowStage>& stages, bool observed
 }
 
 }  // namespace
+
+bool may_narrow(const KvSpec& spec) {
+  const auto is_wide = [](DType type) { return type == DType::f16 || type == DType::f32; };
+  return is_wide(spec.key_type) && is_wide(spec.value_type) &&
+         std::all_of(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& layer) {
+           return layer.head_dim % dtype_info(DType::q8_0).block_elements == 0;
+         });
+}
 
 std::vector<RowStage> row_stages(const KvSpec& spec) {
   const ProceduralSpec& p = *spec.procedural;

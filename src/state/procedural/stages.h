@@ -16,6 +16,9 @@ inline constexpr Pos kRewrittenAtOnce = 512;
 // what is there twice while rows are rewritten or sealed. Empty: blocks are sealed as they leave the window.
 std::vector<RowStage> row_stages(const KvSpec& spec);
 
+// Can rows of these types be rewritten in q8_0, and do they take less then?
+bool may_narrow(const KvSpec& spec);
+
 // The most that is held while the stages of a spec last; 0: it has none.
 std::int64_t bytes_of_stages(const KvSpec& spec);
 

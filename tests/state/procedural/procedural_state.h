@@ -29,6 +29,7 @@ inline KvSpec procedural_spec() {
   ProceduralSpec& p = spec.procedural.emplace();
   p.sinks = 3;
   p.window = 48;
+  p.window_type = WindowType::as_written;
   p.block = 32;
   p.summaries = 2;
   p.levels = 2;
@@ -53,6 +54,7 @@ inline KvSpec tiny_procedural_spec() {
   ProceduralSpec& p = spec.procedural.emplace();
   p.sinks = 1;
   p.window = p.block = 16;
+  p.window_type = WindowType::as_written;
   p.summaries = 1;
   p.levels = 1;
   p.full_rows = 24;
