@@ -33,8 +33,7 @@ namespace {
 SnapshotTensor snapshot_tensor(const ProceduralTensor& part) {
   using Type = ProceduralTensor::Type;
   SnapshotTensor tensor{part.name, std::nullopt, part.shape, 0, 0, 4};
-  if (part.type != Type::i32)
-    tensor.dtype = part.type == Type::rows ? part.row_type : part.type == Type::f16 ? DType::f16 : DType::f32;
+  if (part.type != Type::i32) tensor.dtype = part.type == Type::rows ? part.row_type : DType::f32;
   if (tensor.dtype) tensor.bytes = static_cast<std::uint64_t>(dtype_bytes(*tensor.dtype, part.shape.back()));
   for (std::size_t i = 0; i + (tensor.dtype ? 1 : 0) < part.shape.size(); ++i)
     tensor.bytes *= static_cast<std::uint64_t>(part.shape[i]);

@@ -114,6 +114,7 @@ ProceduralSpec read_procedural(const JsonFields& json, int minor) {
     spec.reference_span = integer(json, "reference_span");
     spec.reference_from = integer(json, "reference_from");
   }
+  if (minor >= 6) spec.reference_type = dtype(json, "reference_type");
   spec.scale = single(json, "scale");
   for (const JsonValue& layer : json.list("heads")) {
     if (layer.list() == nullptr) json.wrong("heads", "a list of lists of objects");

@@ -56,6 +56,7 @@ Json procedural_json(const ProceduralSpec& spec) {
       .set("reference_stride", spec.reference_stride)
       .set("reference_span", spec.reference_span)
       .set("reference_from", spec.reference_from)
+      .set("reference_type", name_of_type(spec.reference_type))
       .set("scale", spec.scale)
       .set("heads", std::move(heads));
   return json;

@@ -71,6 +71,7 @@ ProceduralSpec procedural_spec(const KvSpec& shape, const AttentionShape& attent
   ProceduralSpec spec;
   static_cast<ProceduralOptions&>(spec) = o;
   spec.row_type = row_type_of(shape, o);
+  spec.reference_type = spec.row_type;
   spec.copy_type = copy_type_of(o.full_type, spec.row_type);
   if (head_dim_of(shape) % dtype_info(spec.copy_type).block_elements != 0)
     refuse(cat("rows of full heads in ", dtype_info(spec.copy_type).name,

@@ -202,7 +202,8 @@ std::vector<ProceduralTensor> procedural_tensors(const ProceduralSpec& spec, con
     const std::int64_t layers = std::count(shape.layers.begin(), shape.layers.end(), true);
     if (layers == 0 || !image.observed) return;
     const std::int64_t slots = References::slots(shape);
-    tensors.push_back({"procedural.queries", Type::f16, {layers, slots, shape.heads, shape.head_dim}});
+    tensors.push_back(
+        {"procedural.queries", Type::rows, {layers, slots, shape.heads, shape.head_dim}, shape.type});
     tensors.push_back({"procedural.log_mass", Type::f32, {layers, slots, shape.heads}});
   });
   return tensors;
@@ -290,8 +291,8 @@ std::vector<std::span<const std::byte>> ProceduralMemory::payload() const {
       },
       [&] {
         const References& references = *references_;
-        if (references.halves().empty()) return;
-        parts.push_back(std::as_bytes(std::span(references.halves())));
+        if (references.queries().empty()) return;
+        parts.push_back(std::span(references.queries()));
         parts.push_back(std::as_bytes(std::span(references.masses())));
       });
   return parts;
@@ -327,8 +328,11 @@ void ProceduralMemory::check_payload() const {
         if (!std::isfinite(mean)) refuse_procedural_image("a mean key is not finite");
   for (const float mass : std::as_const(*references_).masses())
     if (!std::isfinite(mass)) refuse_procedural_image("a reference's log mass is not finite");
-  for (const std::uint16_t half : std::as_const(*references_).halves())
-    if ((half & 0x7c00u) == 0x7c00u) refuse_procedural_image("a reference's query is not finite");
+  const References& references = *references_;
+  const DType type = references.shape().type;
+  const auto queries = static_cast<std::int64_t>(references.masses().size());
+  if (!scales_finite(type, references.queries().data(), queries * references.shape().head_dim))
+    refuse_procedural_image("a reference's query is not finite");
 }
 
 }  // namespace kvtide

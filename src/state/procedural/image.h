@@ -36,11 +36,11 @@ struct ProceduralImage {
 
 // A tensor of the memory: its name in a snapshot, what it holds, and where its bytes lie.
 struct ProceduralTensor {
-  enum class Type { rows, f32, f16, i32 };  // rows: of the type of the head's rows
+  enum class Type { rows, f32, i32 };  // rows: of row_type
   std::string name;
   Type type;
   std::vector<std::int64_t> shape;
-  DType row_type = DType::f16;  // of rows
+  DType row_type = DType::f16;
 };
 
 // The tensors that an image has, in their order. The image must have been checked.

@@ -23,6 +23,7 @@ References::Shape reference_shape(const ProceduralSpec& spec, int head_dim) {
   shape.stride = reference_stride(spec);
   shape.span = spec.reference_span > 0 ? spec.reference_span : spec.window + spec.block;
   shape.from = spec.reference_from;
+  shape.type = spec.reference_type;
   return shape;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/half.h"
+#include "kernels/codec.h"
 
 namespace kvtide {
 namespace {
@@ -22,9 +22,9 @@ void References::begin() {
   if (begun_) return;
   const std::int64_t layers = std::count(shape_.layers.begin(), shape_.layers.end(), true);
   const auto numbers = static_cast<std::size_t>(layers * slots(shape_) * shape_.heads);
-  std::vector<std::uint16_t> halves(numbers * static_cast<std::size_t>(shape_.head_dim));
+  std::vector<std::byte> queries(numbers * query_bytes());
   masses_.resize(numbers);
-  halves_ = std::move(halves);
+  queries_ = std::move(queries);
   begun_ = true;
 }
 
@@ -33,7 +33,7 @@ void References::clear() noexcept {
   retain_stride_ = 1;
   blocks_seen_ = 0;
   if (shape_.from == 0) return;
-  std::vector<std::uint16_t>().swap(halves_);
+  std::vector<std::byte>().swap(queries_);
   std::vector<float>().swap(masses_);
   begun_ = false;
 }
@@ -50,10 +50,9 @@ std::size_t References::at(int layer, std::int64_t slot) const {
 }
 
 void References::put_query(int layer, Pos position, int head, const float* query) {
-  const std::size_t width = static_cast<std::size_t>(shape_.heads * shape_.head_dim);
-  std::uint16_t* target = halves_.data() + at(layer, position / shape_.stride % ring_) * width +
-                          static_cast<std::size_t>(head * shape_.head_dim);
-  for (int d = 0; d < shape_.head_dim; ++d) target[d] = f32_to_f16(query[d]);
+  encode_row(shape_.type, query, shape_.head_dim,
+             queries_.data() + at(layer, position / shape_.stride % ring_) * slot_bytes() +
+                 static_cast<std::size_t>(head) * query_bytes());
 }
 
 void References::put_log_mass(int layer, Pos position, const float* log_mass) {
@@ -96,44 +95,34 @@ void References::retain(Pos first, Pos last, Pos position) {
     retain_stride_ *= 2;
     const std::size_t kept = (old_positions_.size() + 1) / 2;
     for (std::size_t i = 1; i < kept; ++i) old_positions_[i] = old_positions_[2 * i];
-    for (std::size_t layer = 0; layer < layer_index_.size(); ++layer) {
-      if (layer_index_[layer] < 0) continue;
-      for (std::size_t i = 0; i < kept; ++i) {
-        const std::size_t to = at(static_cast<int>(layer), ring_ + static_cast<std::int64_t>(i));
-        const std::size_t from = at(static_cast<int>(layer), ring_ + static_cast<std::int64_t>(2 * i));
-        const std::size_t width = static_cast<std::size_t>(shape_.heads * shape_.head_dim);
-        const auto heads = static_cast<std::size_t>(shape_.heads);
-        if (to == from) continue;
-        std::memcpy(halves_.data() + to * width, halves_.data() + from * width, width * 2);
-        std::memcpy(masses_.data() + to * heads, masses_.data() + from * heads, heads * sizeof(float));
-      }
-    }
+    for (std::size_t i = 1; i < kept; ++i)
+      copy_slot(ring_ + static_cast<std::int64_t>(2 * i), ring_ + static_cast<std::int64_t>(i));
     old_positions_.resize(kept);
   }
   for (const Pos p : chosen) {
-    const std::int64_t source = p / shape_.stride % ring_;
-    const auto target = ring_ + static_cast<std::int64_t>(old_positions_.size());
-    for (std::size_t layer = 0; layer < layer_index_.size(); ++layer) {
-      if (layer_index_[layer] < 0) continue;
-      const std::size_t to = at(static_cast<int>(layer), target), from = at(static_cast<int>(layer), source);
-      const std::size_t width = static_cast<std::size_t>(shape_.heads * shape_.head_dim);
-      const auto heads = static_cast<std::size_t>(shape_.heads);
-      std::memcpy(halves_.data() + to * width, halves_.data() + from * width, width * 2);
-      std::memcpy(masses_.data() + to * heads, masses_.data() + from * heads, heads * sizeof(float));
-    }
+    copy_slot(p / shape_.stride % ring_, ring_ + static_cast<std::int64_t>(old_positions_.size()));
     old_positions_.push_back(p);
   }
 }
 
-const std::uint16_t* References::query_bits(int layer, Pos position, int head) const {
-  const std::size_t width = static_cast<std::size_t>(shape_.heads * shape_.head_dim);
-  return halves_.data() + at(layer, slot(position)) * width +
-         static_cast<std::size_t>(head * shape_.head_dim);
+void References::copy_slot(std::int64_t from, std::int64_t to) {
+  const auto heads = static_cast<std::size_t>(shape_.heads);
+  for (std::size_t i = 0; i < layer_index_.size(); ++i) {
+    if (layer_index_[i] < 0) continue;
+    const std::size_t source = at(static_cast<int>(i), from), target = at(static_cast<int>(i), to);
+    std::memcpy(queries_.data() + target * slot_bytes(), queries_.data() + source * slot_bytes(),
+                slot_bytes());
+    std::memcpy(masses_.data() + target * heads, masses_.data() + source * heads, heads * sizeof(float));
+  }
+}
+
+const std::byte* References::query_row(int layer, Pos position, int head) const {
+  return queries_.data() + at(layer, slot(position)) * slot_bytes() +
+         static_cast<std::size_t>(head) * query_bytes();
 }
 
 void References::query(int layer, Pos position, int head, float* out) const {
-  const std::uint16_t* source = query_bits(layer, position, head);
-  for (int d = 0; d < shape_.head_dim; ++d) out[d] = f16_to_f32(source[d]);
+  decode_row(shape_.type, query_row(layer, position, head), shape_.head_dim, out);
 }
 
 float References::log_mass(int layer, Pos position, int head) const {
@@ -146,7 +135,7 @@ std::int64_t References::held_bytes() const { return begun_ ? bytes_for(shape_) 
 std::int64_t References::bytes_for(const Shape& shape) {
   const std::int64_t layers = std::count(shape.layers.begin(), shape.layers.end(), true);
   return layers * slots(shape) * shape.heads *
-         (2 * shape.head_dim + static_cast<std::int64_t>(sizeof(float)));
+         (dtype_bytes(shape.type, shape.head_dim) + static_cast<std::int64_t>(sizeof(float)));
 }
 
 }  // namespace kvtide

@@ -1,7 +1,8 @@
 // references.h: queries that attention met lately, kept to judge which rows of a block will be needed.
 //
 // Of every stride-th token, every layer keeps the queries of all heads before RoPE and the log mass of their
-// softmax. Slots are a ring by position, large enough for the window and one block. A few
+// softmax. Queries are in f16, or in q8_0: what judges rows need not be more exact than rows are.
+// Slots are a ring by position, large enough for the window and one block. A few
 // tokens of every sealed block stay longer, thinned as they grow old: consolidation asks them, too.
 // Ownership: owns its memory; copies are deep. Thread rules: different (layer, token) from different threads.
 #pragma once
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "kvtide/types.h"
+#include "tensor/dtype.h"
 
 namespace kvtide {
 
@@ -21,6 +23,7 @@ class References {
     std::int64_t stride = 8;  // positions from one reference to the next
     std::int64_t span = 0;    // positions that must stay available
     Pos from = 0;             // positions below have none
+    DType type = DType::f16;  // of queries: f16 or q8_0
     friend bool operator==(const Shape&, const Shape&) = default;
   };
   explicit References(const Shape& shape);
@@ -49,8 +52,8 @@ class References {
   void retain(Pos first, Pos last, Pos position);
   const std::vector<Pos>& retained() const { return old_positions_; }
 
-  // One reference: [head_dim] floats of the query.
-  const std::uint16_t* query_bits(int layer, Pos position, int head) const;
+  // One reference: the query as it is kept, and as [head_dim] floats.
+  const std::byte* query_row(int layer, Pos position, int head) const;
   void query(int layer, Pos position, int head, float* out) const;
   float log_mass(int layer, Pos position, int head) const;
 
@@ -62,8 +65,8 @@ class References {
   static std::int64_t slots(const Shape& shape) { return shape.span / shape.stride + 1 + kMostRetained; }
 
   // What a snapshot holds: [layers that keep any][slots][heads][head_dim] and [...][heads], and the rest.
-  std::vector<std::uint16_t>& halves() { return halves_; }
-  const std::vector<std::uint16_t>& halves() const { return halves_; }
+  std::vector<std::byte>& queries() { return queries_; }
+  const std::vector<std::byte>& queries() const { return queries_; }
   std::vector<float>& masses() { return masses_; }
   const std::vector<float>& masses() const { return masses_; }
   std::vector<Pos>& retained() { return old_positions_; }
@@ -71,13 +74,19 @@ class References {
   std::int64_t& blocks_seen() { return blocks_seen_; }
 
  private:
+  // Bytes of one query, and of all heads' queries of one slot.
+  std::size_t query_bytes() const {
+    return static_cast<std::size_t>(dtype_bytes(shape_.type, shape_.head_dim));
+  }
+  std::size_t slot_bytes() const { return static_cast<std::size_t>(shape_.heads) * query_bytes(); }
+  void copy_slot(std::int64_t from, std::int64_t to);
   std::int64_t slot(Pos position) const;
   std::size_t at(int layer, std::int64_t slot) const;
 
   Shape shape_;
   std::int64_t ring_;                      // slots of the ring; retained ones follow
   std::vector<std::int64_t> layer_index_;  // among the layers that keep any
-  std::vector<std::uint16_t> halves_;      // [layer][slot][heads * head_dim] f16
+  std::vector<std::byte> queries_;         // [layer][slot][heads] rows of head_dim
   std::vector<float> masses_;              // [layer][slot][heads]
   std::vector<Pos> old_positions_;         // of the retained slots, ascending
   std::int64_t retain_stride_ = 1;         // every so many-th block leaves some tokens behind

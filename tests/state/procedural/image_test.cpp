@@ -242,7 +242,7 @@ TEST(ProceduralImage, PayloadsWithNumbersThatCannotBeAreRefused) {
       << "notes of three plain heads, of a full one, its mean key, log masses";
   KvState state(image);
   auto queries = state.past()->payload()[tensors.size() - 2];
-  queries[1] = std::byte{0x7c};  // of a half: an exponent of all ones
+  queries[1] = std::byte{0x7c};  // of a scale, which is a half: an exponent of all ones
   EXPECT_THROW(state.past()->check_payload(), Error);
 }
 

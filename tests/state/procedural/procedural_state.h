@@ -37,6 +37,7 @@ inline KvSpec procedural_spec() {
   p.far_from = 400;
   p.query_heads = 4;
   p.scale = 0.2f;
+  p.reference_type = DType::q8_0;
   p.plans = {{{false, false, 8, 1.0f}, {true, false, 0, 1.0f}},
              {},
              {{false, false, 6, 0.5f}, {false, false, 11, 2.0f}}};

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/codec.h"
 #include "state/procedural/reference_rows.h"
 #include "state/procedural/references.h"
 
@@ -100,6 +101,25 @@ TEST(References, SomeOfEveryBlockStay_ThinnedAsTheyGrowOld) {
     EXPECT_GT(inside, 2) << quarter;
     EXPECT_LE(inside, 24) << quarter;
   }
+}
+
+TEST(References, InEightBitsAreWhatRowsInEightBitsWouldBe) {
+  References::Shape shape = kShape;
+  shape.head_dim = 64;
+  shape.type = DType::q8_0;
+  References references(shape);
+  std::vector<float> query(64), got(64), expected(64);
+  for (std::size_t d = 0; d < query.size(); ++d) query[d] = std::sin(static_cast<float>(d));
+  std::vector<std::byte> row(static_cast<std::size_t>(dtype_bytes(DType::q8_0, 64)));
+  encode_row(DType::q8_0, query.data(), 64, row.data());
+  decode_row(DType::q8_0, row.data(), 64, expected.data());
+  references.put_query(2, 6, 1, query.data());
+  references.query(2, 6, 1, got.data());
+  EXPECT_EQ(got, expected);
+  references.retain(0, 96, 96);
+  references.query(2, 6, 1, got.data());
+  EXPECT_EQ(got, expected) << "among those that stay";
+  EXPECT_EQ(References::bytes_for(shape), 2 * (25 + 48) * 3 * (68 + 4));
 }
 
 TEST(References, HoldTheSameBytesAllTheTime) {

@@ -36,6 +36,7 @@ KvSpec random_spec(testing::Rng& rng) {
   p.far = static_cast<FarRule>(rng.below(2));
   p.far_from = rng.below(2) * (2 * (p.window + spec.slack + p.block) + rng.below(300));
   p.reference_stride = rng.below(3);
+  p.reference_type = rng.below(2) == 0 ? DType::f16 : DType::q8_0;
   for (auto& heads : p.plans)
     for (HeadPlan& plan : heads)
       plan = {rng.below(4) == 0, false, rng.below(p.block + 1), rng.real(0.1f, 2.0f)};
