@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "kernels/codec.h"
 #include "kvtide/error.h"
 #include "state/procedural/budget.h"
 #include "state/procedural/head_rows.h"
