@@ -296,8 +296,12 @@ class Plan(JudgingTest):
         written = [line["write_tok_s"] for line in lines]
         self.assertEqual(written, sorted(written, reverse=True))
         self.assertTrue(lines[-1]["kept"].startswith("every"), lines[-1]["kept"])
+        losses = [line["expected_kl"] for line in lines if "expected_kl" in line]
+        self.assertEqual(losses, sorted(losses, reverse=True))
+        self.assertGreater(len(losses), 5)
+        self.assertEqual(lines[-1]["measured"]["ctx"], 8192)
         text = self.assert_fine(kvtide("plan", "--like", "mistral-7b", "--ctx", 32768, "--ladder")).text
-        for word in ("budget", "23 of 256 heads keep", "every row; the newest", "= exact rows"):
+        for word in ("budget", "23 of 256 heads keep", "every row; the newest", "= exact rows", "loss: that of SmolLM2-135M", "KL per token"):
             self.assertIn(word, text)
         self.assertIn("too small: use at least", self.assert_fine(kvtide("plan", "--like", "mistral-7b", "--ctx", 512, "--ladder")).text)
         self.assert_refused(kvtide("plan", "--like", "mistral-7b", "--ladder", "--budget", "1G"), USAGE, "leave out the one that is given")

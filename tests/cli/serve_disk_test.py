@@ -116,6 +116,7 @@ class ServeDiskTest(unittest.TestCase):
     def test_idle_prefixes_leave_the_memory(self):
         server = DiskServer(self.folder, "--idle-spill", "1")
         first = server.complete(WORDS)
+        server.wait_for("kvtide_disk_written_total", 1)
         server.wait_for("kvtide_cached_states", 0)
         self.assertEqual(server.complete(WORDS)[:2], first[:2])
         self.assertEqual(server.metric("kvtide_disk_hits_total"), 1)

@@ -4,6 +4,7 @@
 #include "base/json/json.h"
 #include "base/text.h"
 #include "cli/arguments/procedural_options.h"
+#include "cli/commands/cache_folder.h"
 #include "cli/commands/choose_heads.h"
 #include "cli/commands/exit_status.h"
 #include "cli/commands/heads_file.h"
@@ -17,6 +18,7 @@
 #include "eval/known_models.h"
 #include "eval/plan.h"
 #include "kvtide/error.h"
+#include "model/identity.h"
 #include "model/loaded_model.h"
 
 namespace kvtide {
@@ -33,6 +35,7 @@ struct Subject {
   double read_bytes =
       0.0;  // of them, by a token that is written: the experts that it does not choose are left out
   std::string heads_words;
+  std::string hash;  // of the model file; empty: there is none
 };
 
 ModelShape shape_of(const PlanRequest& request, std::int64_t tokens) {
@@ -98,9 +101,11 @@ Subject subject_of(const Arguments& arguments, std::int64_t tokens) {
                     choose_heads(arguments, model),
                     static_cast<double>(model.weights_bytes()),
                     0.0,
+                    "",
                     ""};
     subject.read_bytes =
         subject.weights_bytes * matrix_elements(subject.config) / stored_elements(subject.config);
+    subject.hash = model_identity(model, cache_folder(arguments)).at("model");
     subject.heads_words =
         subject.heads.needs.empty() ? "all alike (--kv-heads even)" : "as in the model's head table";
     return subject;
@@ -187,6 +192,7 @@ std::string plan_json(const Predicted& all) {
       .set("read_tok_s", rates.read_tok_s)
       .set("write_tok_s", rates.write_tok_s)
       .set("full_cache_write_tok_s", rates.full_write_tok_s);
+  set_loss(json, loss_of(plan, subject.hash, tokens));
   return json.text() + "\n";
 }
 
@@ -217,6 +223,15 @@ std::string memory_line(const ModelConfig& config) {
   return cat(text, "; a checkpoint: ", back > 0 ? bytes_text(back) : "nothing, it goes back anywhere", "\n");
 }
 
+// What the budget costs, as far as it was measured.
+std::string loss_line(const Predicted& all) {
+  const auto loss = loss_of(all.plan, all.subject.hash, all.tokens);
+  if (!loss) return "";
+  return cat("expected loss: KL ", number_text(loss->kl, 4), " nats per token, perplexity ",
+             loss->perplexity < 0.0 ? "" : "+", number_text(100.0 * loss->perplexity, 1), "%\n",
+             measured_words(*loss, all.tokens));
+}
+
 std::string weights_line(const Subject& subject, const Arguments& arguments) {
   std::string text = cat("weights: ", bytes_text(static_cast<std::int64_t>(subject.weights_bytes)));
   if (arguments.model.empty()) text += cat(" (", number_text(arguments.plan.bits, 2), " bits each)");
@@ -239,10 +254,11 @@ std::string plan_text(const Predicted& all, const Arguments& arguments) {
              ", blocks of ", p.block, " keep ", p.rows, " rows (", p.summaries, " summaries), ", p.levels,
              " levels; ", plan.full_heads, " of ", plan.full_heads + plan.plain_heads, " heads keep ",
              p.full_rows == 0 ? "all" : count_text(p.full_rows), " rows in ", name_of(p.full_type), " (",
-             subject.heads_words, ")\n", weights_line(subject, arguments), memory_line(subject.config),
-             "at most, at the end: write ", number_text(rates.write_tok_s, 1), " tok/s (full cache ",
-             number_text(rates.full_write_tok_s, 1), "), read ", number_text(rates.read_tok_s, 1), " tok/s\n",
-             "  measured here: memory gives ", number_text(limits.read_gb_s, 1),
+             subject.heads_words, ")\n", loss_line(all), weights_line(subject, arguments),
+             memory_line(subject.config), "at most, at the end: write ", number_text(rates.write_tok_s, 1),
+             " tok/s (full cache ", number_text(rates.full_write_tok_s, 1), "), read ",
+             number_text(rates.read_tok_s, 1), " tok/s\n", "  measured here: memory gives ",
+             number_text(limits.read_gb_s, 1),
              " GB/s, and a token that is written reads all weights and the KV memory;\n  a token that is "
              "read computes, at ",
              number_text(limits.int8_gop_s, 0), " thousand million operations per second on 8-bit weights, ",
@@ -261,7 +277,7 @@ int plan_command(const Arguments& arguments) {
     if (options.procedural->budget > 0)
       throw Error(ErrorCode::invalid_argument,
                   "--ladder tells of many budgets; leave out the one that is given");
-    const auto ladder = plan_ladder(subject.config, options, tokens, subject.read_bytes);
+    const auto ladder = plan_ladder(subject.config, options, subject.hash, tokens, subject.read_bytes);
     write_result(arguments.json ? ladder_json(ladder, subject.name, tokens) : ladder_text(ladder, tokens));
     return kExitFine;
   }

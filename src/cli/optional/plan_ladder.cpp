@@ -58,10 +58,48 @@ std::string bar(const LadderLine& line, std::int64_t tokens) {
   return text;
 }
 
+bool is_exact(const MemoryPlan& plan, std::int64_t tokens) {
+  return plan.options.procedural->window >= tokens || plan.exact_below > tokens;
+}
+
+std::string loss_text(const LadderLine& line, std::int64_t tokens) {
+  if (is_exact(line.plan, tokens)) return "none";
+  return line.loss
+             ? cat(number_text(line.loss->kl, 4), "  ", number_text(100.0 * line.loss->perplexity, 1), "%")
+             : "not measured";
+}
+
 }  // namespace
 
+std::optional<ExpectedLoss> loss_of(const MemoryPlan& plan, std::string_view model_hash,
+                                    std::int64_t tokens) {
+  const std::int64_t budget = plan.options.procedural->budget;
+  if (budget == 0 || plan.full_cache == 0) return std::nullopt;
+  auto loss =
+      expected_loss(model_hash, tokens, static_cast<double>(budget) / static_cast<double>(plan.full_cache));
+  if (loss && is_exact(plan, tokens)) loss->kl = loss->perplexity = 0.0;
+  return loss;
+}
+
+void set_loss(Json& json, const std::optional<ExpectedLoss>& loss) {
+  if (!loss) return;
+  Json measured = Json::object();
+  measured.set("model", loss->measured->name).set("ctx", loss->measured->tokens);
+  json.set("expected_kl", loss->kl)
+      .set("expected_dppl", loss->perplexity)
+      .set("measured", std::move(measured));
+}
+
+std::string measured_words(const ExpectedLoss& loss, std::int64_t tokens) {
+  if (loss.same_model && loss.measured->tokens == tokens) return "";
+  const std::string length = cat(count_text(loss.measured->tokens), " tokens");
+  if (loss.same_model) return cat("  loss: measured at ", length, ", with the same share of a full cache\n");
+  return cat("  loss: that of ", loss.measured->name, " at ", length,
+             ", with the same share of a full cache; kvtide ppl measures this model\n");
+}
+
 std::vector<LadderLine> plan_ladder(const ModelConfig& config, const SessionOptions& options,
-                                    std::int64_t tokens, double read_bytes) {
+                                    std::string_view model_hash, std::int64_t tokens, double read_bytes) {
   SessionOptions unbounded = options;
   unbounded.procedural->budget = 0;
   const MemoryPlan without = plan_memory(config, unbounded, tokens);
@@ -78,6 +116,7 @@ std::vector<LadderLine> plan_ladder(const ModelConfig& config, const SessionOpti
     try {
       line.plan = plan_memory(config, chosen, tokens);
       line.write_tok_s = predict(config, line.plan, limits, read_bytes).write_tok_s;
+      line.loss = loss_of(line.plan, model_hash, tokens);
     } catch (const Error& error) {
       const std::string_view why = error.what();
       const auto least = why.rfind("use at least ");
@@ -89,16 +128,18 @@ std::vector<LadderLine> plan_ladder(const ModelConfig& config, const SessionOpti
 }
 
 std::string ladder_text(const std::vector<LadderLine>& ladder, std::int64_t tokens) {
-  std::vector<std::vector<std::string>> rows{{"budget", "full cache", "write tok/s", "bytes"}};
+  std::vector<std::vector<std::string>> rows{{"budget", "full cache", "loss", "write tok/s", "bytes"}};
+  std::string measured;
   std::vector<std::string> kept{"what is kept"};
   for (const LadderLine& line : ladder) {
     if (!line.refused.empty()) {
-      rows.push_back({bytes_text(line.budget), "", "", ""});
+      rows.push_back({bytes_text(line.budget), "", "", "", ""});
       kept.push_back(line.refused);
       continue;
     }
     const double share = 100.0 * static_cast<double>(line.budget) / static_cast<double>(line.plan.full_cache);
-    rows.push_back({bytes_text(line.budget), cat(number_text(share, 0), "%"),
+    if (line.loss) measured = measured_words(*line.loss, tokens);
+    rows.push_back({bytes_text(line.budget), cat(number_text(share, 0), "%"), loss_text(line, tokens),
                     number_text(line.write_tok_s, 1), bar(line, tokens)});
     kept.push_back(kept_text(line.plan, tokens));
   }
@@ -109,7 +150,7 @@ std::string ladder_text(const std::vector<LadderLine>& ladder, std::int64_t toke
     std::getline(columns, line);
     text += cat(line, "  ", what, "\n");
   }
-  return cat(text,
+  return cat(text, "loss: KL per token against a full cache, nats, and growth of the perplexity\n", measured,
              "bytes: = exact rows, # rows of heads that keep them, . summaries and outliers, + references; a "
              "bar of ",
              static_cast<int>(kBar), " is the budget\nwrite tok/s: at most, at the end of ",
@@ -135,6 +176,7 @@ std::string ladder_json(const std::vector<LadderLine>& ladder, const std::string
           .set("full_rows", p.full_rows)
           .set("full_type", name_of(p.full_type))
           .set("write_tok_s", line.write_tok_s);
+      set_loss(one, line.loss);
     }
     lines.push(std::move(one));
   }
