@@ -50,7 +50,7 @@ def write(*results: str) -> None:
         told = json.loads(Path(result).read_text())
         text += f"constexpr MeasuredLoss kLosses{i}[] = {{\n"
         for loss in sorted(told["losses"].values(), key=lambda one: one["share"]):
-            text += f"    {{{loss['share']:.8f}, {loss['kl']:.5f}, {loss['perplexity']:.5f}}},\n"
+            text += f"    {{{loss['share']!r}, {loss['kl']:.5f}, {loss['perplexity']:.5f}}},\n"
         text += "};\n"
         entries += f'    {{"{told["model"]}", "{told["name"]}", {told["tokens"]}, kLosses{i}}},\n'
     text += f"\nconstexpr MeasuredLosses kMeasured[] = {{\n{entries}}};\n"

@@ -24,15 +24,12 @@ std::optional<ExpectedLoss> expected_loss(std::string_view model_hash, Pos token
   if (all.empty()) return std::nullopt;
   const MeasuredLosses* own = measured_nearest(model_hash, tokens);
   const MeasuredLosses* found = own != nullptr ? own : measured_nearest(all.front().model, tokens);
+  if (share < found->losses.front().share) return std::nullopt;
   const auto above = std::find_if(found->losses.begin(), found->losses.end(),
                                   [&](const MeasuredLoss& loss) { return loss.share >= share; });
-  if (above == found->losses.end()) {
-    const MeasuredLoss& most = found->losses.back();
-    return ExpectedLoss{most.kl, most.perplexity, found, own != nullptr};
-  }
-  if (above == found->losses.begin()) {
-    if (above->share > share) return std::nullopt;
-    return ExpectedLoss{above->kl, above->perplexity, found, own != nullptr};
+  if (above == found->losses.begin() || above == found->losses.end()) {
+    const MeasuredLoss& last = above == found->losses.end() ? found->losses.back() : *above;
+    return ExpectedLoss{last.kl, last.perplexity, found, own != nullptr};
   }
   const MeasuredLoss& below = *(above - 1);
   const double along = std::log(share / below.share) / std::log(above->share / below.share);

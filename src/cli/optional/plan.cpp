@@ -105,7 +105,9 @@ Subject subject_of(const Arguments& arguments, std::int64_t tokens) {
                     ""};
     subject.read_bytes =
         subject.weights_bytes * matrix_elements(subject.config) / stored_elements(subject.config);
-    subject.hash = model_identity(model, cache_folder(arguments)).at("model");
+    if (arguments.plan.ladder ||
+        arguments.memory.procedural.chosen.budget > 0)  // a hash may read all of the file
+      subject.hash = model_identity(model, cache_folder(arguments)).at("model");
     subject.heads_words =
         subject.heads.needs.empty() ? "all alike (--kv-heads even)" : "as in the model's head table";
     return subject;

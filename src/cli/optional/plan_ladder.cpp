@@ -19,9 +19,13 @@ constexpr double kShares[] = {1.0 / 40, 1.0 / 24, 1.0 / 16, 1.0 / 12, 1.0 / 8, 1
                               3.0 / 8,  1.0 / 2,  5.0 / 8,  3.0 / 4,  1.0,     1.25};
 constexpr double kBar = 24.0;  // characters of a whole budget
 
+bool is_exact(const MemoryPlan& plan, std::int64_t tokens) {
+  return plan.options.procedural->window >= tokens || plan.exact_below > tokens;
+}
+
 std::string kept_text(const MemoryPlan& plan, std::int64_t tokens) {
   const ProceduralOptions& p = *plan.options.procedural;
-  if (p.window >= tokens || plan.exact_below > tokens) return "everything, exactly";
+  if (is_exact(plan, tokens)) return "everything, exactly";
   if (plan.kept_below > tokens)
     return cat("every row: f16 up to ", count_text(plan.exact_below), " tokens, then all in q8_0");
   const std::string window = cat("the newest ", count_text(p.window), " exact");
@@ -56,10 +60,6 @@ std::string bar(const LadderLine& line, std::int64_t tokens) {
   add(b.references, '+');
   text.resize(static_cast<std::size_t>(kBar), ' ');
   return text;
-}
-
-bool is_exact(const MemoryPlan& plan, std::int64_t tokens) {
-  return plan.options.procedural->window >= tokens || plan.exact_below > tokens;
 }
 
 std::string loss_text(const LadderLine& line, std::int64_t tokens) {

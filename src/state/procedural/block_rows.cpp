@@ -4,12 +4,21 @@
 #include <bit>
 #include <cmath>
 
+#include "kernels/codec.h"
+
 namespace kvtide {
 namespace {
 
 float norm(const float* x, std::int64_t n) { return std::sqrt(dot(x, x, n)); }
 
 }  // namespace
+
+void floats_of_row(const Kernels& kernels, DType type, const std::byte* row, std::int64_t dim, float* out) {
+  if (type == DType::f16 && dim % 16 == 0)
+    kernels.dense.widen(reinterpret_cast<const std::uint16_t*>(row), dim, out);
+  else
+    decode_row(type, row, dim, out);
+}
 
 BlockRows padded_block(std::int64_t rows, std::int64_t dim) {
   BlockRows block;

@@ -8,6 +8,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/kernels.h"
+#include "tensor/dtype.h"
+
 namespace kvtide {
 
 // The rows of a block as floats; `padded` rows and columns are multiples of 16, zero where nothing is.
@@ -23,6 +26,9 @@ struct ReferenceRows {
   std::vector<float> queries;   // [count][padded_dim], turned to the positions they stand for
   std::vector<float> log_mass;  // [count] of the whole softmax, nats
 };
+
+// A row as it is kept, as `dim` floats: the codec's bits, by the table's kernel where it has one.
+void floats_of_row(const Kernels& kernels, DType type, const std::byte* row, std::int64_t dim, float* out);
 
 // A block of zeros for `rows` rows of `dim` elements.
 BlockRows padded_block(std::int64_t rows, std::int64_t dim);

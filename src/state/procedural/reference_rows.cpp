@@ -84,12 +84,8 @@ ReferenceRows ask(const Kernels& kernels, const ProceduralSpec& spec, const Refe
     for (std::int64_t i = 0; i < count; ++i) {
       const Pos position = asked.positions[static_cast<std::size_t>(i)];
       float* query = rows.queries.data() + (g * count + i) * padded_dim;
-      if (references.shape().type == DType::f16 && references.shape().head_dim % 16 == 0)
-        kernels.dense.widen(
-            reinterpret_cast<const std::uint16_t*>(references.query_row(layer, position, head * group + g)),
-            references.shape().head_dim, query);
-      else
-        references.query(layer, position, head * group + g, query);
+      floats_of_row(kernels, references.shape().type, references.query_row(layer, position, head * group + g),
+                    references.shape().head_dim, query);
       kernels.elementwise.rope(query, asked.cosine.data() + i * pairs, asked.sine.data() + i * pairs, pairs);
       rows.log_mass.push_back(references.log_mass(layer, position, head * group + g));
     }

@@ -94,9 +94,10 @@ void References::retain(Pos first, Pos last, Pos position) {
     // Every other token goes; from now on half as many blocks leave any.
     retain_stride_ *= 2;
     const std::size_t kept = (old_positions_.size() + 1) / 2;
-    for (std::size_t i = 1; i < kept; ++i) old_positions_[i] = old_positions_[2 * i];
-    for (std::size_t i = 1; i < kept; ++i)
+    for (std::size_t i = 1; i < kept; ++i) {
+      old_positions_[i] = old_positions_[2 * i];
       copy_slot(ring_ + static_cast<std::int64_t>(2 * i), ring_ + static_cast<std::int64_t>(i));
+    }
     old_positions_.resize(kept);
   }
   for (const Pos p : chosen) {

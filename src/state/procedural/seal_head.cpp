@@ -12,13 +12,6 @@ namespace {
 
 constexpr std::int64_t kRetainedUsed = 48;
 
-void decode(const Kernels& kernels, DType type, const std::byte* row, std::int64_t dim, float* out) {
-  if (type == DType::f16 && dim % 16 == 0)
-    kernels.dense.widen(reinterpret_cast<const std::uint16_t*>(row), dim, out);
-  else
-    decode_row(type, row, dim, out);
-}
-
 BlockRows block_of(const SealRequest& request, const Kernels& kernels, const LayerRows& rows, int head,
                    int head_dim) {
   BlockRows block = padded_block(request.last - request.first, head_dim);
@@ -26,8 +19,9 @@ BlockRows block_of(const SealRequest& request, const Kernels& kernels, const Lay
   for (const LayerRows::Run& run : rows.runs(request.first, request.last))
     for (Pos p = run.first; p < run.last; ++p) {
       const std::int64_t at = (p - request.first) * block.padded_dim;
-      decode(kernels, request.key_type, run.extent->key(head, p), head_dim, block.keys.data() + at);
-      decode(kernels, request.value_type, run.extent->value(head, p), head_dim, block.values.data() + at);
+      floats_of_row(kernels, request.key_type, run.extent->key(head, p), head_dim, block.keys.data() + at);
+      floats_of_row(kernels, request.value_type, run.extent->value(head, p), head_dim,
+                    block.values.data() + at);
       if (!request.spread) continue;
       for (std::vector<float>* rows_of : {&block.keys, &block.values})
         kernels.attend.spread(1, head_dim, head_dim, nullptr, 0, rows_of->data() + at);
