@@ -374,7 +374,7 @@ check: check-clang  ## the rules of the house: floors, symbols, format, both com
 check-clang:
 	@tools/install.sh build test fuzz check
 	@tools/configure.sh fuzz
-	@cmake --build build/fuzz --target kvtide
+	@$(PYTHON) tools/check_clang.py build/fuzz
 
 format:  ## rewrite the C++ files as clang-format wants them
 	@tools/install.sh check

@@ -45,7 +45,7 @@ const NumpyType& numpy_type(CoremlType type) {
   throw Error(ErrorCode::unsupported, "a type that NumPy does not have");
 }
 
-CoremlArray array_of(const nb::str& dtype, const nb::handle& shape, const CoremlBytes& bytes) {
+CoremlArray coreml_array_of(const nb::str& dtype, const nb::handle& shape, const CoremlBytes& bytes) {
   CoremlArray array;
   const std::string wanted = text_of(dtype);
   bool known = false;
@@ -205,7 +205,7 @@ nb::object PyCoremlState::read(const nb::str& name) {
 void PyCoremlState::write(const nb::str& name, const nb::str& dtype, const CoremlShape& shape,
                           const CoremlBytes& bytes) {
   const std::string wanted = text_of(name);
-  const CoremlArray array = array_of(dtype, shape, bytes);
+  const CoremlArray array = coreml_array_of(dtype, shape, bytes);
   const Turn turn(turns_);
   const WithoutGil others_run;
   state_.write(wanted, array);
@@ -293,7 +293,7 @@ nb::object PyCoremlModel::predict(const CoremlInputs& inputs, PyCoremlState* sta
     CoremlBytes bytes;
     if (one.size() != 4 || !nb::try_cast(one[3], bytes)) throw nb::type_error("inputs holds another item");
     given[text_of(item_of<nb::str>(one[0], "inputs"))] =
-        array_of(item_of<nb::str>(one[1], "inputs"), one[2], bytes);
+        coreml_array_of(item_of<nb::str>(one[1], "inputs"), one[2], bytes);
   }
   const std::string called = text_of(function);
   open();

@@ -17,7 +17,7 @@ namespace nb = nanobind;
 namespace kvtide::python {
 namespace {
 
-using Floats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
+using GivenFloats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 
 struct PythonState final : TestedState {
   explicit PythonState(nb::object o) : object(std::move(o)) {}
@@ -42,14 +42,14 @@ auto guarded(Call&& call) {
 
 std::vector<float> floats(const nb::handle& array) {
   if (array.is_none()) return {};
-  const auto view = nb::cast<Floats>(array);
+  const auto view = nb::cast<GivenFloats>(array);
   return {view.data(), view.data() + view.size()};
 }
 
 std::vector<TokenId> copy_of(std::span<const TokenId> tokens) { return {tokens.begin(), tokens.end()}; }
 
 HeldRows rows_of(const nb::tuple& pair) {
-  const auto keys = nb::cast<Floats>(pair[0]), values = nb::cast<Floats>(pair[1]);
+  const auto keys = nb::cast<GivenFloats>(pair[0]), values = nb::cast<GivenFloats>(pair[1]);
   HeldRows out;
   out.kv_heads = static_cast<std::int64_t>(keys.shape(0));
   out.rows = static_cast<std::int64_t>(keys.shape(1));

@@ -33,7 +33,7 @@ nb::object compute(Turns& turns, Compute body) {
   return array_of(std::move(out));
 }
 
-ShardExport::Type type_named(const std::string& name) {
+ShardExport::Type export_type_named(const std::string& name) {
   if (name == "f16") return ShardExport::Type::f16;
   if (name == "int8") return ShardExport::Type::int8;
   throw Error(ErrorCode::invalid_argument, "type must be 'f16' or 'int8', not '" + name + "'");
@@ -49,7 +49,7 @@ void export_model(const nb::bytes& model, const nb::bytes& folder, const nb::str
                   std::int64_t min_elements, const Sequence<std::string>& keep_f16,
                   std::optional<std::int64_t> slots, int head_shards, int threads) {
   ShardExport how;
-  how.type = type_named(text_of(type));
+  how.type = export_type_named(text_of(type));
   how.scales = scales_named(text_of(scales));
   how.min_elements = min_elements;
   how.keep_f16 = texts_of(keep_f16, "keep_f16");

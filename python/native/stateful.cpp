@@ -29,7 +29,7 @@ std::unique_ptr<std::vector<std::uint8_t>> bytes_of(const NamedState& state, con
   return out;
 }
 
-ElementType type_named(const std::string& name) {
+ElementType element_type_named(const std::string& name) {
   if (name == "f16") return ElementType::f16;
   if (name == "f32") return ElementType::f32;
   throw Error(ErrorCode::invalid_argument, "a cache is float16 or float32, not '" + name + "'");
@@ -111,8 +111,8 @@ void PyStateful::set_state(const StatefulBytes& keys, const nb::str& key_type, c
   const Turn turn(turns_);
   KvShape given = shape();
   given.capacity = rows;
-  given.key_type = type_named(text_of(key_type));
-  given.value_type = type_named(text_of(value_type));
+  given.key_type = element_type_named(text_of(key_type));
+  given.value_type = element_type_named(text_of(value_type));
   StateSpec spec = stacked_spec(given);
   spec.model = text_of(model);
   {
