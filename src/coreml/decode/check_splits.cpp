@@ -44,7 +44,7 @@ float difference(const std::vector<float>& a, const std::vector<float>& b) {
   return farthest == 0.0f ? 0.0f : farthest / std::max(most - least, 1e-6f);
 }
 
-std::string text_of(const Pieces& pieces) {
+std::string sum_of(const Pieces& pieces) {
   std::string text;
   for (const std::int64_t piece : pieces) text += cat(text.empty() ? "" : " + ", piece);
   return text;
@@ -91,7 +91,7 @@ std::vector<Finding> check_splits(Decoder& decoder) {
   const Seen ones = read_in(decoder, text, Pieces(static_cast<std::size_t>(tokens), 1));
   const Seen split = read_in(decoder, text, pieces);
   std::vector<Finding> findings;
-  const std::string how = cat(tokens, " tokens read one by one and as ", text_of(pieces));
+  const std::string how = cat(tokens, " tokens read one by one and as ", sum_of(pieces));
   for (const auto& [behind, logits] : split.logits) {
     const float apart = difference(ones.logits[static_cast<std::size_t>(behind - 1)].second, logits);
     if (apart <= kSplitTolerance) continue;

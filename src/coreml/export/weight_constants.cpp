@@ -12,7 +12,7 @@
 namespace kvtide::coreml {
 namespace weight_constants_details {
 
-constexpr std::int64_t kLeastElements = 2048;
+constexpr std::int64_t kLeastQuantized = 2048;
 constexpr std::int64_t kBlock = 32;
 
 [[noreturn]] void refuse_large(const std::string& name) {
@@ -111,7 +111,7 @@ std::string WeightConstants::integers(FunctionBuilder& f, const std::string& nam
 
 std::string WeightConstants::matrix(FunctionBuilder& f, const std::string& name,
                                     const WeightMatrix& matrix) const {
-  const bool small = matrix.rows * matrix.columns < kLeastElements;
+  const bool small = matrix.rows * matrix.columns < kLeastQuantized;
   if (how_ == CoremlWeights::f16 || small) return plain(f, name, matrix, matrix.rows);
   if (how_ != CoremlWeights::int4) return integers(f, name, matrix, DataType::int8, matrix.columns);
   if (matrix.columns % kBlock != 0) return plain(f, name, matrix, matrix.rows);
