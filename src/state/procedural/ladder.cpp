@@ -19,20 +19,22 @@ struct Step {
   std::int64_t window, block, rows;
   int levels;
 };
-constexpr Step kLadder[] = {{1024, 512, 96, 4}, {512, 256, 64, 4}, {512, 256, 32, 3}, {256, 128, 24, 3},
-                            {128, 64, 16, 4},   {128, 64, 16, 2},  {64, 64, 16, 2},   {32, 32, 12, 1}};
+constexpr Step kLadder[] = {{1024, 128, 24, 4}, {512, 128, 24, 4}, {256, 128, 24, 3}, {128, 64, 16, 4},
+                            {128, 64, 16, 2},   {64, 64, 16, 2},   {32, 32, 12, 1}};
 // Where the length of the text is not known, full heads get so many rows before the window grows.
 constexpr std::int64_t kFullRowsFirst = 24576;
 // Rows of full heads, or of a window: more than any text has.
 constexpr std::int64_t kMostRows = std::int64_t{1} << 21;
 constexpr float kEveryHead = -1.0f;      // below any share of attention: all heads keep their rows
-constexpr std::int64_t kRowsApart = 16;  // rows of a block grow by so many
+constexpr std::int64_t kRowsApart = 8;   // rows of a block grow by so many
+constexpr std::int64_t kLargestBlock = 1024;
+constexpr int kMostLevels = 8;           // as a memory may have
 
 // A smaller step is better where one head in so many more keeps every row of the text for it
 // (docs/procedural_measurements.md, as the other choices here).
 constexpr double kWorthAStep = 16.0;
 // The last step of which that is true: a shorter window, or fewer blocks, loses more than heads bring.
-constexpr const Step* kLastWorth = &kLadder[4];
+constexpr const Step* kLastWorth = &kLadder[3];
 // Where eight bits leave fewer than one head in so many the whole text, four bits for nearly twice the heads are better.
 constexpr double kWorthFourBits = 3.0;
 
@@ -104,9 +106,10 @@ class Fitting {
     return o;
   }
 
-  // As many full rows as fit, then more full heads, then a wider window, then more rows of each block; nullopt when
-  // these options do not fit.
-  std::optional<ProceduralOptions> fit(ProceduralOptions o) {
+  // As many full rows as fit, then more full heads, then a wider window, then more rows of each block, then more
+  // blocks; nullopt when these options do not fit.
+  std::optional<ProceduralOptions> fit(const ProceduralOptions& step) {
+    ProceduralOptions o = step;
     // Full heads take what the others leave, in whole blocks.
     const std::int64_t most = rows_of_text(o);
     o.full_rows =
@@ -121,7 +124,9 @@ class Fitting {
     }
     if (wanted_.window == 0) enlarge(o, &ProceduralOptions::window, o.block, whole(widest_, o.block));
     if (wanted_.rows == 0) enlarge(o, &ProceduralOptions::rows, kRowsApart, o.block);
-    return o;
+    if (wanted_.levels < 0) enlarge(o, &ProceduralOptions::levels, 1, kMostLevels);
+    const bool all_given = wanted_.block == 0 && o.rows == o.block && !is_used_up(o);
+    return all_given ? fit_larger_blocks(step).value_or(o) : o;
   }
 
   // Is so much of the budget taken as should be of every one?
@@ -156,6 +161,14 @@ class Fitting {
     return std::max(2 * o.block, whole(rows_first_ - o.window, o.block));
   }
 
+  // Where every row of a block stays and bytes are left: blocks of which more can stay.
+  std::optional<ProceduralOptions> fit_larger_blocks(ProceduralOptions step) {
+    if (step.block >= kLargestBlock) return std::nullopt;
+    step.block *= 2;
+    step.window = std::max(step.window, step.block);
+    return fit(step);
+  }
+
   // More heads keep every row of the expected text: those next in the head table.
   void add_heads(ProceduralOptions& o) const {
     const float least = o.full_from;
@@ -167,11 +180,11 @@ class Fitting {
   }
 
   // The largest value that fits, whole units above what it is now.
-  void enlarge(ProceduralOptions& o, std::int64_t ProceduralOptions::*field, std::int64_t unit,
-               std::int64_t most) const {
+  template <class Count>
+  void enlarge(ProceduralOptions& o, Count ProceduralOptions::*field, std::int64_t unit, std::int64_t most) const {
     const std::int64_t least = o.*field;
     const auto with = [&](std::int64_t units) {
-      o.*field = least + units * unit;
+      o.*field = static_cast<Count>(least + units * unit);
       return fits(o);
     };
     with(largest((most - least) / unit, with));
