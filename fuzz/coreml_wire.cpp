@@ -7,6 +7,7 @@
 
 #include "coreml/program/census.h"
 #include "coreml/program/mil_printer.h"
+#include "coreml/program/pipeline.h"
 #include "coreml/program/wire_model.h"
 #include "coreml/write/package_writer.h"
 #include "fuzz/fuzzing.h"
@@ -42,7 +43,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const coreml::Package read = coreml::read_model(bytes, "input", weights);
     require(coreml::weights_by_type(read).empty());
     require(!read.description.functions.empty());
-    if (read.stages.empty()) require(!coreml::mil_text(read.program, &read.description).empty());
+    const coreml::Package program = read.stages.empty() ? read : coreml::as_one_program(read);
+    require(!coreml::mil_text(program.program, &program.description).empty());
   } catch (const Error& error) {
     require(error.message().starts_with("input: ") || error.code() == ErrorCode::unsupported);
     require(error.message().find('\n') == std::string::npos);

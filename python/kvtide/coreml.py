@@ -131,7 +131,7 @@ def export(
 
 def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What a package holds: functions with inputs, outputs, states and operations by count; weights by type; metadata. The
-    same as ``kvtide coreml inspect --json``; packages with operations that cannot be run, and pipelines, are shown, too."""
+    same as ``kvtide coreml inspect --json``; packages with operations that cannot be run are shown, too."""
     report: dict[str, Any] = json.loads(_native.coreml_inspect(file_path(path)))
     return report
 

@@ -209,6 +209,8 @@ def test_a_package_of_coremltools(goldens):
     assert state.read_state("kCache")[0, :3].any() and not state.read_state("kCache")[0, 3:].any()
     assert model.inspect()["weights"] and model.lint() == ct.lint(goldens / "functions.mlpackage")
     assert ct.inspect(goldens / "pipeline.mlpackage")["kind"] == "pipeline"
+    both = ct.MLModel(goldens / "pipeline.mlpackage")
+    assert both.predict({"x": np.ones((1, 8))})["z"].shape == (1, 32)
 
 
 def test_findings_have_their_place(write):

@@ -7,6 +7,7 @@
 #include "base/refuse.h"
 #include "base/text.h"
 #include "coreml/program/data_type.h"
+#include "coreml/program/pipeline.h"
 #include "coreml/run/convert.h"
 
 namespace kvtide::coreml {
@@ -151,13 +152,10 @@ FunctionDescription description_of(const Function& function) {
   return described;
 }
 
-LoadedModel::LoadedModel(const Package& package, int threads, const Kernels& kernels, const std::string& only)
-    : source_(package.path),
-      runtime_(std::make_unique<Runtime>(threads, kernels)),
-      description_(package.description) {
-  if (!package.stages.empty())
-    throw Error(ErrorCode::unsupported, cat(package.path, ": a pipeline of ", package.stages.size(),
-                                            " models; open them one by one"));
+LoadedModel::LoadedModel(const Package& opened, int threads, const Kernels& kernels, const std::string& only)
+    : source_(opened.path), runtime_(std::make_unique<Runtime>(threads, kernels)) {
+  const Package package = opened.stages.empty() ? opened : as_one_program(opened);
+  description_ = package.description;
   check_operations(package.program);
   for (const Function& function : package.program.functions) {
     if (description_.function(function.name) == nullptr)

@@ -25,10 +25,10 @@ constexpr Step kLadder[] = {{1024, 128, 24, 4}, {512, 128, 24, 4}, {256, 128, 24
 constexpr std::int64_t kFullRowsFirst = 24576;
 // Rows of full heads, or of a window: more than any text has.
 constexpr std::int64_t kMostRows = std::int64_t{1} << 21;
-constexpr float kEveryHead = -1.0f;      // below any share of attention: all heads keep their rows
-constexpr std::int64_t kRowsApart = 8;   // rows of a block grow by so many
+constexpr float kEveryHead = -1.0f;     // below any share of attention: all heads keep their rows
+constexpr std::int64_t kRowsApart = 8;  // rows of a block grow by so many
 constexpr std::int64_t kLargestBlock = 1024;
-constexpr int kMostLevels = 8;           // as a memory may have
+constexpr int kMostLevels = 8;  // as a memory may have
 
 // A smaller step is better where one head in so many more keeps every row of the text for it
 // (docs/procedural_measurements.md, as the other choices here).
@@ -181,7 +181,8 @@ class Fitting {
 
   // The largest value that fits, whole units above what it is now.
   template <class Count>
-  void enlarge(ProceduralOptions& o, Count ProceduralOptions::*field, std::int64_t unit, std::int64_t most) const {
+  void enlarge(ProceduralOptions& o, Count ProceduralOptions::*field, std::int64_t unit,
+               std::int64_t most) const {
     const std::int64_t least = o.*field;
     const auto with = [&](std::int64_t units) {
       o.*field = static_cast<Count>(least + units * unit);

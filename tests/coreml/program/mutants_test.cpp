@@ -5,6 +5,7 @@
 
 #include "coreml/program/mil_printer.h"
 #include "coreml/program/mil_reader.h"
+#include "coreml/program/pipeline.h"
 #include "coreml/program/weight_files.h"
 #include "coreml/program/wire_model.h"
 #include "tests/coreml/hostile_package.h"
@@ -79,6 +80,17 @@ TEST_F(CoremlMutants, OfTheModel) {
   });
   EXPECT_GT(accepted, 0);
   EXPECT_LT(accepted, 5000);
+}
+
+TEST_F(CoremlMutants, OfAPipeline) {
+  const std::string golden = cat(KVTIDE_GOLDENS, "/coreml/pipeline.mlpackage/Data/com.apple.CoreML");
+  const int accepted =
+      count_accepted(contents_of(golden + "/model.mlmodel"), 5000, [&](const std::string& model) {
+        cm::WeightFiles weights(golden);
+        const cm::Package read = cm::read_model(std::as_bytes(std::span(model)), "bad.file", weights);
+        if (!read.stages.empty()) cm::as_one_program(read);
+      });
+  EXPECT_GT(accepted, 0);
 }
 
 TEST_F(CoremlMutants, OfTheText) {
