@@ -282,6 +282,7 @@ EXPORTS = [
     ("qwen3-i8", ["--int8", "channel"]),
     ("gemma3-f32", ["--int4", "32", "--tokens", "1,4"]),
     ("gpt2-f32", ["--int8", "tensor", "--chunks", "1"]),
+    ("zaya-f16", ["--per-layer"]),
 ]
 
 

@@ -56,6 +56,7 @@ MaskedContract read_contract(const JsonFields& json) {
   c.behind_layer = static_cast<int>(json.count("behind_layer", c.first_layer, c.layers));
   c.embeds = json.flag("embeds");
   c.gives_logits = json.flag("gives_logits");
+  c.attention_only = json.flag("attention_only", false);
   c.width = json.count("width", 1, kMost);
   c.vocabulary = json.count("vocabulary", 1, kMost);
   c.slots = json.count("slots", 1, kMost);
@@ -79,6 +80,7 @@ MaskedContract read_contract(const JsonFields& json) {
     c.caches.push_back({static_cast<int>(cache.count("layer", c.first_layer, c.behind_layer - 1)),
                         cache.required_text("keys"), cache.required_text("values"),
                         static_cast<int>(cache.count("rope", 0, kMostLayers))});
+  c.carried = json.texts("carried");
   return c;
 }
 
@@ -132,10 +134,15 @@ void check_contract(const MaskedContract& c, const CoremlFunction& function, con
     checked.has(function.outputs, c.result, {1, kAny, c.vocabulary});
   else
     checked.has(function.outputs, c.result, {1, c.width, kAny, 1});
-  if (inputs != function.inputs.size() || 2 * c.caches.size() != function.states.size())
+  for (const std::string& name : c.carried)
+    if (feature_named(function.states, name) == nullptr)
+      throw Error(ErrorCode::bad_format, cat(path, ": its contract names the state ", quoted(name),
+                                             ", which function ", function.name, " does not have"));
+  const std::size_t states = 2 * c.caches.size() + c.carried.size();
+  if (inputs != function.inputs.size() || states != function.states.size())
     throw Error(ErrorCode::bad_format,
-                cat(path, ": its contract names ", inputs, " inputs and ", 2 * c.caches.size(),
-                    " states; function ", function.name, " has ", signature_of(function)));
+                cat(path, ": its contract names ", inputs, " inputs and ", states, " states; function ",
+                    function.name, " has ", signature_of(function)));
 }
 
 }  // namespace masked_contract_details
@@ -167,6 +174,8 @@ std::string contract_text(const MaskedContract& c) {
       .set("masks", list_json(c.masks, mask_json))
       .set("ropes", list_json(c.ropes, rope_json))
       .set("caches", list_json(c.caches, cache_json));
+  if (c.attention_only) out.set("attention_only", true);
+  if (!c.carried.empty()) out.set("carried", c.carried);
   return out.text(false);
 }
 

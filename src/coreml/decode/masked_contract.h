@@ -47,6 +47,7 @@ struct MaskedContract {
   std::int64_t layers = 0;                      // of the whole model
   int first_layer = 0, behind_layer = 0;        // that the package holds
   bool embeds = false, gives_logits = false;
+  bool attention_only = false;  // what follows attention in its layers is elsewhere
   std::int64_t width = 0, vocabulary = 0, slots = 0, context_length = 0;
   double stream_scale = 1.0;  // of the residual stream between packages
   std::optional<TokenId> bos;
@@ -57,6 +58,8 @@ struct MaskedContract {
   std::vector<SeenMask> masks;
   std::vector<RopeInputs> ropes;
   std::vector<LayerCache> caches;
+  std::vector<std::string>
+      carried;  // states that every call overwrites: a token is not taken back by its slot alone
 };
 
 std::string contract_text(const MaskedContract& contract);

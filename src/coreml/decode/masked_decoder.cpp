@@ -101,6 +101,10 @@ void MaskedDecoder::check() const {
   int layer = 0;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const MaskedContract& c = parts_[i].contract;
+    if (c.attention_only)
+      throw Error(ErrorCode::unsupported, cat(parts_[i].name,
+                                              ": holds the attention of a layer alone; a program that "
+                                              "computes the rest drives it (docs/coreml.md)"));
     if (c.model != model.model || c.layers != model.layers || c.width != model.width ||
         c.slots != model.slots || c.stream_scale != model.stream_scale)
       refuse_part(parts_[i], cat("is part of ", quoted(c.model), " with ", c.slots, " slots, and ",

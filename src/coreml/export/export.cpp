@@ -30,13 +30,36 @@ struct NamedPart {
   ModelPart part;
 };
 
+constexpr const char* kConvolved = "zaya";  // of which the attention of every layer is written, by itself
+
 bool is_exported(const ModelConfig& config) {
+  if (config.architecture == kConvolved) return true;
   if (carries(config) || config.scaled_residual || config.experts || config.query_growth ||
       !config.pre_norms || config.heads_normed_together)
     return false;
   for (const char* known : {"llama", "qwen2", "qwen3", "gemma3", "gpt2"})
     if (config.architecture == known) return true;
   return false;
+}
+
+// With as many digits as the largest number below `count`.
+std::string padded(int number, int count) {
+  const std::string text = std::to_string(number);
+  return std::string(std::to_string(count - 1).size() - text.size(), '0') + text;
+}
+
+// Where nothing but attention is written: a package a layer.
+std::vector<NamedPart> attention_parts(int layers, int chunks) {
+  if (chunks != CoremlExport::kEveryLayer)
+    throw Error(ErrorCode::unsupported,
+                cat("of the family ", kConvolved,
+                    " only attention is written, a package for each layer (--per-layer): its "
+                    "experts are chosen token by token"));
+  std::vector<NamedPart> parts;
+  for (int layer = 0; layer < layers; ++layer)
+    parts.push_back(
+        {cat("attention_", padded(layer, layers), ".mlpackage"), {false, layer, layer + 1, false, true}});
+  return parts;
 }
 
 // One package; or the embedding, the layers in `chunks` packages that differ by one layer at most, and the head.
@@ -46,13 +69,9 @@ std::vector<NamedPart> parts_of(int layers, int chunks) {
   if (chunks < 1 || chunks > layers)
     refuse(cat("a model of ", layers, " layers cannot be split into ", chunks, " chunks"));
   std::vector<NamedPart> parts = {{"embedding.mlpackage", {true, 0, 0, false}}};
-  const auto digits = std::to_string(chunks - 1).size();
-  for (int i = 0; i < chunks; ++i) {
-    std::string number = std::to_string(i);
-    number.insert(0, digits - number.size(), '0');
-    parts.push_back({cat("layers_", number, ".mlpackage"),
+  for (int i = 0; i < chunks; ++i)
+    parts.push_back({cat("layers_", padded(i, chunks), ".mlpackage"),
                      {false, layers * i / chunks, layers * (i + 1) / chunks, false}});
-  }
   parts.push_back({"head.mlpackage", {false, layers, layers, true}});
   return parts;
 }
@@ -117,7 +136,8 @@ class Exporter {
   static std::string describe(const ModelPart& part) {
     std::string text = part.embeds ? "embedding" : "";
     if (part.first_layer < part.behind_layer)
-      text += cat(text.empty() ? "" : ", ", "layers ", part.first_layer, " to ", part.behind_layer - 1);
+      text += cat(text.empty() ? "" : ", ", part.attention_only ? "attention of layers " : "layers ",
+                  part.first_layer, " to ", part.behind_layer - 1);
     if (part.gives_logits) text += cat(text.empty() ? "" : ", ", "head");
     return text;
   }
@@ -157,8 +177,10 @@ void export_packages(const std::string& model, const std::string& path, const Co
   if (!is_exported(checkpoint->config()))
     throw Error(ErrorCode::unsupported, cat(model, ": models of the family ", family,
                                             " are not written as Core ML packages; the families that are: "
-                                            "llama, qwen2, qwen3, gemma3, gpt2"));
-  const auto parts = parts_of(static_cast<int>(checkpoint->config().layers.size()), options.chunks);
+                                            "llama, qwen2, qwen3, gemma3, gpt2; and of zaya the attention"));
+  const int layers = static_cast<int>(checkpoint->config().layers.size());
+  const auto parts =
+      family == kConvolved ? attention_parts(layers, options.chunks) : parts_of(layers, options.chunks);
   if (parts.size() == 1) {
     NewFolder(path, "a package", options.replace);  // before the weights are loaded
     return Exporter(*checkpoint, options).one(path, parts.front().part, options.replace);

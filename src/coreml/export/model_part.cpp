@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "coreml/export/convolved_heads.h"
 #include "coreml/write/operations.h"
 #include "model/rope_table.h"
 
@@ -24,13 +25,16 @@ class PartBuilder {
     contract_.behind_layer = part.behind_layer;
     contract_.embeds = part.embeds;
     contract_.gives_logits = part.gives_logits;
+    contract_.attention_only = part.attention_only;
   }
 
   Package package() {
     take_inputs();
     Name x = part_.embeds ? embedded() : rows_of(contract_.tokens);
-    for (int layer = part_.first_layer; layer < part_.behind_layer; ++layer)
-      x = feed_forward(layer, attention(layer, x));
+    for (int layer = part_.first_layer; layer < part_.behind_layer; ++layer) {
+      x = attention(layer, x);
+      if (!part_.attention_only) x = feed_forward(layer, x);
+    }
     if (part_.gives_logits) {
       const Weights& w = model_.weights;
       x = norm(x, "output_norm", w.output_norm(), w.output_norm_bias());
@@ -188,8 +192,13 @@ class PartBuilder {
     return f_.read_state(state);
   }
 
+  // Behind the names of its states.
+  std::string numbered(int layer) const {
+    return part_.behind_layer - part_.first_layer == 1 ? "" : cat("_", layer);
+  }
+
   LayerCache cache_of(int layer) {
-    const std::string behind = part_.behind_layer - part_.first_layer == 1 ? "" : cat("_", layer);
+    const std::string behind = numbered(layer);
     const Shape shape = {1, config_.kv_heads, contract_.slots, config_.head_dim};
     LayerCache cache{layer, f_.state("k_cache" + behind, DataType::fp16, shape),
                      f_.state("v_cache" + behind, DataType::fp16, shape), how(layer).rope};
@@ -215,17 +224,46 @@ class PartBuilder {
     const LayerWeights& w = model_.weights.layer(layer);
     const LayerCache cache = cache_of(layer);
     const Name normed = norm(x, named(layer, "attention_norm"), w.attention_norm, w.attention_norm_bias);
-    Name query = heads_of(project(normed, named(layer, "query"), w.query, w.query_bias), config_.heads,
-                          named(layer, "query_norm"), w.query_norm);
-    const Name key = heads_of(project(normed, named(layer, "key"), w.key, w.key_bias), config_.kv_heads,
-                              named(layer, "key_norm"), w.key_norm);
-    const Name value =
-        heads_of(project(normed, named(layer, "value"), w.value, w.value_bias), config_.kv_heads, "", {});
-    query = op_.mul(rotated(query, layer), half(config_.attention_scale));
-    const Name keys = written(cache.keys, rotated(key, layer)), values = written(cache.values, value);
-    return joined(
-        x, project(attended(layer, query, keys, values), named(layer, "output"), w.output, w.output_bias),
-        named(layer, "attention_post_norm"), w.attention_post_norm);
+    const Heads heads = w.cca ? convolved(layer, normed) : projected(layer, normed);
+    const Name query = op_.mul(rotated(heads.query, layer), half(config_.attention_scale));
+    const Name keys = written(cache.keys, rotated(heads.key, layer)),
+               values = written(cache.values, heads.value);
+    const Name y =
+        project(attended(layer, query, keys, values), named(layer, "output"), w.output, w.output_bias);
+    if (!w.attention_scale.empty()) return merged(x, y, named(layer, "attention"), w.attention_scale);
+    return joined(x, y, named(layer, "attention_post_norm"), w.attention_post_norm);
+  }
+
+  struct Heads {
+    Name query, key, value;  // [1, heads or kv_heads, T, head_dim]
+  };
+
+  Heads projected(int layer, const Name& normed) {
+    const LayerWeights& w = model_.weights.layer(layer);
+    return {
+        heads_of(project(normed, named(layer, "query"), w.query, w.query_bias), config_.heads,
+                 named(layer, "query_norm"), w.query_norm),
+        heads_of(project(normed, named(layer, "key"), w.key, w.key_bias), config_.kv_heads,
+                 named(layer, "key_norm"), w.key_norm),
+        heads_of(project(normed, named(layer, "value"), w.value, w.value_bias), config_.kv_heads, "", {})};
+  }
+
+  Heads convolved(int layer, const Name& normed) {
+    const ConvolvedHeads heads = convolved_heads(f_, config_, model_.weights.layer(layer), model_.constants,
+                                                 normed, cat("layer_", layer), numbered(layer));
+    contract_.carried.insert(contract_.carried.end(), {heads.conv_state, heads.prev_value});
+    return {heads.query, heads.key, heads.value};
+  }
+
+  // Of a scaled residual stream (model/residual.h).
+  Name merged(const Name& x, const Name& y, const std::string& name, const ResidualScale& s) {
+    const auto scaled = [&](const Name& of, const char* what, const std::vector<float>& offset,
+                            const std::vector<float>& scale) {
+      const Name moved = op_.add(of, WeightConstants::vector(f_, cat(name, "_", what, "_offset"), offset));
+      return op_.mul(moved, WeightConstants::vector(f_, cat(name, "_", what, "_scale"), scale));
+    };
+    return op_.add(scaled(y, "output", s.output_offset, s.output_scale),
+                   scaled(x, "residual", s.residual_offset, s.residual_scale));
   }
 
   Name joined(const Name& x, const Name& y, const std::string& name, const std::vector<float>& post_norm) {

@@ -8,6 +8,7 @@
 // go through one product with them: keys are not repeated.
 // The residual stream of models with norms behind their blocks (Gemma 3) leaves the range of f16. There all that is added to it is
 // made smaller by a power of two, and the norms before the blocks do not see a difference.
+// Compressed convolutional attention (ZAYA1) carries two states more (convolved_heads.h).
 // Thread rules: one caller.
 #pragma once
 
@@ -40,6 +41,7 @@ struct ModelPart {
   bool embeds = false;
   int first_layer = 0, behind_layer = 0;
   bool gives_logits = false;
+  bool attention_only = false;  // what follows attention in its layers is not in the package
 };
 
 Package part_package(const ExportedModel& model, const ModelPart& part);

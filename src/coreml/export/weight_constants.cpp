@@ -119,13 +119,17 @@ std::string WeightConstants::matrix(FunctionBuilder& f, const std::string& name,
 }
 
 std::string WeightConstants::vector(FunctionBuilder& f, const std::string& name,
-                                    const std::vector<float>& numbers, float scale) {
-  std::vector<float> scaled(numbers);
-  for (float& number : scaled) {
-    number *= scale;
+                                    const std::vector<float>& values, float scale) {
+  std::vector<float> scaled(values);
+  for (float& number : scaled) number *= scale;
+  return numbers(f, name, {static_cast<std::int64_t>(scaled.size())}, scaled);
+}
+
+std::string WeightConstants::numbers(FunctionBuilder& f, const std::string& name, Shape shape,
+                                     const std::vector<float>& values) {
+  for (const float number : values)
     if (!(std::fabs(number) <= 65504.0f)) refuse_large(name);
-  }
-  return f.constant(name, halves({static_cast<std::int64_t>(scaled.size())}, scaled));
+  return f.constant(name, halves(std::move(shape), values));
 }
 
 }  // namespace kvtide::coreml

@@ -30,8 +30,10 @@ class WeightConstants {
   std::string plain(FunctionBuilder& f, const std::string& name, const WeightMatrix& matrix,
                     std::int64_t rows) const;
   // f16, times `scale`.
-  static std::string vector(FunctionBuilder& f, const std::string& name, const std::vector<float>& numbers,
+  static std::string vector(FunctionBuilder& f, const std::string& name, const std::vector<float>& values,
                             float scale = 1.0f);
+  static std::string numbers(FunctionBuilder& f, const std::string& name, Shape shape,
+                             const std::vector<float>& values);  // f16
 
  private:
   std::string integers(FunctionBuilder& f, const std::string& name, const WeightMatrix& matrix, DataType type,

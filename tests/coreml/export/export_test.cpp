@@ -204,7 +204,7 @@ TEST(Export, RefusesWhatItCannotWrite) {
   how.slots = 1 << 20;
   expect_refused(ErrorCode::invalid_argument, "positions that this model has learned",
                  [&] { export_coreml(gpt2, folder / "none", how); });
-  expect_refused(ErrorCode::unsupported, "llama, qwen2, qwen3, gemma3, gpt2",
+  expect_refused(ErrorCode::unsupported, "a package for each layer (--per-layer)",
                  [&] { export_coreml(cat(KVTIDE_GOLDENS, "/folders/zaya-f16"), folder / "none", small()); });
   how = small();
   how.on_package = [](const std::string&) { throw Error(ErrorCode::cancelled, "stop"); };
