@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 
+#include "base/half.h"
 #include "base/text.h"
 #include "coreml/decode/decoder.h"
 #include "coreml/decode/masked_contract.h"
@@ -37,9 +38,9 @@ std::vector<float> numbers_in(const CoremlArray& array) {
   EXPECT_EQ(array.type, CoremlType::f16);
   std::vector<float> numbers;
   for (std::size_t i = 0; i < array.bytes.size(); i += 2) {
-    _Float16 half;
+    std::uint16_t half;
     std::memcpy(&half, array.bytes.data() + i, 2);
-    numbers.push_back(static_cast<float>(half));
+    numbers.push_back(f16_to_f32(half));
   }
   return numbers;
 }
