@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "coreml/decode/call_arrays.h"
 #include "coreml/decode/decoder.h"
+#include "kvtide/error.h"
 #include "kvtide/validate.h"
 
 namespace kvtide {
@@ -28,6 +29,11 @@ class PackagesTested final : public TestedModel {
  public:
   PackagesTested(const std::string& path, const CoremlOptions& options)
       : decoder_(coreml::open_decoder(path, options)) {
+    if (decoder_->chooses())
+      throw Error(ErrorCode::unsupported,
+                  cat(path,
+                      ": the head chooses tokens and gives no logits, which are what is "
+                      "compared; convert it without argmax in the model"));
     const TokenId first = 0;
     PackageState state;
     state.sequence = decoder_->empty();

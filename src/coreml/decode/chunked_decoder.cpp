@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "coreml/decode/cache_layout.h"
 #include "coreml/decode/call_arrays.h"
+#include "coreml/decode/chosen_tokens.h"
 #include "coreml/decode/meta_yaml.h"
 #include "kvtide/error.h"
 
@@ -69,11 +70,12 @@ class ChunkedDecoder final : public Decoder {
  public:
   // embeddings and head: absent when the only chunk goes from ids to logits.
   ChunkedDecoder(std::optional<Part> embeddings, std::vector<Part> chunks, std::optional<Part> head,
-                 std::int64_t slots)
+                 VocabularyParts vocabulary, std::int64_t slots)
       : Decoder(slots),
         embeddings_(std::move(embeddings)),
         chunks_(std::move(chunks)),
-        head_(std::move(head)) {
+        head_(std::move(head)),
+        vocabulary_(std::move(vocabulary)) {
     check();
     share_states();
   }
@@ -108,6 +110,9 @@ class ChunkedDecoder final : public Decoder {
     if (head_) bytes += head_->model.report().weight_bytes;
     return bytes;
   }
+  bool chooses() const override {
+    return chooses_tokens(head_ ? head_->model.function() : infer_of(chunks_.back().model));
+  }
   std::vector<LayerRows> rows() const override;
 
  private:
@@ -133,6 +138,7 @@ class ChunkedDecoder final : public Decoder {
   std::optional<Part> embeddings_;
   std::vector<Part> chunks_;
   std::optional<Part> head_;
+  VocabularyParts vocabulary_;
   std::int64_t batch_ = 0;                   // tokens of prefill; 0: there is none
   std::int64_t window_ = 0;                  // rows behind which infer_rotate reads; 0: it is not there
   bool prefill_rotates_ = false;             // whether prefill_rotate is there
@@ -175,9 +181,8 @@ void ChunkedDecoder::check() {
   if (!head_) return;
   const CoremlFunction& head = head_->model.function();
   if (head.inputs.size() != 1) refuse_part(*head_, head, "a head takes hidden states only");
-  if (logits_of(head).empty())
-    refuse_part(*head_, head,
-                "the head gives no output named logits; one that chooses the token itself is not driven");
+  if (logits_of(head).empty() && !chooses_tokens(head))
+    refuse_part(*head_, head, "the head gives no output named logits, nor argmax_idx and argmax_val");
 }
 
 void ChunkedDecoder::check_rotation() {
@@ -270,6 +275,7 @@ CoremlArray ChunkedDecoder::run_chunk(std::size_t number, const CoremlFunction& 
 
 std::vector<float> ChunkedDecoder::logits_in(const Part& part, const CoremlFunction& function,
                                              const std::map<std::string, CoremlArray>& outputs) const {
+  if (chooses_tokens(function)) return logits_of_chosen(outputs, vocabulary_, part.name);
   std::vector<float> logits;
   for (const std::string& name : logits_of(function)) {
     const std::vector<float> row = last_row(outputs.at(name), name);
@@ -307,14 +313,16 @@ std::unique_ptr<Decoder> open_chunked_decoder(const std::string& path, const Cor
   std::vector<Part> chunks;
   for (const std::string& chunk : meta.chunks) chunks.push_back(open_part(chunk, options));
   const std::int64_t slots = length_of_mask(infer_of(chunks.front().model));
-  return std::make_unique<ChunkedDecoder>(std::move(embeddings), std::move(chunks), std::move(head), slots);
+  return std::make_unique<ChunkedDecoder>(std::move(embeddings), std::move(chunks), std::move(head),
+                                          meta.vocabulary, slots);
 }
 
 std::unique_ptr<Decoder> open_single_chunk(const std::string& path, const CoremlOptions& options) {
   std::vector<Part> chunks;
   chunks.push_back(open_part(path, options));
   const std::int64_t slots = length_of_mask(infer_of(chunks[0].model));
-  return std::make_unique<ChunkedDecoder>(std::nullopt, std::move(chunks), std::nullopt, slots);
+  return std::make_unique<ChunkedDecoder>(std::nullopt, std::move(chunks), std::nullopt, VocabularyParts{},
+                                          slots);
 }
 
 }  // namespace kvtide::coreml

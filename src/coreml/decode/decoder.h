@@ -55,6 +55,10 @@ class Decoder {
   Sequence empty() const { return {{}, empty_states()}; }
   const Sequence& sequence() const { return sequence_; }
 
+  // Whether the head chooses tokens: then the numbers that read() gives are right where they are largest, and nothing is known of the
+  // others (chosen_tokens.h).
+  virtual bool chooses() const { return false; }
+
   // Whether every layer has a package of its own, so that on_layer is told what is between them.
   virtual bool shows_layers() const { return false; }
   // Of each call of the packages: [tokens][width] before `layer`, and behind the last. What is put there goes on.

@@ -48,17 +48,39 @@ Fields fields_of(const std::string& text, const std::string& path) {
   return fields;
 }
 
-std::int64_t count_of(const Fields& fields, const std::string& key, std::int64_t otherwise,
+constexpr std::int64_t kMostChunks = 4096, kMostTokens = std::int64_t{1} << 24;
+
+std::int64_t count_in(const std::string& text, const std::string& key, std::int64_t most,
+                      const std::string& path) {
+  std::int64_t count = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size() || count < 1 || count > most)
+    throw Error(ErrorCode::bad_format,
+                cat(path, ": ", key, " must be a whole number from 1 to ", most, ", not ", quoted(text)));
+  return count;
+}
+
+std::int64_t count_of(const Fields& fields, const std::string& key, std::int64_t otherwise, std::int64_t most,
                       const std::string& path) {
   const auto found = fields.find(key);
-  if (found == fields.end()) return otherwise;
-  std::int64_t count = 0;
-  const std::string& text = found->second;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (read.ec != std::errc() || read.ptr != text.data() + text.size() || count < 1 || count > 4096)
-    throw Error(ErrorCode::bad_format,
-                cat(path, ": ", key, " must be a whole number from 1 to 4096, not ", quoted(text)));
-  return count;
+  return found == fields.end() || found->second.empty() ? otherwise
+                                                        : count_in(found->second, key, most, path);
+}
+
+// "[9496, 9496]" or "9496,9496"; empty: not said, or a list over several lines.
+std::vector<std::int64_t> counts_of(const Fields& fields, const std::string& key, const std::string& path) {
+  std::vector<std::int64_t> counts;
+  const auto found = fields.find(key);
+  std::string text = found == fields.end() ? "" : found->second;
+  if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    counts.push_back(count_in(trimmed(std::string_view(text).substr(at, end - at)), key, kMostTokens, path));
+    if (std::ssize(counts) > kMostChunks)
+      throw Error(ErrorCode::bad_format, cat(path, ": ", key, " has more than ", kMostChunks, " numbers"));
+    at = end + 1;
+  }
+  return counts;
 }
 
 // The file itself, or the package that it was compiled from, or the other way round.
@@ -109,7 +131,9 @@ MetaYaml read_meta_yaml(const std::string& path) {
   MetaYaml meta;
   meta.embeddings = package_beside(path, required(fields, "embeddings", path));
   meta.head = package_beside(path, required(fields, "lm_head", path));
-  const std::int64_t count = count_of(fields, "num_chunks", 1, path);
+  const std::int64_t count = count_of(fields, "num_chunks", 1, kMostChunks, path);
+  meta.vocabulary = {count_of(fields, "vocab_size", 0, kMostTokens, path),
+                     counts_of(fields, "lm_head_chunk_sizes", path)};
   for (const std::string& name : chunk_names(required(fields, "ffn", path), count))
     meta.chunks.push_back(package_beside(path, name));
   return meta;

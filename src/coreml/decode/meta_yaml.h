@@ -12,9 +12,16 @@
 
 namespace kvtide::coreml {
 
+// What a head that chooses tokens has to be told (chosen_tokens.h).
+struct VocabularyParts {
+  std::int64_t tokens = 0;          // of all parts; 0: not said
+  std::vector<std::int64_t> sizes;  // empty: not said
+};
+
 struct MetaYaml {
   std::string embeddings, head;
   std::vector<std::string> chunks;  // paths that exist
+  VocabularyParts vocabulary;
 };
 
 MetaYaml read_meta_yaml(const std::string& path);

@@ -49,6 +49,16 @@ void expect_near(const std::vector<float>& a, const std::vector<float>& b) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 0.005f * (*most - *least)) << i;
 }
 
+std::string refusal_of_reading(const std::string& path) {
+  const TokenId id = 0;
+  try {
+    open_decoder(path, {})->read(std::span(&id, 1));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 std::string refusal(const std::string& path) {
   try {
     open_decoder(path, {});
@@ -87,7 +97,8 @@ TEST(Decoder, DrivesAModelWithACausalMask) {
 }
 
 // Embeddings and head of a chunk of anemll_sample, and the file that names all three.
-void save_anemll(const TemporaryFolder& folder, const SampleOptions& how) {
+// The head gives logits in two parts, or chooses a token of each.
+void save_anemll(const TemporaryFolder& folder, const SampleOptions& how, bool chooses = false) {
   SampleBuilder embeddings(how, "main");
   Feature ids;
   ids.name = "input_ids";
@@ -101,7 +112,21 @@ void save_anemll(const TemporaryFolder& folder, const SampleOptions& how) {
   saved(folder, "chunk.mlpackage", anemll_sample(how));
   SampleBuilder head(how, "main");
   const auto x = head.f.input("hidden_states", DataType::fp16, {1, 1, how.width});
-  for (const char* name : {"logits2", "logits1"}) head.f.output(head.project(x, how.vocabulary / 2), name);
+  std::vector<std::string> tokens, best;
+  for (const char* name : {"logits2", "logits1"}) {
+    const auto logits = head.project(x, how.vocabulary / 2);
+    if (!chooses) {
+      head.f.output(logits, name);
+      continue;
+    }
+    const auto part = [&](const char* type, NamedGiven axis, DataType kind) {
+      return head.f.op(type, {{"x", logits}, std::move(axis), {"keep_dims", true}}, tensor(kind, {1, 1, 1}));
+    };
+    tokens.insert(tokens.begin(), part("reduce_argmax", {"axis", 2}, DataType::int32));
+    best.insert(best.begin(), part("reduce_max", {"axes", {2}}, DataType::fp16));
+  }
+  if (chooses) head.f.output(head.op.concat(tokens, 2), "argmax_idx");
+  if (chooses) head.f.output(head.op.concat(best, 2), "argmax_val");
   saved(folder, "head.mlpackage", make_package(std::move(head.f)));
   std::ofstream(folder / "meta.yaml") << "model_info:\n  name: sample  # of the tests\n  parameters:\n"
                                          "    num_chunks: 1\n    embeddings: embeddings.mlmodelc\n"
@@ -120,6 +145,32 @@ TEST(Decoder, DrivesPackagesThatAMetaYamlNames) {
   EXPECT_EQ(parts[2].name, "head.mlpackage");
   EXPECT_LT(parts[2].calls, parts[1].calls);  // prefill needs no head
   EXPECT_EQ(open_decoder(folder / "meta.yaml", {})->slots(), 64);
+}
+
+TEST(Decoder, AHeadThatChoosesTokensChoosesTheLikeliest) {
+  TemporaryFolder whole, chosen;
+  save_anemll(whole, {});
+  save_anemll(chosen, {}, true);
+  EXPECT_NE(refusal_of_reading(chosen / "").find("vocab_size, or lm_head_chunk_sizes with 2 numbers"),
+            std::string::npos);
+  const auto logits = open_decoder(whole / "", {});
+  EXPECT_FALSE(logits->chooses());
+  for (const char* sizes :
+       {"vocab_size: 48", "lm_head_chunk_sizes: [24, 24]", "lm_head_chunk_sizes: 24,24"}) {
+    TemporaryFolder folder;
+    save_anemll(folder, {}, true);
+    std::ofstream(folder / "meta.yaml", std::ios::app) << "    " << sizes << "\n";
+    const auto tokens = open_decoder(folder / "", {});
+    EXPECT_TRUE(tokens->chooses());
+    logits->reset();
+    for (const TokenId id : kText) {
+      const auto wanted = logits->read(std::span(&id, 1)), seen = tokens->read(std::span(&id, 1));
+      ASSERT_EQ(seen.size(), wanted.size());
+      const auto best = std::max_element(wanted.begin(), wanted.end()) - wanted.begin();
+      EXPECT_EQ(std::max_element(seen.begin(), seen.end()) - seen.begin(), best) << sizes;
+      EXPECT_EQ(seen[static_cast<std::size_t>(best)], wanted[static_cast<std::size_t>(best)]);
+    }
+  }
 }
 
 // What was read goes on elsewhere, bit for bit, and half of it, too.
