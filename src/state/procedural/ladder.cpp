@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/text.h"
@@ -19,8 +20,18 @@ struct Step {
   std::int64_t window, block, rows;
   int levels;
 };
-constexpr Step kLadder[] = {{1024, 128, 24, 4}, {512, 128, 24, 4}, {256, 128, 24, 3}, {128, 64, 16, 4},
-                            {128, 64, 16, 2},   {64, 64, 16, 2},   {32, 32, 12, 1}};
+// Of texts that four levels of small blocks reach back over: small blocks lose less than large ones of the same bytes
+// (docs/procedural_measurements.md, as the other choices here).
+constexpr Step kShortTexts[] = {{1024, 128, 24, 4}, {512, 128, 24, 4}, {256, 128, 24, 3}, {128, 64, 16, 4},
+                                {128, 64, 16, 2},   {64, 64, 16, 2},   {32, 32, 12, 1}};
+constexpr Pos kShort = 128 * 6 * ((1 << 4) - 1);
+constexpr Step kLongTexts[] = {{1024, 512, 96, 4}, {512, 256, 64, 4}, {512, 128, 24, 4}, {256, 128, 24, 3},
+                               {128, 64, 16, 4},   {128, 64, 16, 2},  {64, 64, 16, 2},   {32, 32, 12, 1}};
+std::span<const Step> ladder_for(const ProceduralOptions& options) {
+  if (options.budget_for > 0 && options.budget_for <= kShort) return kShortTexts;
+  return kLongTexts;
+}
+
 // Where the length of the text is not known, full heads get so many rows before the window grows.
 constexpr std::int64_t kFullRowsFirst = 24576;
 // Rows of full heads, or of a window: more than any text has.
@@ -30,13 +41,13 @@ constexpr std::int64_t kRowsApart = 8;  // rows of a block grow by so many
 constexpr std::int64_t kLargestBlock = 1024;
 constexpr int kMostLevels = 8;  // as a memory may have
 
-// A smaller step is better where one head in so many more keeps every row of the text for it
-// (docs/procedural_measurements.md, as the other choices here).
-constexpr double kWorthAStep = 16.0;
-// The last step of which that is true: a shorter window, or fewer blocks, loses more than heads bring.
-constexpr const Step* kLastWorth = &kLadder[3];
+// A smaller step is better where one head in so many more keeps every row of the text for it.
+constexpr double kWorthAStep = 8.0;
+// Down to this window: a shorter one, or fewer blocks, loses more than heads bring.
+constexpr std::int64_t kLeastWorth = 128;
 // Where eight bits leave fewer than one head in so many the whole text, four bits for nearly twice the heads are better.
 constexpr double kWorthFourBits = 3.0;
+constexpr double kMoreInFourBits = 16.0;  // if these are one head in so many at least
 
 // The step's window, block, rows and levels where the options leave them open.
 ProceduralOptions filled(const KvSpec& shape, const ProceduralOptions& options, const Step& step) {
@@ -148,8 +159,9 @@ class Fitting {
     return wanted_.budget_for > 0 &&
            kWorthFourBits * whole_heads(o) < static_cast<double>(wanted_.heads.needs.size());
   }
-  double worth_a_step() const {
-    return std::max(1.0, static_cast<double>(wanted_.heads.needs.size()) / kWorthAStep);
+  // One head in so many, and one at least.
+  double one_in(double heads) const {
+    return std::max(1.0, static_cast<double>(wanted_.heads.needs.size()) / heads);
   }
   // Of all that was tried.
   const ProceduralBytes& smallest() const { return *smallest_; }
@@ -238,7 +250,7 @@ class Fitting {
 template <class Held>
 std::optional<ProceduralOptions> first_held(const KvSpec& shape, const ProceduralOptions& options,
                                             const Held& held) {
-  for (const Step& step : kLadder)
+  for (const Step& step : ladder_for(options))
     if (auto found = held(filled(shape, options, step))) return found;
   return std::nullopt;
 }
@@ -273,9 +285,9 @@ ProceduralOptions fitted(Fitting& fitting, const ProceduralOptions& options, Pro
   o.full_type = FullType::q4_0;
   const auto four = fitting.fit(o);
   if (!four) return eight;
-  const bool better = enough
-                          ? fitting.whole_heads(*four) >= fitting.whole_heads(eight) + fitting.worth_a_step()
-                          : four->full_rows > eight.full_rows;
+  const bool better =
+      enough ? fitting.whole_heads(*four) >= fitting.whole_heads(eight) + fitting.one_in(kMoreInFourBits)
+             : four->full_rows > eight.full_rows;
   return better ? *four : eight;
 }
 
@@ -284,13 +296,13 @@ ProceduralOptions fitted(Fitting& fitting, const ProceduralOptions& options, Pro
 std::optional<ProceduralOptions> picked_step(Fitting& fitting, const KvSpec& shape,
                                              const ProceduralOptions& options) {
   std::optional<ProceduralOptions> best;
-  for (const Step& step : kLadder) {
-    if (best && &step > kLastWorth) break;
+  for (const Step& step : ladder_for(options)) {
+    if (best && (step.window < kLeastWorth || step.levels < 3)) break;
     ProceduralOptions o = filled(shape, options, step);
     const auto eight = fitted_window(fitting, shape, options, o);
     if (!eight) continue;
     const ProceduralOptions now = fitted(fitting, options, o, *eight);
-    if (best && fitting.whole_heads(now) < fitting.whole_heads(*best) + fitting.worth_a_step()) break;
+    if (best && fitting.whole_heads(now) < fitting.whole_heads(*best) + fitting.one_in(kWorthAStep)) break;
     best = now;
     if (options.budget_for == 0) break;
   }
