@@ -57,6 +57,7 @@ def write(*results: str) -> None:
     text += "\n}  // namespace\n\nstd::span<const MeasuredLosses> measured_losses() { return kMeasured; }\n\n}  // namespace kvtide\n"
     target = Path(__file__).resolve().parents[1] / "src" / "cli" / "optional" / "measured_losses_table.cpp"
     target.write_text(text)
+    subprocess.run(["clang-format-14", "-i", str(target)], check=True)
 
 
 def main() -> int:
