@@ -75,6 +75,17 @@ TEST_P(LadderTest, ABudgetIsNeverExceededAndAlmostAllOfItIsUsed) {
     }
 }
 
+// Four levels of blocks of 128 reach back over 11,520 tokens.
+TEST_P(LadderTest, BlocksAreSmallWhereTheirLevelsReachBackOverTheText) {
+  for (std::int64_t budget = 8 * kMiB; budget <= 64 * kMiB; budget += 4 * kMiB) {
+    const ProceduralOptions o = picked(budget, 11'520);
+    if (!holds_all(o, 11'520)) {
+      EXPECT_LE(o.block, 128) << budget / kMiB << "M";
+    }
+  }
+  EXPECT_GE(picked(64 * kMiB, 100'000).block, 256);
+}
+
 TEST_P(LadderTest, MoreBytesNeverHoldLess) {
   for (const Pos expected : {Pos{3000}, Pos{20'000}, Pos{100'000}}) {
     bool all = false, exact = false;
