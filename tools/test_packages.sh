@@ -22,7 +22,9 @@ if [ ! -f "$bare/.complete" ]; then
   # From where this system has its own packages, of which other sources may stand beside.
   mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' |
     head -n 1 || true)
-  debootstrap --variant=minbase --include=python3-venv,libutf8proc2,libpcre2-8-0,libedit2,libpcre2-dev,libutf8proc-dev \
+  # debootstrap does not find who provides libc-dev, which libpcre2-dev asks for.
+  debootstrap --variant=minbase \
+    --include=python3-venv,libutf8proc2,libpcre2-8-0,libedit2,libc6-dev,libpcre2-dev,libutf8proc-dev \
     bookworm "$bare" ${mirror:+"$mirror"} >"$scratch/debootstrap.log" 2>&1 ||
     { tail -n 5 "$scratch/debootstrap.log" >&2; exit 1; }
   touch "$bare/.complete"
@@ -37,9 +39,10 @@ cp "$model" "$bare/try/model.gguf"
 cp "$@" "$bare/try/"
 
 files_of() { (cd "$bare" && find usr etc opt var/lib -path var/lib/dpkg -prune -o -print | sort); }
+chroot "$bare" dpkg -P kvtide libkvtide-dev >"$scratch/dpkg.log" 2>&1 || true  # what a run left that was stopped
 files_of >"$scratch/before"
 chroot "$bare" sh -c 'dpkg -i /try/*.deb' >"$scratch/dpkg.log" 2>&1 || { cat "$scratch/dpkg.log" >&2; exit 1; }
-chroot "$bare" kvtide run -m /try/model.gguf -p "The tide comes in" -n 8 --quiet
+chroot "$bare" kvtide run -m /try/model.gguf -p "The tide comes in" -n 8
 chroot "$bare" sh -c 'dpkg -P kvtide libkvtide-dev' >>"$scratch/dpkg.log" 2>&1
 files_of >"$scratch/after"
 diff "$scratch/before" "$scratch/after"
