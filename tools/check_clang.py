@@ -32,14 +32,14 @@ def compiled(build: Path) -> set[str]:
     return found
 
 
-def problems(entry: dict) -> str:
-    """What clang++ says of one file; nothing when it has no objection."""
+def parsed(entry: dict) -> tuple[str, bool]:
+    """What clang++ says of one file, and whether it refuses it."""
     command = shlex.split(entry["command"])
     at = command.index("-o")
     del command[at : at + 2]
     command[command.index("-c")] = "-fsyntax-only"
     done = subprocess.run(command, cwd=entry["directory"], capture_output=True, text=True)
-    return done.stderr if done.returncode else ""
+    return done.stderr, done.returncode != 0
 
 
 def main(build: Path) -> int:
@@ -48,10 +48,11 @@ def main(build: Path) -> int:
     floors = [e for e in entries if Path(e["file"]).is_relative_to(ROOT / "src")]
     left = [e for e in floors if shlex.split(e["command"])[-3] not in done]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = [text for text in pool.map(problems, left) if text]
-    print("".join(found), end="", file=sys.stderr)
-    print(f"clang++: {len(floors)} files of src/, {len(floors) - len(left)} compiled, {len(left)} parsed, {len(found)} refused")
-    return 1 if found else 0
+        found = list(pool.map(parsed, left))
+    print("".join(text for text, _ in found), end="", file=sys.stderr)
+    refused = sum(wrong for _, wrong in found)
+    print(f"clang++: {len(floors)} files of src/, {len(floors) - len(left)} compiled, {len(left)} parsed, {refused} refused")
+    return 1 if refused else 0
 
 
 if __name__ == "__main__":

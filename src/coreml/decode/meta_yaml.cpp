@@ -63,8 +63,7 @@ std::int64_t count_in(const std::string& text, const std::string& key, std::int6
 std::int64_t count_of(const Fields& fields, const std::string& key, std::int64_t otherwise, std::int64_t most,
                       const std::string& path) {
   const auto found = fields.find(key);
-  return found == fields.end() || found->second.empty() ? otherwise
-                                                        : count_in(found->second, key, most, path);
+  return found == fields.end() ? otherwise : count_in(found->second, key, most, path);
 }
 
 // "[9496, 9496]" or "9496,9496"; empty: not said, or a list over several lines.

@@ -8,4 +8,10 @@ const FunctionDescription* Description::function(std::string_view wanted) const 
   return nullptr;
 }
 
+const Feature* feature_named(const std::vector<Feature>& features, std::string_view name) {
+  for (const Feature& each : features)
+    if (each.name == name) return &each;
+  return nullptr;
+}
+
 }  // namespace kvtide::coreml

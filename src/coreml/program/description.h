@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,5 +46,8 @@ struct Description {
 
   const FunctionDescription* function(std::string_view wanted) const;  // nullptr: there is none
 };
+
+const Feature* feature_named(const std::vector<Feature>& features,
+                             std::string_view name);  // nullptr: there is none
 
 }  // namespace kvtide::coreml

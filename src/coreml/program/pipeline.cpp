@@ -14,12 +14,6 @@ namespace {
 
 using Names = std::unordered_map<std::string, std::string>;
 
-const Feature* feature_of(const std::vector<Feature>& features, const std::string& name) {
-  const auto found =
-      std::find_if(features.begin(), features.end(), [&](const Feature& one) { return one.name == name; });
-  return found == features.end() ? nullptr : &*found;
-}
-
 // Names inside a stage get its prefix, but those of its inputs, for which `given` has other names.
 class Renaming {
  public:
@@ -82,8 +76,8 @@ class Joining {
     throw Error(ErrorCode::bad_format, cat(pipeline_.path, ": pipeline.models[", number_, "]: ", why));
   }
 
-  void add(const Package& given) {
-    const Package stage = given.stages.empty() ? given : as_one_program(given);
+  void add(const Package& stage) {
+    if (!stage.stages.empty()) return add(as_one_program(stage));
     const Function* function = stage.program.function(stage.description.default_function);
     if (function == nullptr) fail(cat("has no function ", quoted(stage.description.default_function)));
     const std::string prefix = cat("stage", number_, "_");
@@ -115,9 +109,9 @@ class Joining {
       return input.name;
     }
     function_.inputs.push_back(input);
-    if (feature_of(described_->states, input.name) == nullptr) {
+    if (feature_named(described_->states, input.name) == nullptr) {
       const FunctionDescription* about = stage.description.function(stage.description.default_function);
-      const Feature* feature = about == nullptr ? nullptr : feature_of(about->states, input.name);
+      const Feature* feature = about == nullptr ? nullptr : feature_named(about->states, input.name);
       if (feature == nullptr)
         fail(cat("keeps state ", quoted(input.name), ", which its description has not"));
       described_->states.push_back(*feature);
@@ -128,7 +122,7 @@ class Joining {
   // What the stages before give under this name, or the pipeline's own input, in the type that is wanted.
   std::string value(const NamedType& input, const std::string& fresh) {
     if (!available_.contains(input.name)) {
-      if (feature_of(described_->inputs, input.name) == nullptr)
+      if (feature_named(described_->inputs, input.name) == nullptr)
         fail(cat("takes ", quoted(input.name),
                  ", which no stage before it gives, and the pipeline does not take"));
       take_input(input.name, input.type);

@@ -69,12 +69,6 @@ const NamedTensor* tensor_named(const std::vector<NamedTensor>& tensors, std::st
   return nullptr;
 }
 
-const Feature* feature_named(const std::vector<Feature>& features, std::string_view name) {
-  for (const Feature& each : features)
-    if (each.name == name) return &each;
-  return nullptr;
-}
-
 std::string names_in(const std::vector<Feature>& features) {
   std::string text;
   for (const Feature& each : features) text += cat(text.empty() ? "" : ", ", each.name);
@@ -154,7 +148,8 @@ FunctionDescription description_of(const Function& function) {
 
 LoadedModel::LoadedModel(const Package& opened, int threads, const Kernels& kernels, const std::string& only)
     : source_(opened.path), runtime_(std::make_unique<Runtime>(threads, kernels)) {
-  const Package package = opened.stages.empty() ? opened : as_one_program(opened);
+  const Package joined = opened.stages.empty() ? Package{} : as_one_program(opened);
+  const Package& package = opened.stages.empty() ? opened : joined;
   description_ = package.description;
   check_operations(package.program);
   for (const Function& function : package.program.functions) {

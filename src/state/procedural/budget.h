@@ -11,6 +11,7 @@
 namespace kvtide {
 
 // A memory that consolidates has fewer blocks than this; with so many two become one.
+inline constexpr int kMostLevels = 8;  // of consolidation
 inline constexpr std::int64_t most_blocks(int levels) { return 8 + 6 * (levels - 1); }
 // Of the rows of a full head so large a share is the newest text, whole; the rest thins out.
 inline constexpr std::int64_t kIntactEighths = 2;

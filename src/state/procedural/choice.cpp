@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "kvtide/error.h"
+#include "state/procedural/budget.h"
 #include "state/procedural/stages.h"
 
 namespace kvtide {
@@ -62,7 +63,8 @@ ProceduralSpec procedural_spec(const KvSpec& shape, const AttentionShape& attent
     refuse(cat("a block of ", o.block, " keeps 1 to ", o.block, " rows, not ", o.rows));
   if (o.summaries < 0 || o.summaries >= o.rows)
     refuse(cat("of ", o.rows, " rows 0 to ", o.rows - 1, " can be summaries, not ", o.summaries));
-  if (o.levels < 0 || o.levels > 8) refuse(cat("consolidation has 0 to 8 levels, not ", o.levels));
+  if (o.levels < 0 || o.levels > kMostLevels)
+    refuse(cat("consolidation has 0 to ", kMostLevels, " levels, not ", o.levels));
   const int last_layer = o.last_layer < 0 ? layers - 1 : o.last_layer;
   if (o.first_layer < 0 || o.first_layer > last_layer || last_layer >= layers)
     refuse(cat("layers ", o.first_layer, "-", last_layer, " cannot be compressed: there are 0-", layers - 1));

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "base/text.h"
@@ -19,17 +18,27 @@ namespace {
 struct Step {
   std::int64_t window, block, rows;
   int levels;
+  enum class Texts { all, brief, lengthy } texts = Texts::all;
 };
-// Of texts that four levels of small blocks reach back over: small blocks lose less than large ones of the same bytes
+using Texts = Step::Texts;
+// Over brief texts four levels of small blocks reach back: they lose less there than large ones of the same bytes
 // (docs/procedural_measurements.md, as the other choices here).
-constexpr Step kShortTexts[] = {{1024, 128, 24, 4}, {512, 128, 24, 4}, {256, 128, 24, 3}, {128, 64, 16, 4},
-                                {128, 64, 16, 2},   {64, 64, 16, 2},   {32, 32, 12, 1}};
-constexpr Pos kShort = 128 * 6 * ((1 << 4) - 1);
-constexpr Step kLongTexts[] = {{1024, 512, 96, 4}, {512, 256, 64, 4}, {512, 128, 24, 4}, {256, 128, 24, 3},
-                               {128, 64, 16, 4},   {128, 64, 16, 2},  {64, 64, 16, 2},   {32, 32, 12, 1}};
-std::span<const Step> ladder_for(const ProceduralOptions& options) {
-  if (options.budget_for > 0 && options.budget_for <= kShort) return kShortTexts;
-  return kLongTexts;
+constexpr Pos kBrief = 128 * 6 * ((1 << 4) - 1);
+constexpr Step kLadder[] = {{1024, 512, 96, 4, Texts::lengthy},
+                            {1024, 128, 24, 4, Texts::brief},
+                            {512, 256, 64, 4, Texts::lengthy},
+                            {512, 128, 24, 4},
+                            {256, 128, 24, 3},
+                            {128, 64, 16, 4},
+                            {128, 64, 16, 2},
+                            {64, 64, 16, 2},
+                            {32, 32, 12, 1}};
+std::vector<Step> ladder_for(const ProceduralOptions& options) {
+  const bool brief = options.budget_for > 0 && options.budget_for <= kBrief;
+  std::vector<Step> steps;
+  for (const Step& step : kLadder)
+    if (step.texts == Texts::all || (step.texts == Texts::brief) == brief) steps.push_back(step);
+  return steps;
 }
 
 // Where the length of the text is not known, full heads get so many rows before the window grows.
@@ -39,7 +48,6 @@ constexpr std::int64_t kMostRows = std::int64_t{1} << 21;
 constexpr float kEveryHead = -1.0f;     // below any share of attention: all heads keep their rows
 constexpr std::int64_t kRowsApart = 8;  // rows of a block grow by so many
 constexpr std::int64_t kLargestBlock = 1024;
-constexpr int kMostLevels = 8;  // as a memory may have
 
 // A smaller step is better where one head in so many more keeps every row of the text for it.
 constexpr double kWorthAStep = 8.0;

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <random>
 
-#include "base/half.h"
 #include "base/text.h"
+#include "coreml/decode/call_arrays.h"
 #include "coreml/decode/decoder.h"
 #include "coreml/decode/masked_contract.h"
 #include "coreml/decode/packages_manifest.h"
@@ -15,6 +15,7 @@
 #include "kvtide/coreml.h"
 #include "kvtide/error.h"
 #include "kvtide/shard.h"
+#include "tests/coreml/sample_numbers.h"
 #include "tests/formats/temporary_folder.h"
 #include "tests/model/expect_refused.h"
 
@@ -28,21 +29,7 @@ const std::string kModel = KVTIDE_GOLDENS "/folders/zaya-f16";  // one layer sli
 constexpr std::int64_t kSlots = 32, kTokens = 24;
 
 CoremlArray floats(std::vector<std::int64_t> shape, const std::vector<float>& numbers) {
-  CoremlArray array{CoremlType::f32, std::move(shape), {}};
-  const auto bytes = std::as_bytes(std::span(numbers));
-  array.bytes.assign(bytes.begin(), bytes.end());
-  return array;
-}
-
-std::vector<float> numbers_in(const CoremlArray& array) {
-  EXPECT_EQ(array.type, CoremlType::f16);
-  std::vector<float> numbers;
-  for (std::size_t i = 0; i < array.bytes.size(); i += 2) {
-    std::uint16_t half;
-    std::memcpy(&half, array.bytes.data() + i, 2);
-    numbers.push_back(f16_to_f32(half));
-  }
-  return numbers;
+  return numbers_for({}, std::move(shape), numbers);
 }
 
 // The inputs of one call at positions first to first + t - 1, [.., T, ..] as both want them.
@@ -80,15 +67,8 @@ std::vector<float> package_says(CoremlModel& package, CoremlState& state, const 
                                     {c.masks.at(0).input, floats({1, 1, t, kSlots}, call.seen)},
                                     {c.write_mask, floats({1, 1, kSlots, t}, call.written)}},
                                    &state);
-  return numbers_in(out.at(c.result));
-}
-
-float farthest(const std::vector<float>& a, const std::vector<float>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  float most = 0.0f;
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-    most = std::max(most, std::fabs(a[i] - b[i]));
-  return most;
+  EXPECT_EQ(out.at(c.result).type, CoremlType::f16);
+  return as_floats(out.at(c.result));
 }
 
 class AttentionShards : public ::testing::Test {
@@ -142,9 +122,10 @@ TEST_F(AttentionShards, SayWhatTheShardsSayInEveryChunking) {
       }
       for (const ShardState::Tensor& tensor : kept.tensors()) {
         if (tensor.name != "conv_state" && tensor.name != "prev_value") continue;
+        EXPECT_EQ(state.read(tensor.name).type, CoremlType::f16);
         std::vector<float> numbers(tensor.bytes.size() / sizeof(float));
         std::memcpy(numbers.data(), tensor.bytes.data(), tensor.bytes.size());
-        EXPECT_LE(farthest(numbers, numbers_in(state.read(tensor.name))), 0.01f) << tensor.name;
+        EXPECT_LE(farthest(numbers, as_floats(state.read(tensor.name))), 0.01f) << tensor.name;
       }
     }
   }

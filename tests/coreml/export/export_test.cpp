@@ -19,6 +19,7 @@
 #include "kvtide/coreml.h"
 #include "kvtide/error.h"
 #include "kvtide/session.h"
+#include "tests/coreml/sample_numbers.h"
 #include "tests/formats/temporary_folder.h"
 #include "tests/model/expect_refused.h"
 #include "tests/model/sample_model.h"
@@ -55,14 +56,6 @@ std::vector<float> session_logits(const std::string& model, const std::vector<To
 float range_of(const std::vector<float>& numbers) {
   const auto [least, most] = std::minmax_element(numbers.begin(), numbers.end());
   return *most - *least;
-}
-
-float farthest(const std::vector<float>& a, const std::vector<float>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  float most = 0.0f;
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-    most = std::max(most, std::fabs(a[i] - b[i]));
-  return most;
 }
 
 // Logits behind the text, read in pieces of these sizes.

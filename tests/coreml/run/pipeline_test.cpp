@@ -2,30 +2,17 @@
 #include <gtest/gtest.h>
 
 #include "coreml/program/pipeline.h"
-#include "coreml/run/convert.h"
 #include "coreml/run/loaded.h"
 #include "coreml/write/builder.h"
 #include "coreml/write/package_writer.h"
 #include "kvtide/error.h"
+#include "tests/coreml/sample_numbers.h"
 #include "tests/formats/temporary_folder.h"
 
 namespace kvtide::coreml {
 namespace {
 
-using Numbers = std::vector<float>;
 const ValueType kRow = tensor(DataType::fp16, {1, 2});
-
-Tensor halves_of(const Shape& shape, const Numbers& numbers) {
-  Tensor result = zeroed_tensor(DataType::fp16, shape);
-  store(best_kernels(), numbers.data(), static_cast<std::int64_t>(numbers.size()), result, 0);
-  return result;
-}
-
-Numbers numbers_in(const Tensor& tensor) {
-  Numbers numbers(static_cast<std::size_t>(tensor.elements()));
-  load(best_kernels(), tensor, 0, tensor.elements(), numbers.data());
-  return numbers;
-}
 
 Feature feature(std::string name, DataType dtype, Shape shape) {
   Feature made;

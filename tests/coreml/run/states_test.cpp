@@ -1,27 +1,13 @@
 // States: values of a moment, written in place, shared between functions; calls that fail change nothing.
 #include <gtest/gtest.h>
 
-#include "coreml/run/convert.h"
 #include "coreml/run/loaded.h"
 #include "coreml/write/builder.h"
 #include "kvtide/error.h"
+#include "tests/coreml/sample_numbers.h"
 
 namespace kvtide::coreml {
 namespace {
-
-using Numbers = std::vector<float>;
-
-Tensor halves_of(const Shape& shape, const Numbers& numbers) {
-  Tensor result = zeroed_tensor(DataType::fp16, shape);
-  store(best_kernels(), numbers.data(), static_cast<std::int64_t>(numbers.size()), result, 0);
-  return result;
-}
-
-Numbers numbers_in(const Tensor& tensor) {
-  Numbers numbers(static_cast<std::size_t>(tensor.elements()));
-  load(best_kernels(), tensor, 0, tensor.elements(), numbers.data());
-  return numbers;
-}
 
 const ValueType kCache = tensor(DataType::fp16, {2, 4});
 
