@@ -85,7 +85,7 @@ test-python:
 test-allocations: test-python  ## every allocation of every trial fails, once and from there on (an hour)
 	@cmake --build build/cmake --target faults_tests
 	KVTIDE_EVERY_ALLOCATION=1 build/cmake/tests/faults_tests
-	KVTIDE_EVERY_ALLOCATION=1 build/venv-python/bin/python -B -m pytest -q tests/python/test_allocation_faults.py
+	KVTIDE_EVERY_ALLOCATION=1 build/venv-python/bin/python -B -m pytest -q -o faulthandler_timeout=3600 tests/python/test_allocation_faults.py
 
 # make test runs a part of these faults and two of these models.
 campaign-validator: test-python  ## 91 faults planted in ports of 6 architectures, and 200 right ZAYA1: what the validator says of them (half an hour)

@@ -45,7 +45,11 @@ std::vector<Mistake> of_windows() {
 std::vector<Mistake> mistakes_of_masks(const Schedule& schedule) {
   const std::vector<Pos> starts = schedule.starts();
   const auto start_of = [starts](Pos t) { return *(std::upper_bound(starts.begin(), starts.end(), t) - 1); };
-  const auto end_of = [starts](Pos t) { return *std::upper_bound(starts.begin(), starts.end(), t); };
+  // A schedule may leave the last token of the text, which is then in no call: it ends behind itself.
+  const auto end_of = [starts](Pos t) {
+    const auto end = std::upper_bound(starts.begin(), starts.end(), t);
+    return end == starts.end() ? t + 1 : *end;
+  };
   const std::int64_t capacity = schedule.tokens() + 8;
   std::vector<Mistake> out = {
       mask("mask_too_short", "every token of a call of 1 sees its own row and no other", kLongMask,

@@ -148,7 +148,8 @@ PlainDecoder::Rows PlainDecoder::mixed_values(const Rows& q, const Rows& k, cons
           mass > 0.0 ? static_cast<float>(sum[static_cast<std::size_t>(i)] / mass) : 0.0f;
   });
   // [heads][tokens] read as [tokens][heads], chunk by chunk.
-  for (std::size_t c = 0; c + 1 < twist.mixed_chunks.size(); ++c) {
+  // A model that refused a call has read fewer tokens than the calls hold.
+  for (std::size_t c = 0; c + 1 < twist.mixed_chunks.size() && twist.mixed_chunks[c + 1] <= tokens; ++c) {
     const Pos from = twist.mixed_chunks[c], count = twist.mixed_chunks[c + 1] - from;
     const Rows right = mixed;
     for (std::int64_t flat = 0; flat < count * heads; ++flat)

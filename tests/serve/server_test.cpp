@@ -99,7 +99,7 @@ TEST_F(ServerTest, AnswersMessages) {
   const auto whole = ask(server_, "/v1/messages", "{" + body + R"(,"system":"be","temperature":0})");
   ASSERT_EQ(whole->status(), 200) << whole->body();
   EXPECT_EQ(*at(json_of(*whole), "stop_reason").text(), "max_tokens");
-  const auto pieces = ask(server_, "/v1/messages", "{" + body + R"(,"stream":true})");
+  const auto pieces = ask(server_, "/v1/messages", "{" + body + R"(,"stream":true,"temperature":0})");
   for (const char* name :
        {"message_start", "content_block_start", "content_block_stop", "message_delta", "message_stop"})
     EXPECT_NE(pieces->body().find(std::string("event: ") + name + "\n"), std::string::npos) << name;

@@ -20,6 +20,9 @@
 #include <chrono>
 #include <csignal>
 #include <deque>
+#include <list>
+#include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <set>
@@ -41,14 +44,28 @@ using Tcp = net::ip::tcp;
 using ErrorInfo = boost::system::error_code;
 
 class Connection;
+using Connections = std::list<std::shared_ptr<Connection>>;
 
-// What connections share; used by the thread that serves.
+// What connections share; used by the thread that serves, but for what is returned.
 struct Shared {
   serve::Server& server;
   HttpOptions options;
   std::function<void(const std::string&)> log;
   std::set<Connection*> open;
   bool stopping = false;
+  std::mutex mutex{};
+  Connections returned{};
+
+  // A connection ends on the thread that serves. Those who held one on another thread give it back: without memory, so always.
+  void give_back(Connections& held) {
+    const std::lock_guard lock(mutex);
+    returned.splice(returned.end(), held);
+  }
+  void release_returned() {
+    Connections taken;  // ends behind the lock
+    const std::lock_guard lock(mutex);
+    taken.swap(returned);
+  }
 };
 
 std::string status_line(int status, int version) {
@@ -154,7 +171,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
 // An answer goes to the thread that serves, whatever thread it comes from.
 class SocketReply final : public serve::Reply {
  public:
-  explicit SocketReply(std::shared_ptr<Connection> connection) : connection_(std::move(connection)) {}
+  SocketReply(std::shared_ptr<Connection> connection, Shared& shared)
+      : held_{std::move(connection)}, connection_(*held_.front()), shared_(shared) {}
+  ~SocketReply() override {
+    const net::any_io_executor executor = connection_.executor();
+    shared_.give_back(held_);
+    try {
+      net::post(executor, [&shared = shared_] { shared.release_returned(); });
+    } catch (const std::bad_alloc&) {  // the next answer or connection does it
+    }
+  }
+  SocketReply(const SocketReply&) = delete;
+  SocketReply& operator=(const SocketReply&) = delete;
 
   void send(serve::Response response) override {
     later([response = std::move(response)](Connection& to) mutable { to.send(std::move(response)); }, 0);
@@ -174,24 +202,26 @@ class SocketReply final : public serve::Reply {
   void close() override {
     later([](Connection& to) { to.end(); }, 0);
   }
-  bool gone() const override { return connection_->gone(); }
-  std::size_t waiting() const override { return connection_->waiting(); }
+  bool gone() const override { return connection_.gone(); }
+  std::size_t waiting() const override { return connection_.waiting(); }
 
  private:
   template <class Action>
   void later(Action action, std::size_t bytes) {
-    auto guarded = [to = connection_, action = std::move(action)]() mutable {
+    auto guarded = [to = held_.front(), action = std::move(action)]() mutable {
       to->guard([&] { action(*to); });
     };
-    connection_->note_waiting(bytes);
+    connection_.note_waiting(bytes);
     try {
-      net::post(connection_->executor(), std::move(guarded));
+      net::post(connection_.executor(), std::move(guarded));
     } catch (const std::bad_alloc&) {
-      connection_->note_taken(bytes);
+      connection_.note_taken(bytes);
       throw;
     }
   }
-  std::shared_ptr<Connection> connection_;
+  Connections held_;  // the one
+  Connection& connection_;
+  Shared& shared_;
 };
 
 void Connection::read_next() {
@@ -257,7 +287,7 @@ void Connection::handle() {
   what_ = cat(request.method, " ", quoted(request.path()));
   stream_.expires_never();
   watch();
-  shared_.server.handle(request, std::make_shared<SocketReply>(shared_from_this()));
+  shared_.server.handle(request, std::make_shared<SocketReply>(shared_from_this(), shared_));
 }
 
 void Connection::refuse(int status, const std::string& why) {
@@ -341,6 +371,7 @@ void Connection::close() {
 struct HttpServer::Impl {
   Impl(serve::Server& server, const HttpOptions& options)
       : shared{server, options, [](const std::string&) {}, {}, false} {}
+  ~Impl() { shared.release_returned(); }  // sockets end before io
 
   http_server::Shared shared;  // before io, which holds the last connections
   boost::asio::io_context io{1};
@@ -361,6 +392,7 @@ struct HttpServer::Impl {
 void HttpServer::Impl::accept() {
   acceptor.async_accept([this](http_server::ErrorInfo error, http_server::Tcp::socket socket) {
     accepting = false;
+    shared.release_returned();
     if (!acceptor.is_open()) return;
     // Out of file descriptors, for instance: a later one may be accepted.
     if (error) {
