@@ -94,7 +94,7 @@ inline Int16 bytes_to_int(const std::int8_t* p) {
 template <int... kRows>
 struct RowCounts {};
 using DotRows = RowCounts<8, 4, 2, 1>;
-using GemmRows = RowCounts<12, 4, 1>;
+using GemmRows = RowCounts<8, 4, 1>;
 
 }  // namespace
 }  // namespace kvtide

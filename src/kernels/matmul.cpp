@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::int64_t kRowBlock = 128;  // rows of x per work item: their quants stay in a core's L2 cache
 constexpr std::int64_t kSlice = 256;     // columns decoded at a time: one k-quant block, 16 KiB of f32
+constexpr std::int64_t kFetching = 64;   // of them that are multiplied while a part of the next slice arrives
+constexpr std::size_t kCacheLine = 64;
 
 DotFn dot_of(const MatmulRow& kernels, DType dtype) {
   switch (dtype) {
@@ -92,6 +94,15 @@ const float* panel_slice(const MatmulRow& kernels, const WeightMatrix& w, std::i
   return decoded;
 }
 
+// What is decoded behind column k of a panel: columns of it, or of the next one.
+std::span<const std::byte> slice_behind(const WeightMatrix& w, std::int64_t panel, std::int64_t k) {
+  if (w.panels == nullptr) return {};
+  const std::int64_t bytes = panel_bytes(w.dtype, w.columns);
+  const std::int64_t first = panel * bytes + panel_bytes(w.dtype, k);
+  const std::int64_t end = (w.rows + kPanelRows - 1) / kPanelRows * bytes;
+  return {w.panels + first, static_cast<std::size_t>(std::min(panel_bytes(w.dtype, kSlice), end - first))};
+}
+
 void gemm_panel(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t panel, const float* x,
                 std::int64_t rows, const PanelOut& out) {
   alignas(64) float decoded[kSlice * kPanelRows];
@@ -100,7 +111,7 @@ void gemm_panel(const MatmulRow& kernels, const WeightMatrix& w, std::int64_t pa
   for (std::int64_t k0 = 0; k0 < w.columns; k0 += kSlice) {
     const std::int64_t k1 = std::min(w.columns, k0 + kSlice);
     const float* slice = panel_slice(kernels, w, panel, k0, k1, decoded);
-    kernels.gemm(slice, k1 - k0, x + k0, w.columns, rows, acc, kPanelRows);
+    gemm_fetching(kernels, slice, k1 - k0, x + k0, w.columns, rows, acc, slice_behind(w, panel, k1));
   }
   for (std::int64_t m = 0; m < rows; ++m)
     std::memcpy(out.y + m * out.stride, acc + m * kPanelRows,
@@ -126,6 +137,18 @@ void run_panel(const MatmulRow& kernels, const Activations& x, const MatmulJob& 
 std::int64_t panels_of(const WeightMatrix& w) { return (w.rows + kPanelRows - 1) / kPanelRows; }
 
 }  // namespace
+
+// Memory takes as long for a slice as the products of ten rows. In pieces, because a processor waits for few lines at once.
+void gemm_fetching(const MatmulRow& kernels, const float* slice, std::int64_t k, const float* x,
+                   std::int64_t x_stride, std::int64_t rows, float* acc, std::span<const std::byte> next) {
+  const std::size_t share = next.size() * kFetching / kSlice;
+  for (std::int64_t i = 0; i < k; i += kFetching) {
+    for (std::size_t at = 0; at < std::min(share, next.size()); at += kCacheLine)
+      __builtin_prefetch(next.data() + at, 0, 2);
+    next = next.subspan(std::min(share, next.size()));
+    kernels.gemm(slice + i * kPanelRows, std::min(kFetching, k - i), x + i, x_stride, rows, acc, kPanelRows);
+  }
+}
 
 void matmul(ThreadPool& pool, const MatmulRow& kernels, const Activations& x,
             std::span<const MatmulJob> jobs) {

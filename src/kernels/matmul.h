@@ -46,6 +46,11 @@ struct MatmulJob {
 void matmul(ThreadPool& pool, const MatmulRow& kernels, const Activations& x,
             std::span<const MatmulJob> jobs);
 
+// The kernel's gemm with one slice of weights, while the bytes of the next one come into the cache. x: rows of x_stride;
+// acc: [rows][16]. The same bits as gemm.
+void gemm_fetching(const MatmulRow& kernels, const float* slice, std::int64_t k, const float* x,
+                   std::int64_t x_stride, std::int64_t rows, float* acc, std::span<const std::byte> next);
+
 // The rows 16 panel .. of a weight matrix as f32 [16][columns]; those that do not exist are zeros.
 void decode_weight_panel(const MatmulRow& kernels, const WeightMatrix& weights, std::int64_t panel,
                          float* out);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "coreml/run/convert.h"
+#include "kernels/matmul.h"
 #include "tensor/panel.h"
 
 namespace kvtide::coreml {
@@ -53,8 +54,8 @@ void multiply_panel(const Kernels& kernels, const Weight& weight, std::int64_t p
   for (std::int64_t k0 = 0; k0 < weight.inputs(); k0 += kTileInputs) {
     const std::int64_t k1 = std::min(weight.inputs(), k0 + kTileInputs);
     const float* tile = weight.slice(kernels, panel, k0, k1, decoded);
-    kernels.matmul.gemm(tile, k1 - k0, x + first_row * weight.inputs() + k0, weight.inputs(), rows, sums,
-                        kPanelRows);
+    gemm_fetching(kernels.matmul, tile, k1 - k0, x + first_row * weight.inputs() + k0, weight.inputs(), rows,
+                  sums, weight.stored_behind(panel, k1, kTileInputs));
   }
   const auto count =
       static_cast<int>(std::min<std::int64_t>(kPanelRows, weight.outputs() - panel * kPanelRows));
@@ -107,6 +108,15 @@ const float* Weight::slice(const Kernels& kernels, std::int64_t panel, std::int6
   if (dtype_ == DataType::fp32) return panels_.as<float>() + start + k0 * kPanelRows;
   kernels.matmul.decode_f16(panels_.data() + start * 2, k0, k1, decoded);
   return decoded;
+}
+
+std::span<const std::byte> Weight::stored_behind(std::int64_t panel, std::int64_t k,
+                                                 std::int64_t inputs) const {
+  if (panels_.size() == 0) return {};
+  const std::size_t column = kPanelRows * element_bytes(dtype_);
+  const std::size_t first = static_cast<std::size_t>(panel * inputs_ + k) * column;
+  return {panels_.data() + first,
+          std::min(panels_.size() - first, static_cast<std::size_t>(inputs) * column)};
 }
 
 void Weight::row(const Kernels& kernels, std::int64_t output, float* out) const {

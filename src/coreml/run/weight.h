@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/buffer.h"
 #include "base/function_ref.h"
@@ -34,6 +35,8 @@ class Weight {
   // Inputs [k0, k1) of outputs 16 panel ..: [k1 - k0][16]. In `decoded`, or where they lie.
   const float* slice(const Kernels& kernels, std::int64_t panel, std::int64_t k0, std::int64_t k1,
                      float* decoded) const;
+  // Where the `inputs` behind input k of a panel lie, which may be the next panel's; empty where nothing lies in panels.
+  std::span<const std::byte> stored_behind(std::int64_t panel, std::int64_t k, std::int64_t inputs) const;
   // One element block of the constant as it was, for those who look rows up in it: [first, first + count) of output `row`.
   void row(const Kernels& kernels, std::int64_t output, float* out) const;
 
