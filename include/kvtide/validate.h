@@ -49,6 +49,7 @@ struct TestedShape {
   std::int64_t width = 0;          // of the residual stream
   std::int64_t vocab = 0;
   std::int64_t largest_chunk = 0;  // tokens of one call; 0: any number
+  std::int64_t slots = 0;          // tokens that every state holds; 0: as many as make_state() is told
   // What the model can do beside reading.
   bool gives_hidden = false;    // Reading::hidden
   bool isolates = false;        // layers can be fed from outside

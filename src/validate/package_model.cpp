@@ -41,12 +41,12 @@ class PackagesTested final : public TestedModel {
     shape_.name = cat(path, " (", coreml::contract_name(decoder_->kind()), ")");
     shape_.vocab = std::ssize(one.logits);
     shape_.largest_chunk = std::max<std::int64_t>(1, decoder_->size_of_call(kLongestCall, kLongestCall));
+    shape_.slots = decoder_->slots();
     shape_.forks = true;
-    shape_.truncates = shape_.poisons = decoder_->kind() == coreml::ContractKind::masks;
-    if (!decoder_->shows_layers()) return;
-    shape_.gives_hidden = shape_.isolates = shape_.gives_rows = true;
-    const std::vector<coreml::LayerRows> rows = rows_of(state);
-    shape_.width = std::ssize(one.hidden) / (std::ssize(rows) + 1);
+    const std::vector<coreml::LayerRows> rows = rows_if_known(state);
+    shape_.gives_rows = shape_.truncates = shape_.poisons = !rows.empty();
+    shape_.gives_hidden = shape_.isolates = decoder_->shows_layers();
+    if (shape_.gives_hidden) shape_.width = std::ssize(one.hidden) / (std::ssize(rows) + 1);
     for (const coreml::LayerRows& layer : rows)
       shape_.layers.push_back(
           {static_cast<int>(layer.keys.shape[1]), static_cast<int>(layer.keys.shape[3]), {}});
@@ -91,7 +91,8 @@ class PackagesTested final : public TestedModel {
   }
 
   void truncate(TestedState& state, Pos length) override {
-    static_cast<PackageState&>(state).sequence.tokens.resize(size(length));
+    const Reads scope(*this, state);
+    decoder_->truncate(length);
   }
 
   std::unique_ptr<TestedState> fork(TestedState& state) override {
@@ -100,20 +101,9 @@ class PackagesTested final : public TestedModel {
     return copy;
   }
 
-  // States are [1, heads, slots, dim] of f16 here.
   void poison(TestedState& state, float value) override {
-    coreml::Sequence& sequence = static_cast<PackageState&>(state).sequence;
-    const std::uint16_t bits = f32_to_f16(std::clamp(value, -kLargestPoison, kLargestPoison));
-    for (CoremlState& each : sequence.states)
-      for (const std::string& name : each.names()) {
-        CoremlArray array = each.read(name);
-        auto* halves = reinterpret_cast<std::uint16_t*>(array.bytes.data());
-        const std::int64_t slots = array.shape[2], dim = array.shape[3];
-        for (std::int64_t head = 0; head < array.shape[1]; ++head)
-          std::fill(halves + (head * slots + std::ssize(sequence.tokens)) * dim,
-                    halves + (head + 1) * slots * dim, bits);
-        each.write(name, array);
-      }
+    const Reads scope(*this, state);
+    decoder_->fill_unread(f32_to_f16(std::clamp(value, -kLargestPoison, kLargestPoison)));
   }
 
  private:
@@ -141,6 +131,16 @@ class PackagesTested final : public TestedModel {
   std::vector<coreml::LayerRows> rows_of(TestedState& state) {
     const Reads scope(*this, state);
     return decoder_->rows();
+  }
+
+  // Empty: the package does not say which states hold them.
+  std::vector<coreml::LayerRows> rows_if_known(TestedState& state) {
+    try {
+      return rows_of(state);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::unsupported) throw;
+      return {};
+    }
   }
 
   std::unique_ptr<coreml::Decoder> decoder_;

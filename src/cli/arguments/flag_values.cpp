@@ -49,7 +49,8 @@ std::int64_t whole(const Given& given, std::string_view what, std::int64_t low, 
                    std::string_view others) {
   std::int64_t value = 0;
   if (!read_count(given.value, low, high, value))
-    refuse_value(given, what, cat("a whole number from ", low, " to ", high, others));
+    refuse_value(given, what,
+                 low == high ? cat(low, others) : cat("a whole number from ", low, " to ", high, others));
   return value;
 }
 

@@ -10,6 +10,7 @@
 #include "cli/optional/coreml_actions.h"
 #include "cli/output/columns.h"
 #include "cli/output/terminal.h"
+#include "coreml/decode/packages_at.h"
 #include "coreml/program/census.h"
 #include "coreml/program/data_type.h"
 #include "coreml/program/mil_printer.h"
@@ -103,14 +104,28 @@ std::string package_listing(const coreml::Package& package, std::string_view nam
 }  // namespace
 
 int coreml_inspect(const Arguments& arguments) {
-  const coreml::Package package = coreml::open_package(arguments.coreml.package);
+  std::vector<coreml::Package> packages;
+  for (const std::string& path : coreml::packages_at(arguments.coreml.package))
+    packages.push_back(coreml::open_package(path));
+  const coreml::Package& first = packages.front();
   if (arguments.coreml.mil) {
-    if (!package.stages.empty()) refuse("--mil: a pipeline has several programs");
-    write_result(coreml::mil_text(package.program, &package.description));
+    if (packages.size() > 1) refuse("--mil: the folder has several packages; give one of them");
+    if (!first.stages.empty()) refuse("--mil: a pipeline has several programs");
+    write_result(coreml::mil_text(first.program, &first.description));
     return kExitFine;
   }
-  write_result(arguments.json ? coreml::package_report(package).text() + "\n"
-                              : package_listing(package, shown(package.path)));
+  if (arguments.json) {
+    Json reports = Json::array();
+    for (const coreml::Package& package : packages) reports.push(coreml::package_report(package));
+    Json all = Json::object();
+    all.set("packages", std::move(reports));
+    write_result((packages.size() == 1 ? coreml::package_report(first) : std::move(all)).text() + "\n");
+    return kExitFine;
+  }
+  std::string text;
+  for (const coreml::Package& package : packages)
+    text += cat(text.empty() ? "" : "\n", package_listing(package, shown(package.path)));
+  write_result(text);
   return kExitFine;
 }
 

@@ -149,6 +149,23 @@ std::vector<LayerRows> rows_in(const CoremlState& state, const CacheLayout& layo
   return rows;
 }
 
+void fill_rows(CoremlState& state, const CacheLayout& layout, std::int64_t first, std::uint16_t half) {
+  std::map<std::string, CoremlArray> filled;
+  for (const CacheLayer& layer : layout.layers)
+    for (const CachePlace& place : {layer.keys, layer.values}) {
+      auto array = filled.find(place.state);
+      if (array == filled.end()) array = filled.emplace(place.state, state.read(place.state)).first;
+      const auto row = static_cast<std::size_t>(layer.width);
+      for (std::int64_t head = 0; head < layer.heads; ++head) {
+        auto* rows = reinterpret_cast<std::uint16_t*>(array->second.bytes.data() +
+                                                      head_offset(layer, place.block, head, layer.slots));
+        std::fill(rows + static_cast<std::size_t>(first) * row,
+                  rows + static_cast<std::size_t>(layer.slots) * row, half);
+      }
+    }
+  for (const auto& [name, array] : filled) state.write(name, array);
+}
+
 void put_rows(CoremlState& state, const CacheLayout& layout, std::span<const LayerRows> rows,
               std::int64_t count) {
   if (rows.size() != layout.layers.size())

@@ -39,6 +39,8 @@ CacheLayout cache_layout_of(std::span<const CoremlFeature> states, const std::st
 // The first `count` rows of each layer; the first of them is layer `first_layer` of the model.
 std::vector<LayerRows> rows_in(const CoremlState& state, const CacheLayout& layout, int first_layer,
                                std::int64_t count);
+// Gives every element of the rows from `first` on the same bits.
+void fill_rows(CoremlState& state, const CacheLayout& layout, std::int64_t first, std::uint16_t half);
 // Puts the first `count` rows of as many layers as the layout has into an empty state, and sets its counters.
 void put_rows(CoremlState& state, const CacheLayout& layout, std::span<const LayerRows> rows,
               std::int64_t count);

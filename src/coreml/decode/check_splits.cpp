@@ -21,11 +21,24 @@ Seen read_in(Decoder& decoder, std::span<const TokenId> text, const Pieces& piec
   decoder.reset();
   Seen seen;
   std::size_t at = 0;
+  // Of every token where a call gives them; otherwise of the last one of each call.
+  bool all = false;
+  decoder.on_logits = [&](const CoremlArray& given, std::int64_t tokens) {
+    const std::vector<float> logits = as_floats(given);
+    const std::size_t width = given.shape.empty() ? 0 : static_cast<std::size_t>(given.shape.back());
+    all = width > 0 && logits.size() == width * static_cast<std::size_t>(tokens);
+    for (std::size_t i = 0; all && i < static_cast<std::size_t>(tokens); ++i)
+      seen.logits.emplace_back(
+          at + i + 1, std::vector<float>(logits.begin() + static_cast<std::ptrdiff_t>(i * width),
+                                         logits.begin() + static_cast<std::ptrdiff_t>((i + 1) * width)));
+  };
   for (const std::int64_t piece : pieces) {
-    seen.logits.emplace_back(static_cast<std::int64_t>(at) + piece,
-                             decoder.read(text.subspan(at, static_cast<std::size_t>(piece))));
+    all = false;
+    std::vector<float> last = decoder.read(text.subspan(at, static_cast<std::size_t>(piece)));
     at += static_cast<std::size_t>(piece);
+    if (!all) seen.logits.emplace_back(at, std::move(last));
   }
+  decoder.on_logits = nullptr;
   for (const CoremlState& state : decoder.sequence().states)
     for (const std::string& name : state.names()) seen.states.emplace_back(name, as_floats(state.read(name)));
   return seen;

@@ -114,6 +114,10 @@ class ChunkedDecoder final : public Decoder {
     return chooses_tokens(head_ ? head_->model.function() : infer_of(chunks_.back().model));
   }
   std::vector<LayerRows> rows() const override;
+  void fill_unread(std::uint16_t half) override {
+    for (std::size_t i = 0; i < owners_.size(); ++i)
+      fill_rows(states()[i], layout_of(owners_[i]), position(), half);
+  }
 
  private:
   void check();

@@ -60,6 +60,9 @@ std::vector<CoremlState> Decoder::states_with(std::int64_t, const std::vector<La
   refuse_rows();
 }
 
+void Decoder::fill_unread(std::uint16_t) { refuse_rows(); }
+void Decoder::truncate(std::int64_t count) { sequence_.tokens.resize(static_cast<std::size_t>(count)); }
+
 void Decoder::restore(std::vector<TokenId> tokens, const std::vector<LayerRows>& rows) {
   const auto count = static_cast<std::int64_t>(tokens.size());
   if (count > slots_)

@@ -64,12 +64,19 @@ class Decoder {
   // Of each call of the packages: [tokens][width] before `layer`, and behind the last. What is put there goes on.
   std::function<void(int layer, std::vector<float>& stream)> on_layer;
 
+  // Of each call that gives them for all its tokens: logits [tokens][vocabulary].
+  std::function<void(const CoremlArray& logits, std::int64_t tokens)> on_logits;
+
   // What the states hold of the tokens read: layer after layer, as many rows as there are tokens. Both throw Error(unsupported)
   // for packages that do not say which state is whose.
   virtual std::vector<LayerRows> rows() const;
   // A sequence that was read elsewhere: the first rows of what is given, one for each token. Throws Error: invalid_argument
   // (shapes, layers), context_full; the states are as they were then.
   void restore(std::vector<TokenId> tokens, const std::vector<LayerRows>& rows);
+  // Takes tokens back: the first `count` stay. What lies behind them in the states stays, too, and nothing reads it.
+  virtual void truncate(std::int64_t count);
+  // Puts a number (f16) into all rows behind those of the tokens read, which no call may look at.
+  virtual void fill_unread(std::uint16_t half);
   // Whose rows these are: the identity of the model, as its snapshots have it; empty: not known.
   virtual std::map<std::string, std::string> identity() const { return {}; }
 

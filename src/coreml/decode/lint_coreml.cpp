@@ -7,6 +7,7 @@
 #include "coreml/decode/check_splits.h"
 #include "coreml/decode/packages_at.h"
 #include "coreml/lint/lint.h"
+#include "coreml/program/mil_printer.h"
 #include "kvtide/coreml.h"
 
 namespace kvtide {
@@ -26,13 +27,16 @@ std::vector<CoremlFinding> lint_coreml(const std::string& path, const std::strin
   return or_out_of_memory([&] {
     const std::vector<std::string> packages = coreml::packages_at(path);
     std::vector<coreml::Finding> findings;
-    for (const std::string& package : packages)
-      for (coreml::Finding& each : coreml::lint(coreml::open_package(package), tokenizer)) {
+    for (const std::string& package : packages) {
+      coreml::Package opened = coreml::open_package(package);
+      coreml::number_lines(opened.program, &opened.description);
+      for (coreml::Finding& each : coreml::lint(opened, tokenizer)) {
         if (packages.size() > 1)
           each.function =
               cat(std::filesystem::path(package).lexically_normal().filename().string(), ", ", each.function);
         findings.push_back(std::move(each));
       }
+    }
     std::stable_sort(
         findings.begin(), findings.end(),
         [](const coreml::Finding& a, const coreml::Finding& b) { return a.severity > b.severity; });

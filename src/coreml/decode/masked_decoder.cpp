@@ -65,6 +65,7 @@ class MaskedDecoder final : public Decoder {
   }
   std::map<std::string, std::string> identity() const override { return parts_.front().contract.identity; }
   std::vector<LayerRows> rows() const override;
+  void fill_unread(std::uint16_t half) override;
   bool shows_layers() const override {
     return std::ssize(parts_) == parts_.front().contract.layers + 2 &&
            std::all_of(parts_.begin() + 1, parts_.end() - 1, [](const MaskedPart& part) {
@@ -191,6 +192,7 @@ std::vector<float> MaskedDecoder::call(std::span<const TokenId> ids, bool last) 
     inputs[part.contract.tokens] = std::move(x);
     x = std::move(part.model.predict(inputs, &states()[i]).at(part.contract.result));
   }
+  if (last && on_logits) on_logits(x, tokens);
   return last ? last_row(x, parts_.back().contract.result) : std::vector<float>();
 }
 
@@ -217,6 +219,19 @@ std::vector<LayerRows> MaskedDecoder::rows() const {
       layers.push_back(
           {cache.layer, held(states()[i].read(cache.keys)), held(states()[i].read(cache.values))});
   return layers;
+}
+
+void MaskedDecoder::fill_unread(std::uint16_t half) {
+  for (std::size_t i = 0; i < parts_.size(); ++i)
+    for (const LayerCache& cache : parts_[i].contract.caches)
+      for (const std::string& name : {cache.keys, cache.values}) {
+        CoremlArray state = states()[i].read(name);
+        auto* halves = reinterpret_cast<std::uint16_t*>(state.bytes.data());
+        const std::int64_t slots = state.shape[2], width = state.shape[3];
+        for (std::int64_t head = 0; head < state.shape[1]; ++head)
+          std::fill(halves + (head * slots + position()) * width, halves + (head + 1) * slots * width, half);
+        states()[i].write(name, state);
+      }
 }
 
 std::vector<CoremlState> MaskedDecoder::states_with(std::int64_t count,

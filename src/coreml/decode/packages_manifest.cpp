@@ -44,13 +44,12 @@ std::vector<std::string> read_packages(const std::string& folder) {
 }
 
 bool is_packages_folder(const std::string& path) {
-  const std::string extension = std::filesystem::path(path).lexically_normal().extension().string();
   const std::string manifest = (std::filesystem::path(path) / kPackagesManifest).string();
-  if (extension == ".mlpackage" || extension == ".mlmodelc" || !std::filesystem::exists(manifest))
-    return false;
-  // A folder of shards has a manifest.json as well.
+  if (!std::filesystem::exists(manifest)) return false;
+  // A folder of shards has a manifest.json as well, and where a file system knows no capitals a package has one.
   const JsonValue json = JsonValue::parse(read_whole_text(manifest), manifest);
-  return JsonFields(json, manifest).text("format") == kFormat;
+  const JsonValue* format = json.find("format");
+  return format != nullptr && format->text() != nullptr && *format->text() == kFormat;
 }
 
 }  // namespace kvtide::coreml

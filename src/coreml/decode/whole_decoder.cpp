@@ -34,6 +34,12 @@ class WholeDecoder final : public Decoder {
     return rows_in(sequence().states.front(), layout(), 0, position());
   }
 
+  void truncate(std::int64_t count) override {
+    states().front() = model_.make_state_from(states().front(), count, contract_.function);
+    Decoder::truncate(count);
+  }
+  void fill_unread(std::uint16_t half) override { fill_rows(states().front(), layout(), position(), half); }
+
  private:
   std::vector<float> call(std::span<const TokenId> ids, bool last) override {
     const auto count = static_cast<std::int64_t>(ids.size());
@@ -49,6 +55,7 @@ class WholeDecoder final : public Decoder {
     const auto outputs = model_.predict(inputs, &states().front(), contract_.function);
     if (!last) return {};
     const std::string& name = contract_.logits.front();
+    if (on_logits) on_logits(outputs.at(name), count);
     return last_row(outputs.at(name), name);
   }
   std::vector<CoremlState> empty_states() const override {

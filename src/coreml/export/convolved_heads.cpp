@@ -33,8 +33,8 @@ class Mixing {
     const Name query = project("query", w_.query), key = project("key", w_.key);
     const Name convolved = convolve(heads.conv_state, op_.concat({query, key}, -1));
     const int all = static_cast<int>(s_.heads), asking = config_.heads, shared = config_.kv_heads;
-    const Name asked = by_group(part(convolved, 1, 0, asking), asking / shared);
-    const Name shown = by_group(part(convolved, 1, asking, all), 1);
+    const Name asked = by_group(op_.part(convolved, 1, 0, asking), asking / shared);
+    const Name shown = by_group(op_.part(convolved, 1, asking, all), 1);
     const Name asked_before = by_group(heads_of(query, asking), asking / shared);
     const Name means = op_.mul(op_.add(asked_before, by_group(heads_of(key, shared), 1)), half(0.5f));
     heads.query = normed_heads(op_.add(asked, means), "query_gain", {s_.head_dim}, cca_.query_gain, asking);
@@ -57,24 +57,6 @@ class Mixing {
     return WeightConstants::numbers(f_, named(what), std::move(shape), values);
   }
 
-  // Of an axis from `first` to behind `last`; 0 as `last`: to the end, and below it counts from the end, as a negative `first` does.
-  Name part(const Name& x, std::size_t axis, int first, int last) {
-    Shape shape = f_.type_of(x).shape;
-    const std::int64_t whole = shape[axis];
-    shape[axis] = first < 0           ? -first
-                  : last > 0          ? last - first
-                  : whole == kUnknown ? kUnknown
-                                      : whole - first + last;
-    std::vector<std::int32_t> begin(shape.size(), 0), end(shape.size(), 0);
-    begin[axis] = first, end[axis] = last;
-    SliceBounds bounds{ints(begin), ints(end)};
-    bounds.begin_mask.assign(shape.size(), true);
-    bounds.end_mask.assign(shape.size(), true);
-    bounds.begin_mask[axis] = false;
-    bounds.end_mask[axis] = last == 0;
-    return op_.slice(x, bounds, std::move(shape));
-  }
-
   // [1, heads, T, head_dim] of [1, T, heads * head_dim].
   Name heads_of(const Name& x, int heads) {
     return op_.transpose(op_.reshape(x, {1, -1, heads, static_cast<int>(s_.head_dim)}), {0, 2, 1, 3});
@@ -89,15 +71,15 @@ class Mixing {
     const Name before = op_.transpose(f_.read_state(state), {0, 2, 1});
     const Name u = op_.concat({before, added}, 1);
     // coremltools does not see how many rows a slice from the end has: the reshape says it.
-    const Name last = op_.reshape(part(u, 1, -2, 0), {1, 2, static_cast<int>(s_.channels)});
+    const Name last = op_.reshape(op_.part(u, 1, -2, 0), {1, 2, static_cast<int>(s_.channels)});
     f_.write_state(state, op_.transpose(last, {0, 2, 1}));
-    const Name older = op_.mul(part(u, 1, 0, -1), numbers("depthwise_older", {s_.channels}, cca_.older));
-    const Name newer = op_.mul(part(u, 1, 1, 0), numbers("depthwise_newer", {s_.channels}, cca_.newer));
+    const Name older = op_.mul(op_.part(u, 1, 0, -1), numbers("depthwise_older", {s_.channels}, cca_.older));
+    const Name newer = op_.mul(op_.part(u, 1, 1, 0), numbers("depthwise_newer", {s_.channels}, cca_.newer));
     const Name d = heads_of(
         op_.add(op_.add(older, newer), numbers("depthwise_bias", {s_.channels}, cca_.depthwise_bias)),
         static_cast<int>(s_.heads));
-    const Name first = op_.matmul(part(d, 2, 0, -1), grouped(0)),
-               second = op_.matmul(part(d, 2, 1, 0), grouped(1));
+    const Name first = op_.matmul(op_.part(d, 2, 0, -1), grouped(0)),
+               second = op_.matmul(op_.part(d, 2, 1, 0), grouped(1));
     return op_.add(op_.add(first, second),
                    numbers("grouped_bias", {1, s_.heads, 1, s_.head_dim}, cca_.grouped_bias));
   }
@@ -129,8 +111,8 @@ class Mixing {
     const int half_width = static_cast<int>(s_.kv_width / 2);
     const Name before = op_.reshape(f_.read_state(state), {1, 1, half_width});
     const Name late = op_.concat({before, project("value_delayed", cca_.value_delayed)}, 1);
-    f_.write_state(state, op_.reshape(part(late, 1, -1, 0), {1, half_width}));
-    return heads_of(op_.concat({project("value", w_.value), part(late, 1, 0, -1)}, -1), config_.kv_heads);
+    f_.write_state(state, op_.reshape(op_.part(late, 1, -1, 0), {1, half_width}));
+    return heads_of(op_.concat({project("value", w_.value), op_.part(late, 1, 0, -1)}, -1), config_.kv_heads);
   }
 
   FunctionBuilder& f_;

@@ -182,7 +182,7 @@ void export_packages(const std::string& model, const std::string& path, const Co
   const auto parts =
       family == kConvolved ? attention_parts(layers, options.chunks) : parts_of(layers, options.chunks);
   if (parts.size() == 1) {
-    NewFolder(path, "a package", options.replace);  // before the weights are loaded
+    NewFolder(path, "packages", options.replace);  // before the weights are loaded
     return Exporter(*checkpoint, options).one(path, parts.front().part, options.replace);
   }
   NewFolder target(path, "packages", options.replace);

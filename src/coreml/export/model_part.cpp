@@ -159,23 +159,15 @@ class PartBuilder {
     return op_.transpose(split, {0, 2, 1, 3});
   }
 
-  Name part_of_head(const Name& x, int first, int last) {
-    Shape shape = f_.type_of(x).shape;
-    shape.back() = last - first;
-    SliceBounds bounds{{0, 0, 0, first}, {0, 0, 0, last}};
-    bounds.begin_mask = bounds.end_mask = {true, true, true, false};
-    return op_.slice(x, bounds, std::move(shape));
-  }
-
   Name rotated(const Name& x, int layer) {
     const auto found = ropes_.find(how(layer).rope);
     if (found == ropes_.end()) return x;
     const auto& [cos, sin] = found->second;
     const int half = config_.rope_dims / 2;
-    const Name a = part_of_head(x, 0, half), b = part_of_head(x, half, 2 * half);
+    const Name a = op_.part(x, 3, 0, half), b = op_.part(x, 3, half, 2 * half);
     std::vector<Name> parts = {op_.sub(op_.mul(a, cos), op_.mul(b, sin)),
                                op_.add(op_.mul(b, cos), op_.mul(a, sin))};
-    if (2 * half < config_.head_dim) parts.push_back(part_of_head(x, 2 * half, config_.head_dim));
+    if (2 * half < config_.head_dim) parts.push_back(op_.part(x, 3, 2 * half, config_.head_dim));
     return op_.concat(parts, -1);
   }
 

@@ -33,13 +33,6 @@ void check_used(const LintedFunction& linted, Findings& findings) {
   }
 }
 
-bool names_a_mask(const std::string& name) {
-  std::string lower = name;
-  for (char& c : lower)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return lower.find("mask") != lower.npos;
-}
-
 // Of a description: a mask that can only ever be as long as the one it was traced with.
 void check_mask_inputs(const LintedFunction& linted, Findings& findings) {
   const bool remembers = std::any_of(linted.states.begin(), linted.states.end(), [&](const auto& state) {

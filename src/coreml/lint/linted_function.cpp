@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "coreml/lint/rules.h"
 
 namespace kvtide::coreml {
@@ -48,6 +50,21 @@ bool LintedFunction::address_follows(const std::string& state) const {
       if (!span.begin.is_constant()) return true;
   }
   return false;
+}
+
+bool LintedFunction::takes_several() const {
+  return std::any_of(function.inputs.begin(), function.inputs.end(), [](const NamedType& input) {
+    const Shape& shape = input.type.shape;  // a mask is as long as the text
+    return input.type.kind == ValueType::Kind::tensor && !names_a_mask(input.name) &&
+           std::find(shape.begin(), shape.end(), kUnknown) != shape.end();
+  });
+}
+
+bool names_a_mask(const std::string& name) {
+  std::string lower = name;
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower.find("mask") != lower.npos;
 }
 
 Finding finding_of(const LintedFunction& linted, Severity severity, std::string rule, std::string message) {

@@ -32,9 +32,12 @@ struct LintedFunction {
   // The axis of rows of a state: the one whose address follows the call, or the last but one.
   std::size_t row_axis(const std::string& state) const;
   bool address_follows(const std::string& state) const;  // some write of it does
+  bool takes_several() const;                            // calls of different numbers of tokens
 };
 
 using Findings = std::vector<Finding>;
+
+bool names_a_mask(const std::string& name);  // "attention_mask", "causalMask"
 
 void check_states(const LintedFunction& linted, Findings& findings);
 void check_writes(const LintedFunction& linted, Findings& findings);

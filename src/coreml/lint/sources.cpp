@@ -30,12 +30,13 @@ Overlap overlap(const std::vector<AxisSpan>& part, const std::vector<AxisSpan>& 
 
 void Sources::add(const Sources& other) {
   inputs.insert(other.inputs.begin(), other.inputs.end());
+  values.insert(other.values.begin(), other.values.end());
   states.insert(other.states.begin(), other.states.end());
 }
 
 SourceMap::SourceMap(const Function& function, const Indices& indices) : indices_(indices) {
   for (const NamedType& input : function.inputs)
-    if (input.type.kind != ValueType::Kind::state) sources_[input.name].inputs.insert(input.name);
+    if (input.type.kind != ValueType::Kind::state) sources_[input.name] = {{input.name}, {input.name}, {}};
   std::map<std::string, std::string> held;  // by state: what was written
   for (const Operation& operation : function.block.operations) {
     if (operation.type == "write_state") {
@@ -56,7 +57,8 @@ SourceMap::SourceMap(const Function& function, const Indices& indices) : indices
       made = sources_of_slice(operation);
     } else {
       for (const std::string& name : names_read(operation)) made.add(of(name));
-      if (operation.type == "shape") made.states.clear();  // which is the same whatever the state holds
+      if (operation.type == "shape")
+        made.values.clear(), made.states.clear();  // it is the same whatever they hold
     }
     for (const NamedType& output : operation.outputs) sources_[output.name] = made;
   }

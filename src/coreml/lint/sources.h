@@ -17,6 +17,7 @@ namespace kvtide::coreml {
 
 struct Sources {
   std::set<std::string> inputs;
+  std::set<std::string> values;  // of those the ones of which more than the shape is used
   std::set<std::string> states;  // whose old contents it holds
 
   bool empty() const { return inputs.empty() && states.empty(); }

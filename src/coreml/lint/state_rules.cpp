@@ -18,6 +18,19 @@ bool is_written(const Function& function, const std::string& state) {
   return false;
 }
 
+// Every write gives the state what a read of it gave.
+bool stays_as_it_is(const LintedFunction& linted, const std::string& state) {
+  bool written = false;
+  for (const StateWrite& write : linted.sources.writes()) {
+    if (write.state != state) continue;
+    const Operation* maker = linted.indices.producer(write.data);
+    while (maker && maker->type == "identity") maker = linted.indices.producer(bound_name(*maker, "x"));
+    if (maker == nullptr || maker->type != "read_state" || bound_name(*maker, "input") != state) return false;
+    written = true;
+  }
+  return written;
+}
+
 const Operation* first_read(const LintedFunction& linted, const std::string& state) {
   for (const Operation& operation : linted.function.block.operations)
     if (operation.type == "read_state" && bound_name(operation, "input") == state) return &operation;
@@ -34,12 +47,14 @@ std::string unused_input(const LintedFunction& linted) {
 }
 
 void check_written(const LintedFunction& linted, const std::string& state, Findings& findings) {
-  if (is_written(linted.function, state)) return;
+  const bool stays = stays_as_it_is(linted, state);
+  if (is_written(linted.function, state) && !stays) return;
   for (const Function& other : linted.package.program.functions)
-    if (is_written(other, state)) return;  // prefill writes what another function reads
+    if (&other != &linted.function && is_written(other, state))
+      return;  // prefill writes what another function reads
   const Operation* read = first_read(linted, state);
   const std::string input = unused_input(linted);
-  if (read && !input.empty()) {
+  if (read && !input.empty() && !stays) {
     findings.push_back(finding_at(
         linted, *read, Severity::error, "index-put-lost",
         cat("the state ", quoted(state), " is read and never written, and the input ", quoted(input),
@@ -47,7 +62,9 @@ void check_written(const LintedFunction& linted, const std::string& state, Findi
             "converted; assign a slice instead")));
     return;
   }
-  const std::string why = cat("the state ", quoted(state), " is never written: every call starts from zeros");
+  const std::string why = cat("the state ", quoted(state),
+                              stays ? " is written with what it held: it stays as it was made"
+                                    : " is never written: every call starts from zeros");
   findings.push_back(read ? finding_at(linted, *read, Severity::error, "state-never-written", why)
                           : finding_of(linted, Severity::error, "state-never-written", why));
 }

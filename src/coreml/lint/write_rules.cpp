@@ -67,18 +67,38 @@ std::int64_t rows_of_update(const LintedFunction& linted, const Operation& updat
   return at < type->shape.size() ? type->shape[at] : 0;
 }
 
+// A write that begins at the same row in every call, as long as the call: the end alone follows. Rows that move on within their
+// state begin there, too.
+void check_constant_begin(const LintedFunction& linted, const Operation& update, const std::string& state,
+                          const std::vector<AxisSpan>& spans, Findings& findings) {
+  if (linted.followed_elsewhere.contains(state) || linted.address_follows(state) ||
+      linted.sources.of(bound_name(update, "update")).states.contains(state))
+    return;
+  for (const AxisSpan& rows : spans) {
+    if (rows.whole || !rows.begin.is_constant() || rows.end.is_constant()) continue;
+    findings.push_back(finding_at(linted, update, Severity::error, "position-baked-in",
+                                  cat("every call writes the state ", quoted(state), " from row ",
+                                      rows.begin.offset, " on: the position was traced as a constant")));
+    return;
+  }
+}
+
 void check_moving_address(const LintedFunction& linted, const Operation& update, const std::string& state,
                           const std::vector<AxisSpan>& spans, Findings& findings) {
   for (std::size_t axis = 0; axis < spans.size(); ++axis) {
     const Term &begin = spans[axis].begin, &end = spans[axis].end;
     if (begin.is_constant()) continue;
-    const bool several = rows_of_update(linted, update, spans, axis) == kUnknown;
-    if (several && begin.base == end.base)
+    const std::int64_t rows = rows_of_update(linted, update, spans, axis);
+    if (rows == 1 && linted.takes_several())
+      findings.push_back(finding_at(
+          linted, update, Severity::error, "write-extent",
+          cat("one row of the state ", quoted(state), " is written whatever the number of tokens")));
+    else if (rows == kUnknown && begin.base == end.base)
       findings.push_back(finding_at(
           linted, update, Severity::error, "write-extent",
           cat("the state ", quoted(state), " is written at ", end.offset - begin.offset,
               " row(s) whatever the number of tokens: the address does not follow a call of more")));
-    else if (begin.last && rows_of_update(linted, update, spans, axis) != 1)
+    else if (begin.last && rows != 1)
       findings.push_back(finding_at(
           linted, update, Severity::error, "write-address",
           cat("the state ", quoted(state), " is written from the position of the call's last token (",
@@ -148,6 +168,7 @@ void check_writes(const LintedFunction& linted, Findings& findings) {
     const auto spans = linted.indices.spans(*update);
     if (!linted.states.contains(state) || !spans || spans->size() < 2) continue;
     check_constant_address(linted, *update, state, *spans, findings);
+    check_constant_begin(linted, *update, state, *spans, findings);
     check_moving_address(linted, *update, state, *spans, findings);
   }
   for (const Operation& operation : linted.function.block.operations)

@@ -170,8 +170,15 @@ class MilPrinter {
   }
 
   std::string out;
+  std::vector<std::size_t> lines;  // that operations begin in, in the order of the text
 
  private:
+  std::size_t line() {
+    for (; counted_ < out.size(); ++counted_) line_ += out[counted_] == '\n' ? 1 : 0;
+    return line_;
+  }
+  std::size_t counted_ = 0, line_ = 1;
+
   // Text says which system an opset came with.
   static std::string opset_text(const std::string& opset) {
     constexpr std::string_view kCoreml = "CoreML";
@@ -195,6 +202,7 @@ class MilPrinter {
   }
 
   void operation(const Operation& operation, std::size_t indent) {
+    lines.push_back(line());
     out.append(indent, ' ');
     names(operation.outputs);
     out += cat(operation.outputs.empty() ? "" : " = ", operation.type, "(");
@@ -303,7 +311,9 @@ std::string mil_type_text(const ValueType& type) {
              "<", parts, type.kind == Kind::list ? ", ?" : "", ">");
 }
 
-std::string mil_text(const Program& program, const Description* description) {
+namespace {
+
+MilPrinter printed(const Program& program, const Description* description) {
   MilPrinter printer;
   printer.out = "program(1.3)\n";
   std::string info;
@@ -316,7 +326,33 @@ std::string mil_text(const Program& program, const Description* description) {
         description == nullptr ? nullptr : description->function(function.name);
     printer.function(function, about == nullptr ? "" : shapes_text(*about));
   }
-  return printer.out + "}\n";
+  printer.out += "}\n";
+  return printer;
+}
+
+void take_lines(Block& block, const std::size_t*& next) {
+  for (Operation& operation : block.operations) {
+    operation.line = *next++;
+    for (Block& inner : operation.blocks) take_lines(inner, next);
+  }
+}
+
+}  // namespace
+
+std::string mil_text(const Program& program, const Description* description) {
+  return std::move(printed(program, description).out);
+}
+
+void number_lines(Program& program, const Description* description) {
+  if (program.source.ends_with(".mil")) return;
+  MilPrinter printer;
+  try {
+    printer = printed(program, description);
+  } catch (const Error&) {
+    return;
+  }
+  const std::size_t* next = printer.lines.data();
+  for (Function& function : program.functions) take_lines(function.block, next);
 }
 
 }  // namespace kvtide::coreml

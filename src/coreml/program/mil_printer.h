@@ -15,6 +15,10 @@ namespace kvtide::coreml {
 // `description`: adds the shapes that inputs may have, as FlexibleShapeInformation; may be nullptr.
 std::string mil_text(const Program& program, const Description* description = nullptr);
 
+// Says of every operation of a program that was no text which line of mil_text(program, description) it begins in. A program that
+// cannot be printed stays as it is.
+void number_lines(Program& program, const Description* description);
+
 std::string mil_type_text(const ValueType& type);  // "tensor<fp16, [1, ?]>", "int32"
 
 }  // namespace kvtide::coreml

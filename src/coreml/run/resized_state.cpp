@@ -55,13 +55,17 @@ CoremlState CoremlModel::make_state_from(const CoremlState& from, std::int64_t p
     CoremlState made = make_state(function);
     for (const std::string& name : made.names()) {
       CoremlArray state = made.read(name), given = from.read(name);
-      if (const auto axis = axis_of_tokens(name, given, state)) {
-        const std::int64_t room = std::min(given.shape[*axis], state.shape[*axis]);
+      const auto check_room = [&](std::int64_t room) {
         if (position > room)
           throw Error(ErrorCode::context_full, cat("state ", quoted(name), " has room for ", room,
                                                    " tokens, and ", position, " were read"));
+      };
+      if (const auto axis = axis_of_tokens(name, given, state)) {
+        check_room(std::min(given.shape[*axis], state.shape[*axis]));
         copy_beginning(given, *axis, position, state);
       } else {
+        // Which axis is that of the tokens is not known of equal shapes: it is none that is longer than the longest.
+        if (state.shape.size() >= 3) check_room(*std::max_element(state.shape.begin(), state.shape.end()));
         state = std::move(given);
         if (coreml::is_counter(state.shape)) coreml::set_counter(state, name, position);
       }

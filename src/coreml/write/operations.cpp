@@ -191,6 +191,23 @@ std::string Operations::slice(const Name& x, const SliceBounds& bounds, Shape re
   return f_.op("slice_by_index", std::move(inputs), like(x, std::move(result)));
 }
 
+std::string Operations::part(const Name& x, std::size_t axis, int first, int last) {
+  Shape shape = type(x).shape;
+  const std::int64_t whole = shape[axis];
+  shape[axis] = first < 0           ? -first
+                : last > 0          ? last - first
+                : whole == kUnknown ? kUnknown
+                                    : whole - first + last;
+  std::vector<std::int32_t> begin(shape.size(), 0), end(shape.size(), 0);
+  begin[axis] = first, end[axis] = last;
+  SliceBounds bounds{ints(begin), ints(end)};
+  bounds.begin_mask.assign(shape.size(), true);
+  bounds.end_mask.assign(shape.size(), true);
+  bounds.begin_mask[axis] = false;
+  bounds.end_mask[axis] = last == 0;
+  return slice(x, bounds, std::move(shape));
+}
+
 std::string Operations::slice_update(const Name& x, const Name& update, const SliceBounds& bounds) {
   GivenList inputs = {{"x", x}, {"update", update}, {"begin", bounds.begin}, {"end", bounds.end}};
   add_masks(bounds, inputs);

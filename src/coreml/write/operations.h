@@ -54,6 +54,8 @@ class Operations {
 
   // `result`: the shape, kUnknown where it follows from the call.
   Name slice(const Name& x, const SliceBounds& bounds, Shape result);
+  // Of an axis from `first` to behind `last`; 0 as `last`: to the end, and below it counts from the end, as a negative `first` does.
+  Name part(const Name& x, std::size_t axis, int first, int last);
   Name slice_update(const Name& x, const Name& update, const SliceBounds& bounds);
 
   Name extent(const Name& x, int axis);  // int32 scalar: of a shape

@@ -109,7 +109,7 @@ class PackageFolder {
 }  // namespace
 
 void write_package(const Package& package, const std::string& path, bool replaces) try {
-  NewFolder target(path, "a package", replaces);
+  NewFolder target(path, "packages", replaces);
   make_folder(target.path() + kData);
   PackageFolder folder(target.path());
   MessageWriter model;

@@ -173,6 +173,36 @@ TEST(Decoder, AHeadThatChoosesTokensChoosesTheLikeliest) {
   }
 }
 
+TEST(Decoder, TextsOverSeveralLinesAreNoKeys) {
+  TemporaryFolder folder;
+  save_anemll(folder, {});
+  std::ofstream(folder / "meta.yaml", std::ios::app)
+      << "description: |\n  Demonstrates running a model\n\n  embeddings: of another one\nlicense: none\n";
+  EXPECT_EQ(open_decoder(folder / "", {})->slots(), 64);
+  std::ofstream(folder / "meta.yaml", std::ios::app) << "monolithic_model: one.mlmodelc\n";
+  EXPECT_NE(refusal_of_reading(folder / "").find("give 'one.mlmodelc' itself"), std::string::npos);
+}
+
+TEST(Decoder, RowsBehindTheTextAreNotReadAndTokensAreTakenBack) {
+  TemporaryFolder folder;
+  save_anemll(folder, {});
+  const auto decoder = open_decoder(folder / "", {});
+  decoder->read(std::span(kText).first(5));
+  const auto wanted = decoder->read(std::span(kText).subspan(5, 2));
+  decoder->read(std::span(kText).subspan(7, 2));
+  decoder->truncate(5);
+  decoder->fill_unread(0x4800);  // 8
+  EXPECT_EQ(decoder->read(std::span(kText).subspan(5, 2)), wanted);
+}
+
+TEST(Decoder, PartsOfAVocabularyAreNotTooLargeTogether) {
+  TemporaryFolder folder;
+  save_anemll(folder, {}, true);
+  std::ofstream(folder / "meta.yaml", std::ios::app) << "    lm_head_chunk_sizes: [16777216, 1]\n";
+  EXPECT_NE(refusal_of_reading(folder / "").find("lm_head_chunk_sizes are 16777216 together at most"),
+            std::string::npos);
+}
+
 // What was read goes on elsewhere, bit for bit, and half of it, too.
 void expect_to_go_on(const std::string& path, std::int64_t layers) {
   const auto first = open_decoder(path, {}), second = open_decoder(path, {});
