@@ -25,12 +25,13 @@ Seen read_in(Decoder& decoder, std::span<const TokenId> text, const Pieces& piec
   bool all = false;
   decoder.on_logits = [&](const CoremlArray& given, std::int64_t tokens) {
     const std::vector<float> logits = as_floats(given);
+    const auto first = static_cast<std::size_t>(decoder.position());  // of this call: a read may take several
     const std::size_t width = given.shape.empty() ? 0 : static_cast<std::size_t>(given.shape.back());
     all = width > 0 && logits.size() == width * static_cast<std::size_t>(tokens);
     for (std::size_t i = 0; all && i < static_cast<std::size_t>(tokens); ++i)
       seen.logits.emplace_back(
-          at + i + 1, std::vector<float>(logits.begin() + static_cast<std::ptrdiff_t>(i * width),
-                                         logits.begin() + static_cast<std::ptrdiff_t>((i + 1) * width)));
+          first + i + 1, std::vector<float>(logits.begin() + static_cast<std::ptrdiff_t>(i * width),
+                                            logits.begin() + static_cast<std::ptrdiff_t>((i + 1) * width)));
   };
   for (const std::int64_t piece : pieces) {
     all = false;
