@@ -34,7 +34,13 @@ constexpr std::string_view kSaySnapshot = "--save-state FILE and --load-state FI
 constexpr std::string_view kSayShift =
     "--overflow rolling or --kv-budget 64M let a text be longer than the context";
 
+constexpr std::string_view kSayHub =
+    "-m hf:ORG/NAME is a model in the cache of Hugging Face; nothing is downloaded, but by `kvtide fetch`";
+
 constexpr OtherName kAdviceAbout[] = {
+    {"-hf", kSayHub},
+    {"-hfr", kSayHub},
+    {"--hf-repo", kSayHub},
     {"-ngl", kSayNoGpu},
     {"--gpu-layers", kSayNoGpu},
     {"--n-gpu-layers", kSayNoGpu},
