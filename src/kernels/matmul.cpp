@@ -94,12 +94,14 @@ const float* panel_slice(const MatmulRow& kernels, const WeightMatrix& w, std::i
   return decoded;
 }
 
+std::int64_t panels_of(const WeightMatrix& w) { return (w.rows + kPanelRows - 1) / kPanelRows; }
+
 // What is decoded behind column k of a panel: columns of it, or of the next one.
 std::span<const std::byte> slice_behind(const WeightMatrix& w, std::int64_t panel, std::int64_t k) {
   if (w.panels == nullptr) return {};
   const std::int64_t bytes = panel_bytes(w.dtype, w.columns);
   const std::int64_t first = panel * bytes + panel_bytes(w.dtype, k);
-  const std::int64_t end = (w.rows + kPanelRows - 1) / kPanelRows * bytes;
+  const std::int64_t end = panels_of(w) * bytes;
   return {w.panels + first, static_cast<std::size_t>(std::min(panel_bytes(w.dtype, kSlice), end - first))};
 }
 
@@ -134,18 +136,16 @@ void run_panel(const MatmulRow& kernels, const Activations& x, const MatmulJob& 
     for (int i = 0; i < out.columns; ++i) out.y[m * out.stride + i] *= w.row_scales[panel * kPanelRows + i];
 }
 
-std::int64_t panels_of(const WeightMatrix& w) { return (w.rows + kPanelRows - 1) / kPanelRows; }
-
 }  // namespace
 
 // Memory takes as long for a slice as the products of ten rows. In pieces, because a processor waits for few lines at once.
 void gemm_fetching(const MatmulRow& kernels, const float* slice, std::int64_t k, const float* x,
                    std::int64_t x_stride, std::int64_t rows, float* acc, std::span<const std::byte> next) {
-  const std::size_t share = next.size() * kFetching / kSlice;
+  const std::size_t share = next.size() * kFetching / static_cast<std::size_t>(k);
   for (std::int64_t i = 0; i < k; i += kFetching) {
-    for (std::size_t at = 0; at < std::min(share, next.size()); at += kCacheLine)
-      __builtin_prefetch(next.data() + at, 0, 2);
-    next = next.subspan(std::min(share, next.size()));
+    const auto part = next.first(std::min(share, next.size()));
+    for (std::size_t at = 0; at < part.size(); at += kCacheLine) __builtin_prefetch(part.data() + at, 0, 2);
+    next = next.subspan(part.size());
     kernels.gemm(slice + i * kPanelRows, std::min(kFetching, k - i), x + i, x_stride, rows, acc, kPanelRows);
   }
 }
