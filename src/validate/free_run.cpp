@@ -7,8 +7,6 @@
 namespace kvtide {
 namespace {
 
-constexpr std::size_t kPrompt = 16;  // longer texts were compared by then
-
 TokenId likeliest_token(std::span<const float> logits) {
   return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
@@ -63,7 +61,7 @@ void check_free_run(Inspection& in) {
     in.add_check(name, Outcome::skipped, "the reference knows no continuation");
     return;
   }
-  const auto prompt = fixed ? in.tokens : in.tokens.first(std::min(kPrompt, in.tokens.size() / 2));
+  const auto prompt = fixed ? in.tokens : in.tokens.first(std::min(kFreePrompt, in.tokens.size() / 2));
   const auto count = fixed ? static_cast<std::int64_t>(known.size()) : in.options.free_tokens;
   const std::vector<TokenId> written = written_by(in, prompt, count);
 

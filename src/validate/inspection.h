@@ -104,6 +104,8 @@ void add_longer(ValidationReport& report, ValidationReport longer);
 // What those two tell; where: the layer, if one is known, and the token.
 Finding state_finding(std::string cause, std::string check, const std::pair<std::optional<int>, Pos>& where,
                       std::string what, std::string advice);
+// Of the text, before greedy tokens: longer texts were compared by then.
+inline constexpr std::size_t kFreePrompt = 16;
 // free_run.cpp: greedy decoding.
 void check_free_run(Inspection& in);
 

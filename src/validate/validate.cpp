@@ -285,12 +285,12 @@ ValidationReport validate(TestedModel& model, Reference& reference, std::span<co
                           const ValidateOptions& options) try {
   if (tokens.size() < 3)
     refuse(cat("a text of ", tokens.size(), " tokens shows too little; give at least 3"));
-  const std::int64_t longest = std::max(std::ssize(tokens), options.length), slots = model.shape().slots;
-  if (slots > 0 && longest + options.free_tokens > slots)
-    refuse(cat("a text of ", longest, " tokens and ", options.free_tokens,
-               " greedy ones (free) do not fit into a state of ", slots, " slots: ",
-               slots > options.free_tokens + 2 ? cat("give at most ", slots - options.free_tokens, " tokens")
-                                               : std::string("give fewer of both")));
+  const std::int64_t slots = model.shape().slots, longest = std::max(std::ssize(tokens), options.length),
+                     written = static_cast<std::int64_t>(std::min(kFreePrompt, tokens.size() / 2)) +
+                               options.free_tokens;
+  if (slots > 0 && std::max(longest, written) > slots)
+    refuse(cat("a text of ", longest, " tokens, or ", written, " with ", options.free_tokens,
+               " greedy ones (free), do not fit into a state of ", slots, " slots; give fewer"));
   if (options.length > 0 && reference.text())
     refuse("a longer text needs a reference that can read it; golden arrays hold one text");
   ValidationReport report = judged(model, reference, tokens, options, false);
