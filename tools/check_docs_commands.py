@@ -95,7 +95,7 @@ class Runner:
     def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
         self.folder = folder
         self.python = arguments.python
-        programs = folder / "programs"
+        programs = folder / "build"
         programs.mkdir()
         (programs / "kvtide").symlink_to(Path(arguments.kvtide).resolve())
         (folder / "tools").symlink_to(ROOT / "tools")
@@ -103,6 +103,7 @@ class Runner:
         for beginning in ("smollm2", "gemma-3"):
             if not list(models.glob(f"{beginning}*.gguf")):
                 raise CheckError(f"{models} has no {beginning}*.gguf; tools/fetch_model.py all {models} gets it")
+        (programs / "models").symlink_to(models)
         novel = Path(arguments.novel).read_text("utf-8")
         (folder / "persuasion.txt").write_text(novel[:NOVEL_BYTES], "utf-8")
         self.environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "KVTIDE_MODELS": str(models)}

@@ -64,13 +64,13 @@ PUBLIC_FLOORS = {
     "shard.h": "shards",
     "named_state.h": "state",
     "procedural.h": "state",
+    "heads.h": "model",
     "tokenizer.h": "text",
     "chat.h": "text",
     "session.h": "engine",
     "validate.h": "validate",
     "coreml.h": "coreml",
     "server.h": "serve",
-    "model_stores.h": "model",
     "kvtide.h": "capi",
 }
 MOST_PUBLIC_HEADERS = 19  # for C++; the one for C is an interface of its own

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/cli/commands/shipped_heads.cpp: the head tables that come with the program, by the model file's SHA-256.
+"""Writes src/model/shipped_heads.cpp: the head tables that come with the library, by the model file's SHA-256.
 
     tools/ship_heads.py MODEL.gguf HEADS.tsv NAME [MODEL HEADS NAME ...]
 
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 FRONT = """// shipped_heads.cpp: written by tools/ship_heads.py; do not edit.
-#include "cli/commands/shipped_heads.h"
+#include "model/shipped_heads.h"
 
 namespace kvtide {
 namespace {
@@ -37,7 +37,7 @@ def main() -> int:
     for model, heads, name in zip(words[::3], words[1::3], words[2::3]):
         digest = hashlib.sha256(Path(model).read_bytes()).hexdigest()
         text += f'    // {name}\n    {{"{digest}",\n     R"({Path(heads).read_text()})"}},\n'
-    target = Path(__file__).resolve().parents[1] / "src" / "cli" / "commands" / "shipped_heads.cpp"
+    target = Path(__file__).resolve().parents[1] / "src" / "model" / "shipped_heads.cpp"
     target.write_text(text + BACK)
     return 0
 

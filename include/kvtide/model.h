@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,7 @@ class Model {
 
   const std::string& path() const;
   const std::string& name() const;          // general.name, or the file's name
+  std::string title() const;                // the name as people know it; for them only
   const std::string& architecture() const;  // "llama", "gemma3", ...
   // What the files contradict each other in, and what was taken; sentences. Empty for most models.
   const std::vector<std::string>& notes() const;
@@ -109,5 +111,23 @@ struct PassTimes {
             a.rest - b.rest};
   }
 };
+
+// Models that other programs have on this machine. Only looks: nothing is downloaded and nothing is written. Who calls says
+// where the folders are.
+// Folders; empty: none.
+struct ModelStores {
+  std::string hugging_face;  // the hub's cache: models--ORG--NAME/snapshots/...
+  std::string ollama;        // manifests/HOST/OWNER/NAME/TAG and blobs/
+  std::string lmstudio;      // ORG/NAME/FILE.gguf
+};
+
+// hf:ORG/NAME[@REVISION][/FILE]: a branch, a tag or the beginning of a commit; main where there is none. Without FILE
+//   the folder where it has a config.json, else the GGUF file where there is one only.
+// ollama:[[HOST/]OWNER/]NAME[:TAG]: the file behind the manifest; tag latest where there is none.
+// lmstudio:ORG/NAME[/FILE]: likewise.
+// The path of what `name` means; nullopt where it begins with none of these words. Throws Error: not_found (it names the
+// folder that was looked in), invalid_argument (several files, all of which are listed; a name that makes no sense),
+// bad_format (a manifest), unsupported (a model in parts that are not files of their own).
+std::optional<std::string> stored_model(const std::string& name, const ModelStores& stores);
 
 }  // namespace kvtide

@@ -26,3 +26,14 @@ def weights_folder(cache: Any) -> bytes:
         place = cache_place() if cache else b""
         return place + b"/weights" if place else b""
     return file_path(cache)
+
+
+def made_cache_place(cache: Any) -> bytes:
+    """The folder where hashes and head tables of models are kept, which is there then: as for ``weights_folder``."""
+    place = (cache_place() if cache else b"") if isinstance(cache, bool) else file_path(cache)
+    if place:
+        try:
+            os.makedirs(place, exist_ok=True)
+        except OSError:  # a cache that cannot be written only costs time
+            return b""
+    return place

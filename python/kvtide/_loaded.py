@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 from kvtide import _native
 from kvtide._arguments import byte_count, file_path, size_text, string, whole
-from kvtide._cache_folder import weights_folder
+from kvtide._cache_folder import made_cache_place, weights_folder
 from kvtide._closing import Closing
 from kvtide._hub import hub_model
 from kvtide._models_folder import model_path
+from kvtide._options import Progress, progress_option
+from kvtide._progress import reading
 from kvtide.tokenizer import Tokenizer, chat_ids, messages_of
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ class LoadedModel(Closing):
 
     _native: _native.Model
     _kind = "model"
+    _cache_place: bytes
+    _said_unknown = False  # that nothing is known of its heads
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class LoadedModel(Closing):
         context: int | None = None,
     ) -> None:
         """See ``load``."""
+        self._cache_place = made_cache_place(cache)
         self._native = _native.Model(
             model_path(path),
             0 if threads is None else whole(threads, "threads", 1, 256),
@@ -136,6 +141,11 @@ class LoadedModel(Closing):
         return self._native.name.decode(errors="replace")
 
     @property
+    def title(self) -> str:
+        """The name as people know it: that of the file, unless it says how the model was trained instead."""
+        return self._native.title.decode(errors="replace")
+
+    @property
     def notes(self) -> list[str]:
         """What its files contradict each other in, and what was taken. Empty for most models."""
         return [note.decode(errors="replace") for note in self._native.notes]
@@ -179,6 +189,22 @@ class LoadedModel(Closing):
     def chat_template(self) -> str:
         """The file's chat template; empty: none."""
         return self._native.chat_template.decode(errors="replace")
+
+    def measure_heads(
+        self, *, threads: int | None = None, progress: Progress = None
+    ) -> tuple[int, list[tuple[float, float, float]]]:
+        """Measures which heads copy from the past: procedural memories keep every row of those. It takes as long as writing
+        3,000 tokens, and is kept in the cache folder of ``load``: sessions made from then on use it, as the program does.
+
+        Gives the KV heads of a layer, and (induction, share, output_norm) of every head of every layer. For the two models of
+        ``kvtide fetch`` it came with the package, and no session needs this call. Raises UnsupportedError for models whose
+        layers differ, CancelledError.
+        """
+        with reading(progress_option(progress, "progress"), "measuring heads", "") as heard:
+            table = _native.measure_heads(
+                self._native, 0 if threads is None else whole(threads, "threads", 1, 256), self._cache_place, heard
+            )
+        return table[0], table[1]
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -228,6 +254,6 @@ class LoadedModel(Closing):
         if self.closed:
             return "<kvtide.Model, closed>"
         return (
-            f"<kvtide.Model {self.name!r}: {self.architecture}, {self.parameters:,} parameters, "
+            f"<kvtide.Model {self.title!r}: {self.architecture}, {self.parameters:,} parameters, "
             f"{size_text(self.nbytes)}, trained for {self.context_length} tokens>"
         )

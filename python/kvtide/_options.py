@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
+import os
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Literal, Mapping, NamedTuple, Sequence, TypedDict, TypeVar, Union
 
 from kvtide._arguments import byte_count, callback, real, string, strings, token_ids, whole
@@ -52,7 +53,7 @@ class ProceduralOptions(TypedDict, total=False):
     retention: float
     spill: str
     kv_heads: int
-    heads: Sequence[tuple[float, float, float]]
+    heads: str | os.PathLike[str] | Sequence[tuple[float, float, float]]
     full_from: float
 
 
@@ -87,6 +88,7 @@ class GenerateOptions(TypedDict, total=False):
     top_p: float
     min_p: float
     repeat_penalty: float
+    repetition_penalty: float
     repeat_last: int
     seed: int
     json_schema: Any
@@ -108,6 +110,7 @@ class StreamOptions(GenerateOptions, total=False):
     """Options of a chat whose answer comes as it is written: those of ``generate``, the chat template, and tools."""
 
     template: str | None
+    chat_template: str | None
     tools: Sequence[Any] | None
 
 
@@ -115,6 +118,7 @@ class ChatOptions(CompleteOptions, total=False):
     """Options of a chat: those of ``complete``, the chat template, and tools for it to write down."""
 
     template: str | None
+    chat_template: str | None
     tools: Sequence[Any] | None
 
 
@@ -164,12 +168,39 @@ class Table:
         return function
 
 
+# What other packages call something that is asked for differently here.
+ELSEWHERE = {
+    "n_ctx": "the length of a text is context",
+    "num_ctx": "the length of a text is context",
+    "max_seq_len": "the length of a text is context",
+    "max_length": "the tokens of an answer are max_tokens or max_new_tokens",
+    "n_predict": "the tokens of an answer are max_tokens",
+    "num_predict": "the tokens of an answer are max_tokens",
+    "n_threads": "it is called threads",
+    "do_sample": "temperature=0.7 samples, 0 takes the likeliest token",
+    "typical_p": "there are top_k, top_p and min_p",
+    "num_return_sequences": "a list of prompts gives a list of answers",
+    "streamer": "stream=True in chat, on_text in complete; what generate gives is an iterator",
+    "n_gpu_layers": "there is no GPU support; leave it out",
+    "device": "there is no GPU support; leave it out",
+    "device_map": "there is no GPU support; leave it out",
+    "torch_dtype": "weights stay as they are in the file; key_type and value_type are those of the KV memory",
+    "dtype": "weights stay as they are in the file; key_type and value_type are those of the KV memory",
+    "type_k": "it is called key_type",
+    "type_v": "it is called value_type",
+}  # fmt: skip
+
+
 def check_names(given: Iterable[str], known: Sequence[str], what: str = "option") -> None:
     """TypeError for a name that is not known, with the nearest one that is."""
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(str(name), known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            hint = (
+                ELSEWHERE[name] if name in ELSEWHERE
+                else f"did you mean {near[0]}?" if near
+                else f"there are {', '.join(known)}"
+            )  # fmt: skip
             raise TypeError(f"unknown {what} {name}; {hint}")
 
 
@@ -251,12 +282,15 @@ GENERATE = Table(
         "logits_processor": Option(None, callables),
         "stopping_criteria": Option(None, callables),
     },
-    other_names={"max_new_tokens": "max_tokens"},
+    other_names={"max_new_tokens": "max_tokens", "repetition_penalty": "repeat_penalty"},
 )
 COMPLETE = Table(
     {**GENERATE.options, "on_text": Option(None, callback), "draft": Option(None, draft_option)}, GENERATE.other_names
 )
-CHAT = Table({"template": Option(None, optional(string)), "tools": Option(None, optional(functions)), **COMPLETE.options}, COMPLETE.other_names)
+CHAT = Table(
+    {"template": Option(None, optional(string)), "tools": Option(None, optional(functions)), **COMPLETE.options},
+    {**COMPLETE.other_names, "chat_template": "template"},
+)
 
 
 def check_draft(options: Mapping[str, Any], stream: bool = False) -> None:

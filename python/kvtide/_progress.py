@@ -10,14 +10,14 @@ T = TypeVar("T")
 
 
 @contextmanager
-def reading(progress: Any, what: str = "reading") -> Iterator[Callable[[int, int], Any] | None]:
+def reading(progress: Any, what: str = "reading", unit: str = " tokens") -> Iterator[Callable[[int, int], Any] | None]:
     """The function ``progress(read, of)`` that a call wants, or None."""
     if not isinstance(progress, bool):
         yield progress
     elif not progress:
         yield None
     else:
-        with bar()(desc=what, unit=" tokens") as shown:
+        with bar()(desc=what, unit=unit) as shown:
 
             def show(read: int, of: int) -> None:
                 shown.total = of

@@ -9,6 +9,7 @@ import numpy as np
 from kvtide import _native
 from kvtide._arguments import string, token_ids, utf8
 from kvtide._conversation import Talk, joined
+from kvtide._heads import with_heads
 from kvtide._loaded import LoadedModel
 from kvtide._options import (
     CHAT, COMPLETE, GENERATE, SAMPLER_NAMES, SESSION, Progress, check_draft, check_names, progress_option,
@@ -40,7 +41,8 @@ class Session(SessionMemory):
 
     @SESSION.shown_by
     def __init__(self, model: LoadedModel, **options: Unpack[SessionOptions]) -> None:
-        """What changes results: ``context``, the tokens that fit (None: what the model was trained for); ``exact``, f32
+        """What changes results: ``context``, the tokens that fit (None: what the model was trained for), or with a budget
+        those that are expected; ``exact``, f32
         activations in every matrix product; ``key_type`` and ``value_type`` of the KV memory, "f16", "f32", "q8_0" or "q4_0";
         ``rolling=(sinks, window)``, to forget all but the first and the newest tokens and never fill up;
         ``attention_size``, newest positions that a query sees (None: all that are held). ``slack``: newest tokens that
@@ -49,16 +51,19 @@ class Session(SessionMemory):
         these take at most, a number or text such as "64M".
 
         ``kv_budget``: bytes that the KV memory never exceeds, for texts of any length: a number, or text such as "64M"
-        or "1.5G" (powers of 1024). The past is then kept as summaries and exact outliers. ``procedural``, a dict, says
-        more about that memory: ``budget`` (the same as ``kv_budget``), ``budget_for`` (tokens that will be read),
+        or "1.5G" (powers of 1024). The past is then kept as summaries and exact outliers. Say in ``context`` how long the
+        text will be, and it is spent better; longer ones are read, too. ``procedural``, a dict, says
+        more about that memory: ``budget`` (the same as ``kv_budget``), ``budget_for`` (the same as ``context``),
         ``sinks``, ``window``, ``block``, ``rows`` (of a block, on average over all heads), ``summaries``, ``levels``,
         ``full_rows``, ``full_type`` (of these: "f16", "q8_0" or "q4_0"), ``half_precision`` (old rows as f16),
         ``window_type`` (of the newest rows: "as_written", or "q8_0", which a budget picks where it cannot hold every row),
         ``exact_first`` (where a budget has no end: keep every row while it holds them all),
         ``summary``, ``score``, ``far``, ``adapt``, ``first_layer`` and ``last_layer`` (of those that are compressed),
         ``pins`` (pairs of positions, the second not included), ``level_rows``, ``shed_below``, ``decay``,
-        ``retention``, ``spill`` (a path), ``kv_heads``, ``heads`` (per layer and KV head: induction, share, output
-        norm) and ``full_from`` (the induction from which on a head copies); what is left out is filled in.
+        ``retention``, ``spill`` (a path), ``heads`` and ``full_from`` (the induction from which on a head copies); what is
+        left out is filled in. ``heads``: "auto", the table that came with the package or that ``Model.measure_heads`` or the
+        program have measured; "even", all alike; the path of what ``kvtide heads`` wrote; or (induction, share, output
+        norm) per layer and KV head, of which ``kv_heads`` are in a layer.
 
         What changes speed only: ``threads`` (None: as many as the machine has), ``prefill_chunk`` in tokens, and
         ``kernels``: "scalar"; on x86 "avx512_bf16", "avx512", "avx2"; on Arm "i8mm_bf16", "i8mm", "dotprod", "neon"
@@ -69,10 +74,10 @@ class Session(SessionMemory):
         if not isinstance(model, LoadedModel):
             raise TypeError(f"model must be a kvtide.Model, not {type(model).__name__}")
         filled = SESSION(options)
-        filled["procedural"] = _procedural(filled["procedural"], filled.pop("kv_budget"))
+        filled["procedural"] = _procedural(filled, options, model)
         self._model = model
         self._native = _native.Session(model._native, **filled)
-        self._name = model.name
+        self._name = model.title
 
     def read(self, text: Any, *, special: bool = True, progress: Progress = None) -> int:
         """Appends a text, or token ids (a list or an integer array), and gives the number of tokens.
@@ -285,15 +290,24 @@ class Session(SessionMemory):
         return ids.tolist() if recent is None else recent
 
 
-def _procedural(options: dict[str, Any] | None, kv_budget: int | None) -> dict[str, Any] | None:
-    """The two ways of asking for a memory with a budget, as one dict."""
+def _procedural(filled: dict[str, Any], given: Mapping[str, Any], model: LoadedModel) -> dict[str, Any] | None:
+    """The two ways of asking for a memory with a budget, as one dict, with what is known of the model's heads and the text."""
+    options, kv_budget = filled["procedural"], filled.pop("kv_budget")
     known = _native.procedural_option_names()
     try:
         check_names(options or {}, known)
     except TypeError as error:
         raise InvalidArgumentError(f"procedural: {error}") from None
-    if kv_budget is None:
-        return options
-    if options and options.get("budget", kv_budget) != kv_budget:
-        raise InvalidArgumentError(f"kv_budget is {kv_budget} and procedural['budget'] {options['budget']}: give one of them")
-    return {**(options or {}), "budget": kv_budget}
+    if kv_budget is not None:
+        if options and options.get("budget", kv_budget) != kv_budget:
+            raise InvalidArgumentError(
+                f"kv_budget is {kv_budget} and procedural['budget'] {options['budget']}: give one of them"
+            )
+        options = {**(options or {}), "budget": kv_budget}
+    if options is None:
+        return None
+    if options.get("budget") and filled["context"]:
+        options = {"budget_for": filled["context"], **options}
+    if "key_type" in given or "value_type" in given:  # what is said of the rows is not changed by a budget
+        options = {"window_type": "as_written", **options}
+    return with_heads(options, model)

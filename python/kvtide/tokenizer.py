@@ -138,7 +138,20 @@ def _message(message: Any, where: str) -> Message:
         if isinstance(error, InvalidArgumentError) or (isinstance(error, TypeError) and str(error).startswith(where)):
             raise
         raise TypeError(f"{where} must be a (role, content) pair or a dict with these keys") from None
-    return string(role, f"{where} role"), string(content, f"{where} content"), more
+    return string(role, f"{where} role"), _content_text(content, f"{where} content"), more
+
+
+def _content_text(content: Any, where: str) -> str:
+    """A text, or the texts of a list of parts, as OpenAI's clients write it down: [{"type": "text", "text": "..."}]."""
+    if not isinstance(content, (list, tuple)):
+        return string(content, where)
+    whole = ""
+    for i, part in enumerate(content):
+        kind = part.get("type") if isinstance(part, dict) else type(part).__name__
+        if kind != "text":
+            raise TypeError(f"{where}[{i}]: a part of type {kind!r}; models here read text: {{'type': 'text', 'text': '...'}}")
+        whole += string(part.get("text"), f"{where}[{i}]['text']")
+    return whole
 
 
 class ChatIds(NamedTuple):

@@ -13,7 +13,7 @@
 
 #include "arguments.h"
 #include "kvtide/chat.h"
-#include "kvtide/model_stores.h"
+#include "kvtide/model.h"
 #include "misuse.h"
 #include "running.h"
 
@@ -107,6 +107,7 @@ void bind_model(nb::module_& module) {
       .def_prop_ro("closed", &PyModel::closed)
       .def_prop_ro("path", [](const PyModel& self) { return bytes_of(self.open()->path()); })
       .def_prop_ro("name", [](const PyModel& self) { return bytes_of(self.open()->name()); })
+      .def_prop_ro("title", [](const PyModel& self) { return bytes_of(self.open()->title()); })
       .def_prop_ro("notes",
                    [](const PyModel& self) {
                      std::vector<nb::bytes> notes;

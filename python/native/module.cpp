@@ -12,6 +12,7 @@
 #include "batch.h"
 #include "chat_template.h"
 #include "coreml.h"
+#include "heads.h"
 #include "kvtide/state_transition.h"
 #include "misuse.h"
 #include "model.h"
@@ -68,6 +69,7 @@ NB_MODULE(_native, module) {
   bind_running(module);
   bind_chat_template(module);
   bind_model(module);
+  bind_heads(module);
   bind_session(module);
   bind_batch(module);
   bind_serve(module);

@@ -30,10 +30,14 @@ constexpr CommandEntry kCommandsOfAll[] = {
     {Command::models, models_command},   {Command::pack, pack_command},
 };
 
+bool is_built(Command command) {
+  const auto is_it = [&](const CommandEntry& entry) { return entry.command == command; };
+  return std::ranges::any_of(optional_commands(), is_it) || std::ranges::any_of(kCommandsOfAll, is_it);
+}
+
 // Throws Error(unsupported) for a command that this program was built without.
 void check_built(Command command) {
-  const auto is_it = [&](const CommandEntry& entry) { return entry.command == command; };
-  if (std::ranges::any_of(optional_commands(), is_it) || std::ranges::any_of(kCommandsOfAll, is_it)) return;
+  if (is_built(command)) return;
   throw Error(ErrorCode::unsupported, cat("kvtide ", command_info(command).name,
                                           ": this program was built without it; `make build` builds all"));
 }
@@ -54,7 +58,7 @@ int program(const std::vector<std::string>& words) {
     if (arguments.version || arguments.help) {
       write_result(arguments.version       ? version_text()
                    : arguments.has_command ? command_help(arguments.command)
-                                           : program_help());
+                                           : program_help(is_built));
       return words.empty() ? exit_status(ErrorCode::invalid_argument) : kExitFine;
     }
     check_built(arguments.command);

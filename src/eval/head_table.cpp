@@ -1,4 +1,4 @@
-#include "eval/head_table.h"
+#include "kvtide/heads.h"
 
 #include <algorithm>
 #include <cmath>
@@ -116,7 +116,7 @@ std::vector<TokenId> random_words(const Tokenizer& tokenizer, std::int64_t count
   return words;
 }
 
-std::vector<TokenId> write_prose(const Model& model, const HeadTableOptions& o,
+std::vector<TokenId> write_prose(const Model& model, const MeasureHeads& o,
                                  const std::function<void(double)>& progress) {
   Session session(model, {.context = o.prose + 1, .threads = o.threads});
   std::vector<TokenId> tokens = model.tokenizer().encode("It was", EncodeOptions{});
@@ -248,7 +248,7 @@ void measure_shares(const Model& model, ThreadPool& pool, std::span<const TokenI
 
 }  // namespace
 
-HeadTable measure_heads(const Model& model, const HeadTableOptions& o) {
+HeadTable measure_heads(const Model& model, const MeasureHeads& o) {
   const ModelConfig& config = model.internals().config;
   if (!even_layers(config))
     throw Error(ErrorCode::unsupported,

@@ -10,6 +10,7 @@
 #include "model/config/longrope.h"
 #include "model/identity.h"
 #include "model/loaded_model.h"
+#include "model/model_title.h"
 #include "model/packed_binding.h"
 #include "model/packed_cache.h"
 
@@ -50,6 +51,7 @@ Model& Model::operator=(Model&&) noexcept = default;
 
 const std::string& Model::path() const { return loaded_->path; }
 const std::string& Model::name() const { return loaded_->name; }
+std::string Model::title() const { return model_title(loaded_->name); }
 const std::string& Model::architecture() const { return loaded_->config.architecture; }
 std::map<std::string, std::string> Model::identity(const std::string& cache) const try {
   return model_identity(*this, cache);

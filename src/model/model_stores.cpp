@@ -1,4 +1,4 @@
-#include "kvtide/model_stores.h"
+#include "kvtide/model.h"
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kvtide/model_stores.h"
+#include "kvtide/model.h"
 
 namespace kvtide {
 

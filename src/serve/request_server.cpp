@@ -1,7 +1,9 @@
 // The public face of the server: kvtide/server.h.
+#include <functional>
 #include <utility>
 
 #include "base/out_of_memory.h"
+#include "kvtide/heads.h"
 #include "kvtide/server.h"
 #include "serve/routes/memory_fields.h"
 #include "serve/server.h"
@@ -37,7 +39,12 @@ RequestServer::RequestServer(std::vector<NamedModel> models, const RequestServer
     : models_(std::move(models)) {
   or_out_of_memory([&] {
     std::vector<ServedModel> served;
-    for (const NamedModel& each : models_) served.push_back({each.first, each.second.get()});
+    for (const NamedModel& each : models_) {
+      const Model* model = each.second.get();
+      // Those that were measured on one machine are not there on the next, where the same request gives the same bits.
+      std::function<HeadTable()> heads = [model] { return known_heads(*model).value_or(HeadTable{}); };
+      served.push_back({each.first, model, std::move(heads)});
+    }
     server_ = std::make_unique<Server>(std::move(served), service_options(options));
     server_->start();
   });

@@ -73,7 +73,7 @@ class Run(ProgramTest):
         self.assertRegex(lines[1], r"^wrote 5 tokens in [\d.]+ m?s, [\d.]+ tok/s; as many as were asked for \(-n\)$")
         self.assertRegex(lines[2], r"^holds 85 tokens in [\d.]+ .iB of KV memory, with room for 256$")
         rolling, _ = self.report("-n", 5, "--overflow", "rolling", "--kv-window", 20)
-        self.assertRegex(rolling.err.splitlines()[-1], r"^holds 24 of the 85 tokens that were read in .* \(a full cache would take 21.2 KiB\)$")
+        self.assertRegex(rolling.err.splitlines()[-1], r"^holds 24 of the 85 tokens that were read in .* \(a full f16 cache would take 21.2 KiB\)$")
 
     def test_text_and_figures_share_a_file_without_sharing_a_line(self):
         path = self.folder / "all.txt"

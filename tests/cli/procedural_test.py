@@ -143,7 +143,21 @@ class Resuming(ProceduralTest):
         info = self.assert_fine(kvtide("state", "info", state, "--json")).json
         self.assertEqual(info["version"], "1.6")
         self.assertEqual(info["procedural"]["chosen"]["budget"], 1 << 20)
-        self.assertIn(b"1.0 MiB, however long the text", self.assert_fine(kvtide("state", "info", state)).out)
+        self.assertIn(b"1.0 MiB, however long the text; chosen for 4,224 tokens", self.assert_fine(kvtide("state", "info", state)).out)
+
+    def test_a_budget_is_chosen_for_the_text_that_there_is(self):
+        state = self.folder / "state"
+        chosen = lambda: self.assert_fine(kvtide("state", "info", state, "--json")).json["procedural"]["chosen"]
+        budget = ("--kv-budget", "1M", "--save-state", state, "--prefill-chunk", 128)
+        known = self.run_report(*budget, "--logits-hash", shape=())
+        self.assertEqual(chosen()["budget_for"], TOKENS + 1024)
+        given = self.run_report(*budget, "--logits-hash", "-c", TOKENS + 1024, shape=())
+        self.assertEqual(given["logits_hash"], known["logits_hash"])
+        self.run_report(*budget, "-n", 2000, shape=())
+        self.assertEqual(chosen()["budget_for"], TOKENS + 2000)
+        # A snapshot that is gone on from stays what it was chosen for, with whatever text.
+        self.assert_fine(kvtide("run", "-m", LLAMA, "-p", "abc", "-n", 3, "--kv-heads", "even", "--load-state", state, *budget))
+        self.assertEqual(chosen()["budget_for"], TOKENS + 2000)
 
     def test_two_memories_differ_by_the_names_of_their_options(self):
         first, second = self.folder / "first", self.folder / "second"

@@ -1,4 +1,4 @@
-#include "eval/head_table.h"
+#include "kvtide/heads.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 namespace kvtide {
 namespace {
 
-HeadTableOptions of(int threads, std::function<bool(double)> progress = {}) {
-  HeadTableOptions o;
+MeasureHeads of(int threads, std::function<bool(double)> progress = {}) {
+  MeasureHeads o;
   o.threads = threads;
   o.prose = 1300;
   o.progress = std::move(progress);
@@ -21,7 +21,7 @@ TEST(HeadTable, OfAModelWithWords_HasALineForEveryHead_AndIsTheSameAgain) {
   sample.words = 150;
   const testing::TemporaryFile file = testing::sample_file(sample);
   const Model model(file.path());
-  const HeadTableOptions options = of(2);
+  const MeasureHeads options = of(2);
   const HeadTable table = measure_heads(model, options);
   EXPECT_EQ(table.kv_heads, 2);
   ASSERT_EQ(table.needs.size(), 4u);

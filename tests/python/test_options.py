@@ -76,11 +76,13 @@ TYPOS = [
     (lambda m: m.session(contxt=5), "unknown option contxt; did you mean context?"),
     (lambda m: kvtide.Session(m, kv_budged="1M"), "unknown option kv_budged; did you mean kv_budget?"),
     (lambda m: m.session().generate("a", max_token=3), "unknown option max_token; did you mean max_tokens?"),
-    (lambda m: m.session().complete("a", repetition_penalty=1.1), "unknown option repetition_penalty; did you mean repeat_penalty?"),
+    (lambda m: m.session().complete("a", repeat_penalti=1.1), "unknown option repeat_penalti; did you mean repeat_penalty?"),
     (lambda m: m.session().chat("a", logit_processor=[]), "unknown option logit_processor; did you mean logits_processor?"),
     (lambda m: m.generate("a", kv_buget=5), "unknown option kv_buget; did you mean kv_budget?"),
     (lambda m: m.chat([("user", "a")], temprature=1), "unknown option temprature; did you mean temperature?"),
     (lambda m: m.session().plan("drop", 1, 2, close_gab=True), "unknown option close_gab; did you mean close_gap?"),
+    (lambda m: m.session(n_ctx=512), "unknown option n_ctx; the length of a text is context"),
+    (lambda m: m.generate("a", do_sample=True), "unknown option do_sample; temperature=0.7 samples"),
     (lambda m: m.session(xyzzy=1), "unknown option xyzzy; there are context, "),
 ]
 
@@ -103,6 +105,11 @@ def test_max_new_tokens_is_max_tokens(session):
         session.complete(max_new_tokens=3, max_tokens=3)
     with pytest.raises(errors.InvalidArgumentError, match="max_tokens"):
         session.complete(max_new_tokens=-7)
+
+
+def test_the_penalty_has_the_name_that_transformers_gives_it(session):
+    first = session.fork().complete("ab", max_tokens=8, repeat_penalty=1.9)
+    assert session.complete("ab", max_tokens=8, repetition_penalty=1.9).tokens == first.tokens
 
 
 def test_tables_and_types_name_the_same_options():

@@ -78,7 +78,8 @@ std::vector<std::int64_t> whole_list(const Given& given, std::string_view what, 
 
 std::int64_t bytes(const Given& given, std::string_view what, std::int64_t low) {
   const std::optional<std::int64_t> value = parse_byte_size(given.value);
-  if (!value || *value < low)
+  if (!value) refuse_value(given, what, "a number of bytes, for instance 64M or 1.5G");
+  if (*value < low)
     refuse_value(given, what, cat("at least ", short_bytes(low), ", for instance 64M or 1.5G"));
   return *value;
 }

@@ -20,13 +20,19 @@ std::string flag_line(const Flag& flag) {
 
 }  // namespace
 
-std::string program_help() {
+std::string program_help(const std::function<bool(Command)>& is_built) {
   std::string text = "kvtide: language models on a CPU, with a KV cache of the size that you allow\n";
+  std::string missing;
   for (const CommandInfo& info : kCommands) {
+    if (!is_built(info.command)) {
+      missing += cat(missing.empty() ? "" : ", ", info.name);
+      continue;
+    }
     std::string name(info.name);
     name.resize(10, ' ');
     text += cat("  ", name, info.what, "\n");
   }
+  if (!missing.empty()) text += cat("`make build` adds: ", missing, "\n");
   return text +
          "Examples: kvtide fetch smollm2; kvtide run -m smollm2 -f book.txt -p \"The sea is\" --kv-budget "
          "64M\n"

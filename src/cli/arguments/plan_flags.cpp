@@ -14,7 +14,7 @@ constexpr Flag kPlan[] = {
     {"", "--budget", "BYTES", "the same as --kv-budget",
      [](A& a, const G& g) {
        a.memory.procedural.any = true;
-       a.memory.procedural.chosen.budget = bytes(g, "the budget", 1 << 20);
+       a.memory.procedural.chosen.budget = bytes(g, "the budget", 1);
      }},
     {"", "--ladder", "", "what each of many budgets buys, from a fortieth of the full cache to all of it",
      [](A& a, const G&) { a.plan.ladder = true; }},

@@ -77,7 +77,7 @@ using O = ProceduralOptions;
 
 constexpr Flag kBudget[] = {
     {"", "--kv-budget", "BYTES", "64M: the KV memory never holds more; picks window, rows and levels",
-     [](A& a, const G& g) { given(a).chosen.budget = bytes(g, "the budget", 1 << 20); }},
+     [](A& a, const G& g) { given(a).chosen.budget = bytes(g, "the budget", 1); }},
 };
 constexpr Flag kPreset[] = {
     {"", "--kv-sinks", "N", "rolling, procedural: first tokens that always stay [4]",

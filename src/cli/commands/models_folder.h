@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cli/arguments/arguments.h"
-#include "kvtide/model_stores.h"
+#include "kvtide/model.h"
 
 namespace kvtide {
 
@@ -15,7 +15,7 @@ std::string models_folder(const Arguments& arguments);
 ModelStores model_stores();
 
 // Puts a path in the place of every -m that is no path but the name of a model in the folder (model_path, kvtide/model.h) or
-// of one that another program has (stored_model, kvtide/model_stores.h). What exists under that name comes first.
+// of one that another program has (stored_model, kvtide/model.h). What exists under that name comes first.
 // Throws Error: not_found, invalid_argument.
 void find_models(Arguments& arguments);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/file.h"
 #include "base/local_time.h"
 #include "base/text.h"
 #include "cli/arguments/memory_options.h"
@@ -12,13 +13,13 @@
 #include "cli/commands/interrupt.h"
 #include "cli/commands/loading.h"
 #include "cli/output/kv_cost.h"
-#include "cli/output/model_title.h"
 #include "cli/output/session_words.h"
 #include "cli/output/terminal.h"
 #include "engine/session_spec.h"
 #include "kernels/kernels.h"
 #include "kvtide/error.h"
 #include "model/loaded_model.h"
+#include "state/snapshot.h"
 
 namespace kvtide {
 namespace {
@@ -51,9 +52,23 @@ std::vector<PosRange> pinned_positions(const Arguments& a, const Model& model) {
   return {{0, same}};
 }
 
-SessionOptions options_for(const Arguments& arguments, const Model& model, std::int64_t context) {
+// For how long a text a budget is planned: what a snapshot that is gone on from was planned for, or what is known of the
+// text; 0: no end.
+std::int64_t expected_tokens(const Arguments& arguments, const Model& model,
+                             const OpenModel::Expected& expected) {
+  const std::string& path = arguments.memory.load_state;
+  if (path.empty()) return expected ? expected(model) : 0;
+  PosixFiles files;
+  const auto procedural = read_snapshot_front(files, path).image.spec.procedural;
+  return procedural ? procedural->budget_for : 0;
+}
+
+SessionOptions options_for(const Arguments& arguments, const Model& model, std::int64_t context,
+                           const OpenModel::Expected& expected) {
   SessionOptions options = memory_options(arguments, context, model.context_length());
   if (options.procedural) {
+    if (options.procedural->budget > 0 && options.procedural->budget_for == 0)
+      options.procedural->budget_for = expected_tokens(arguments, model, expected);
     options.procedural->heads = choose_heads(arguments, model);
     options.procedural->pins = pinned_positions(arguments, model);
   }
@@ -114,9 +129,9 @@ bool calls_itself_base(std::string_view name) {
 
 }  // namespace
 
-OpenModel::OpenModel(const Arguments& arguments, std::int64_t context)
+OpenModel::OpenModel(const Arguments& arguments, std::int64_t context, const Expected& expected)
     : model(load_model(arguments.model, arguments, context)),
-      session(model, options_for(arguments, model, context)) {
+      session(model, options_for(arguments, model, context, expected)) {
   load_seconds = watch.seconds();
   stop_if_interrupted("stopped while loading; nothing was read or written");
 }
@@ -125,9 +140,9 @@ std::string OpenModel::headline(bool everything) const {
   const SessionOptions& o = session.options();
   const std::string words = everything ? memory_words(session) : short_memory_words(session);
   const char* kernels = o.kernels.empty() ? best_kernels().isa : o.kernels.c_str();
-  return cat(quoted(model_title(model.name())), ": ", model.architecture(), ", ",
-             count_text(model.parameters()), " parameters, ", bytes_text(model.weights_bytes()),
-             " of weights, loaded in ", time_text(load_seconds), "; ", kernels, ", ", o.threads,
+  return cat(quoted(model.title()), ": ", model.architecture(), ", ", count_text(model.parameters()),
+             " parameters, ", bytes_text(model.weights_bytes()), " of weights, loaded in ",
+             time_text(load_seconds), "; ", kernels, ", ", o.threads,
              o.threads == 1 ? " thread, " : " threads, ", o.exact ? "exact, " : "", "context ",
              o.procedural ? "of any length" : count_text(most_held(session)), words.empty() ? "" : "; ",
              words);
@@ -176,7 +191,7 @@ void say_if_it_cannot_chat(const Model& model) {
                                : calls_itself_base(model.name()) ? "is a base model by its name"
                                                                  : "";
   if (!why.empty())
-    say(cat("note: ", quoted(model_title(model.name())), " ", why,
+    say(cat("note: ", quoted(model.title()), " ", why,
             ": it was hardly trained to chat, and continues texts better than it answers (`kvtide run`)"));
 }
 

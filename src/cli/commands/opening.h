@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/stopwatch.h"
@@ -20,8 +21,10 @@ struct OpenModel {
   Model model;
   Session session;
 
-  // `context`: 0 for the model's own.
-  OpenModel(const Arguments& arguments, std::int64_t context);
+  // Tokens that will be read and written; 0: nobody knows.
+  using Expected = std::function<std::int64_t(const Model&)>;
+  // `context`: 0 for the model's own. A budget is planned for the tokens `expected`, unless -c says how many.
+  OpenModel(const Arguments& arguments, std::int64_t context, const Expected& expected = {});
   OpenModel(const OpenModel&) = delete;
   OpenModel& operator=(const OpenModel&) = delete;
 

@@ -29,6 +29,8 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kDefaultTokens = 256;
+// A budget leaves room for so many tokens behind a text, at least: for questions about it.
+constexpr std::int64_t kForQuestions = 1024;
 
 // A document and the question about it, with a blank line between them; or the only one there is. Nothing
 // follows the question: what a line feed behind it asks for is another line, not the rest of this one.
@@ -52,6 +54,12 @@ class Prompt {
   }
 
   const std::optional<ChatTemplate>& chat() const { return chat_; }
+
+  // How long the text will be that starts here, answer and questions included.
+  std::int64_t expected_tokens() const {
+    const std::int64_t answer = arguments_.max_tokens.value_or(kDefaultTokens);
+    return static_cast<std::int64_t>(tokens(Place::start).size()) + std::max(answer, kForQuestions);
+  }
 
   // A prompt that begins with all the tokens of the snapshot is the one whose reading was interrupted: its rest is
   // read. Any other goes behind them, which is said of a document.
@@ -197,7 +205,8 @@ int run_command(const Arguments& arguments) {
   const bool only_goes_on = !arguments.memory.load_state.empty() && !arguments.file && !arguments.prompt;
   std::optional<InputText> input;
   if (!only_goes_on) input = whole_prompt(arguments);
-  OpenModel open(arguments, arguments.session.context);
+  OpenModel open(arguments, arguments.session.context,
+                 [&](const Model& model) { return Prompt(arguments, model, input).expected_tokens(); });
   Session& session = open.session;
   LiveMemory memory(arguments, session);
   memory.load();

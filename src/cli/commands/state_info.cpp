@@ -9,6 +9,7 @@
 #include "cli/output/procedural_fields.h"
 #include "cli/output/report.h"
 #include "cli/output/terminal.h"
+#include "state/procedural/budget.h"
 
 namespace kvtide {
 namespace {
@@ -143,12 +144,13 @@ std::string adapts_text(const StateImage& image) {
              count_text(image.adapting->range.largest));
 }
 
-std::string budget_text(const ProceduralOptions& options, int minor) {
+std::string budget_text(const ProceduralSpec& spec, int minor) {
   if (minor == 0) return "not told: the file is of format 1.0, whose memories hold no budget";
-  if (options.budget == 0) return "none";
-  return cat(bytes_text(options.budget), options.budget_for == 0
-                                             ? std::string(", however long the text")
-                                             : cat(", for ", count_text(options.budget_for), " tokens"));
+  if (spec.budget == 0) return "none";
+  const std::string expected = cat(count_text(spec.budget_for), " tokens");
+  if (grows(spec) && spec.budget_for > 0) return cat(bytes_text(spec.budget), ", for ", expected);
+  return cat(bytes_text(spec.budget), ", however long the text",
+             spec.budget_for == 0 ? "" : cat("; chosen for ", expected));
 }
 
 std::string info_text(const Snapshot& snapshot, const std::string& path) {

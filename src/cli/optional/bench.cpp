@@ -12,7 +12,6 @@
 #include "cli/optional/bench_profile.h"
 #include "cli/optional/bench_run.h"
 #include "cli/optional/optional_actions.h"
-#include "cli/output/model_title.h"
 #include "cli/output/output_file.h"
 #include "cli/output/report.h"
 #include "cli/output/speed_plot.h"
@@ -151,7 +150,7 @@ int bench_command(const Arguments& arguments) {
       limits = best_of_both(limits, measure_limits(options));
       row.limits = pass_limits(limits, open.model, options);
       if (!options.procedural && what.sessions == 1) row.work = bench.work_of(what);
-      points.push_back({"kvtide", model_title(open.model.name()), what.reads, depth, row.tok_s(),
+      points.push_back({"kvtide", open.model.title(), what.reads, depth, row.tok_s(),
                         row.limit_share() ? row.tok_s() / *row.limit_share() : 0.0});
       if (arguments.json)
         list.push(row_json(row, open.model.name(), options, arguments.repetitions));

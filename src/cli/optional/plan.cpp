@@ -7,7 +7,6 @@
 #include "cli/commands/cache_folder.h"
 #include "cli/commands/choose_heads.h"
 #include "cli/commands/exit_status.h"
-#include "cli/commands/heads_file.h"
 #include "cli/commands/loading.h"
 #include "cli/optional/optional_actions.h"
 #include "cli/optional/plan_ladder.h"
@@ -18,6 +17,7 @@
 #include "eval/known_models.h"
 #include "eval/plan.h"
 #include "kvtide/error.h"
+#include "kvtide/heads.h"
 #include "model/identity.h"
 #include "model/loaded_model.h"
 

@@ -25,7 +25,6 @@
 #include "cli/optional/table_policies.h"
 #include "cli/output/columns.h"
 #include "cli/output/memory_reading.h"
-#include "cli/output/model_title.h"
 #include "cli/output/output_file.h"
 #include "cli/output/progress.h"
 #include "cli/output/terminal.h"
@@ -90,8 +89,8 @@ class Table {
           cells_.push_back(std::move(*known));
           continue;
         }
-        const std::string label = cat(model_title(model.name()), " ", count_text(context), " tokens, ",
-                                      policy.name, " (", i + 1, " of ", policies.size(), ")");
+        const std::string label = cat(model.title(), " ", count_text(context), " tokens, ", policy.name, " (",
+                                      i + 1, " of ", policies.size(), ")");
         TableCell cell = measure(model, text, context, policy, label);
         write_cell(file, cell);
         cells_.push_back(std::move(cell));

@@ -7,10 +7,10 @@
 #include "base/text.h"
 #include "cli/commands/input_text.h"
 #include "cli/output/columns.h"
-#include "cli/output/model_title.h"
 #include "cli/output/output_file.h"
 #include "cli/output/terminal.h"
 #include "kvtide/error.h"
+#include "model/model_title.h"
 
 namespace kvtide {
 namespace {

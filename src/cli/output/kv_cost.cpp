@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "cli/output/session_words.h"
+#include "cli/output/terminal.h"
 #include "model/loaded_model.h"
 #include "model/memory_shape.h"
 #include "state/checkpoints.h"
@@ -33,11 +35,30 @@ std::int64_t checkpoint_cost(const ModelConfig& config, DType type) {
   return needs_checkpoints(spec) ? checkpoint_bytes(spec, {kFar}) : 0;
 }
 
-std::int64_t full_cache_bytes(const Session& session, std::int64_t tokens) {
+namespace {
+
+std::int64_t full_bytes(const Session& session, ElementType keys, ElementType values, std::int64_t tokens) {
   KvSpec spec = memory_shape(session.model().internals().config);
-  spec.key_type = row_dtype(session.options().key_type);
-  spec.value_type = row_dtype(session.options().value_type);
+  spec.key_type = row_dtype(keys);
+  spec.value_type = row_dtype(values);
   return kept_bytes(spec, tokens);
+}
+
+}  // namespace
+
+std::int64_t full_cache_bytes(const Session& session, std::int64_t tokens) {
+  return full_bytes(session, session.options().key_type, session.options().value_type, tokens);
+}
+
+std::string full_cache_words(const Session& session, std::int64_t tokens) {
+  ElementType keys = ElementType::f16, values = ElementType::f16;
+  if (!session.options().procedural) {
+    keys = session.options().key_type;
+    values = session.options().value_type;
+  }
+  const std::string types =
+      keys == values ? element_type_name(keys) : cat(element_type_name(keys), "/", element_type_name(values));
+  return cat("a full ", types, " cache would take ", bytes_text(full_bytes(session, keys, values, tokens)));
 }
 
 std::int64_t expected_kv_bytes(const Session& session, std::int64_t tokens) {

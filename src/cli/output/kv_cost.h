@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "kvtide/session.h"
 #include "model/config/config.h"
@@ -26,6 +27,8 @@ std::int64_t checkpoint_cost(const ModelConfig& config, DType type);
 
 // Bytes of a full cache of `tokens` tokens in the types of this session.
 std::int64_t full_cache_bytes(const Session& session, std::int64_t tokens);
+// "a full f16 cache would take 2,198 MiB". A procedural memory is compared with f16, whatever types its rows have by now.
+std::string full_cache_words(const Session& session, std::int64_t tokens);
 // What the session's memory holds, about, when `tokens` more have been read.
 std::int64_t expected_kv_bytes(const Session& session, std::int64_t tokens);
 

@@ -40,8 +40,7 @@ std::string why_it_stopped(const std::string& reason) {
 // What the memory holds, in one line: the tokens, the bytes, and what the same text would take in full.
 std::string held_text(const RunReport& report, const Session& session) {
   const std::string bytes = cat(" in ", bytes_text(report.stated.kv), " of KV memory");
-  const std::string full =
-      cat(" (a full cache would take ", bytes_text(full_cache_bytes(session, report.position)), ")");
+  const std::string full = cat(" (", full_cache_words(session, report.position), ")");
   std::string text;
   if (const auto& procedural = session.options().procedural) {
     const bool summed = session.procedural_counts()->blocks_sealed > 0;

@@ -1,4 +1,4 @@
-#include "cli/output/model_title.h"
+#include "model/model_title.h"
 
 namespace kvtide {
 

@@ -1,16 +1,13 @@
-#include "cli/commands/heads_file.h"
+#include "model/heads_file.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <map>
 
 #include "base/mapped_file.h"
 #include "base/text.h"
-#include "cli/commands/shipped_heads.h"
-#include "cli/output/output_file.h"
-#include "cli/output/terminal.h"
 #include "kvtide/error.h"
+#include "kvtide/heads.h"
 
 namespace kvtide {
 namespace {
@@ -24,8 +21,8 @@ std::string heads_text(const HeadTable& table) {
   for (std::size_t i = 0; i < table.needs.size(); ++i) {
     const HeadNeed& need = table.needs[i];
     const auto heads = static_cast<std::size_t>(table.kv_heads);
-    text += cat(i / heads, "\t", i % heads, "\t", number_text(need.induction, 4), "\t",
-                number_text(need.share, 3), "\t", number_text(need.output_norm, 6), "\n");
+    text += cat(i / heads, "\t", i % heads, "\t", fixed(need.induction, 4), "\t", fixed(need.share, 3), "\t",
+                fixed(need.output_norm, 6), "\n");
   }
   return text;
 }
@@ -70,21 +67,6 @@ HeadTable read_heads(const std::string& path) {
   if (bytes.size() > (std::size_t{16} << 20))
     throw Error(ErrorCode::bad_format, cat(path, ": too large for a head table"));
   return parse_heads({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
-}
-
-void write_heads(const std::string& path, const HeadTable& table) {
-  OutputFile::write_whole(path, heads_text(table));
-}
-
-const HeadTable* shipped_heads(std::string_view model_hash) {
-  static const std::map<std::string, HeadTable, std::less<>> kTables = [] {
-    std::map<std::string, HeadTable, std::less<>> tables;
-    for (const ShippedHeads& shipped : shipped_head_texts())
-      tables.emplace(shipped.model, parse_heads(shipped.table, "the shipped head table"));
-    return tables;
-  }();
-  const auto found = kTables.find(model_hash);
-  return found == kTables.end() ? nullptr : &found->second;
 }
 
 }  // namespace kvtide

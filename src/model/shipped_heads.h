@@ -1,4 +1,4 @@
-// shipped_heads.h: head tables that come with the program, as kvtide heads wrote them.
+// shipped_heads.h: head tables that come with the library, as kvtide heads wrote them.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
 // shipped_heads.cpp: written by tools/ship_heads.py; do not edit.
-#include "cli/commands/shipped_heads.h"
+#include "model/shipped_heads.h"
 
 namespace kvtide {
 namespace {
