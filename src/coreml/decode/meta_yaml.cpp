@@ -37,8 +37,9 @@ bool opens_text(const std::string& value) {
 Fields fields_of(const std::string& text, const std::string& path) {
   Fields fields;
   std::size_t number = 0;
-  std::optional<std::size_t>
-      text_of;  // how far the key of a text over several lines is indented; the text is further
+  constexpr std::size_t kNone = std::string::npos;
+  std::size_t text_of =
+      kNone;  // how far the key of a text over several lines is indented; the text is further
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string_view whole = std::string_view(text).substr(at, end - at);
@@ -46,8 +47,8 @@ Fields fields_of(const std::string& text, const std::string& path) {
     const std::size_t indent = std::min(whole.find_first_not_of(' '), whole.size());
     at = end + 1;
     ++number;
-    if (text_of && (line.empty() || indent > *text_of)) continue;
-    text_of.reset();
+    if (text_of != kNone && (line.empty() || indent > text_of)) continue;
+    text_of = kNone;
     if (line.empty() || line[0] == '#' || line == "---" || line[0] == '-') continue;
     const std::size_t colon = line.find(':');
     if (colon == 0 || colon == line.npos)
