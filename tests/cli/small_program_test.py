@@ -32,7 +32,7 @@ class SmallProgramTest(unittest.TestCase):
             self.assertTrue([line for line in lines if line.startswith("`make build` adds: ") and command in line])
 
     def test_the_rest_is_the_same(self):
-        words = ("run", "-m", LLAMA, "-p", "ab", "-n", "8", "--logits-hash", "--quiet")
+        words = ("run", "-m", LLAMA, "-p", "ab", "-n", "8")
         self.assertEqual(small(*words).stdout, kvtide(*words).text)
         self.assertEqual(small("inspect", LLAMA).stdout, kvtide("inspect", LLAMA).text)
 
