@@ -20,20 +20,24 @@ def cache_place() -> bytes:
     return home + b"/.cache/kvtide" if home.startswith(b"/") else b""
 
 
-def weights_folder(cache: Any) -> bytes:
-    """Where packed weights are kept: True: as the program does it; False: nowhere; else a folder."""
+def place_of(cache: Any) -> bytes:
+    """The folder that ``cache`` means: True: the program's; False: none, which is empty; else a folder of the caller's."""
     if isinstance(cache, bool):
-        place = cache_place() if cache else b""
-        return place + b"/weights" if place else b""
+        return cache_place() if cache else b""
     return file_path(cache)
 
 
-def made_cache_place(cache: Any) -> bytes:
-    """The folder where hashes and head tables of models are kept, which is there then: as for ``weights_folder``."""
-    place = (cache_place() if cache else b"") if isinstance(cache, bool) else file_path(cache)
+def weights_folder(cache: Any) -> bytes:
+    """Where packed weights are kept: in a folder of their own in the program's, or right in the caller's."""
+    place = place_of(cache)
+    return place + b"/weights" if place and isinstance(cache, bool) else place
+
+
+def made(place: bytes) -> bytes:
+    """The folder, which is there then; empty where it cannot be: a cache only saves time."""
     if place:
         try:
             os.makedirs(place, exist_ok=True)
-        except OSError:  # a cache that cannot be written only costs time
+        except OSError:
             return b""
     return place

@@ -8,6 +8,7 @@ from typing import Any
 
 from kvtide import _native
 from kvtide._arguments import file_path
+from kvtide._cache_folder import made
 from kvtide._loaded import LoadedModel
 
 
@@ -24,7 +25,7 @@ def with_heads(options: dict[str, Any], model: LoadedModel) -> dict[str, Any]:
 
 
 def _known(model: LoadedModel) -> tuple[int, list[tuple[float, float, float]]] | None:
-    table = _native.known_heads(model._native, model._cache_place)
+    table = _native.known_heads(model._native, made(model._cache_place))
     if table is None and not model._said_unknown:
         model._said_unknown = True
         logging.getLogger("kvtide").warning(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 from kvtide import _native
 from kvtide._arguments import byte_count, file_path, size_text, string, whole
-from kvtide._cache_folder import made_cache_place, weights_folder
+from kvtide._cache_folder import made, place_of, weights_folder
 from kvtide._closing import Closing
 from kvtide._hub import hub_model
 from kvtide._models_folder import model_path
@@ -56,7 +56,7 @@ class LoadedModel(Closing):
         context: int | None = None,
     ) -> None:
         """See ``load``."""
-        self._cache_place = made_cache_place(cache)
+        self._cache_place = place_of(cache)
         self._native = _native.Model(
             model_path(path),
             0 if threads is None else whole(threads, "threads", 1, 256),
@@ -202,7 +202,7 @@ class LoadedModel(Closing):
         """
         with reading(progress_option(progress, "progress"), "measuring heads", "") as heard:
             table = _native.measure_heads(
-                self._native, 0 if threads is None else whole(threads, "threads", 1, 256), self._cache_place, heard
+                self._native, 0 if threads is None else whole(threads, "threads", 1, 256), made(self._cache_place), heard
             )
         return table[0], table[1]
 
