@@ -41,8 +41,8 @@ def draw(column, result):
     rows.set_yscale("log")
     rows.set_title(f"{title_of(result['model'])}, budget {result['budget'] / MIB:.0f} MiB", fontsize=10)
     memory.plot(at, [seal["bytes"] / MIB for seal in seals], color="#1f5fa8", linewidth=1.2, label="KV memory held")
-    sampled = result["rss_by_position"]
-    memory.plot([s[0] for s in sampled], [s[1] / MIB for s in sampled], color="#8e5ea2", linewidth=1.2, label="resident set")
+    sampled = result["memory_by_position"]
+    memory.plot([s[0] for s in sampled], [s[1] / MIB for s in sampled], color="#8e5ea2", linewidth=1.2, label="of the process, weights apart")
     memory.axhline(result["budget"] / MIB, color="#b03a2e", linestyle=":", linewidth=1.2)
     memory.text(0, result["budget"] / MIB, " budget", color="#b03a2e", fontsize=8, va="bottom")
     memory.set_ylim(0, None)

@@ -207,9 +207,8 @@ class KvState {
   // A second state with the same contents. Rows are shared until one of the two writes.
   KvState fork() const { return KvState(*this); }
 
-  // Tokens of the largest step from now on: changes no result. Steps that the budget has no room for stay as
-  // they were.
-  void set_max_step(std::int64_t tokens);
+  // Tokens of the largest step from now on: changes no result.
+  void set_max_step(std::int64_t tokens) { spec_.max_step = tokens; }
   void set_positions(std::optional<std::int64_t> positions) { spec_.positions = positions; }
 
   // Forgets everything; gives the memory back.

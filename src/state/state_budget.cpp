@@ -62,13 +62,4 @@ void KvState::pin(const PosRange& range) {
   spec_.procedural->pins = std::move(pins);
 }
 
-void KvState::set_max_step(std::int64_t tokens) {
-  if (past_ && spec_.procedural->budget > 0 && tokens > spec_.max_step) {
-    KvSpec spec = spec_;
-    spec.max_step = tokens;
-    if (!why_not_within_budget(spec, position()).empty()) return;
-  }
-  spec_.max_step = tokens;
-}
-
 }  // namespace kvtide

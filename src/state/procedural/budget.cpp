@@ -18,7 +18,6 @@ constexpr std::int64_t kAdaptSlack = 2 * kPage + 2 * 256 * 16;
 constexpr Pos kWithoutEnd = Pos{1} << 30;
 constexpr std::int64_t kMostHeads = std::int64_t{1} << 18;
 constexpr Pos kLongestText = Pos{1} << 31;
-constexpr std::int64_t kStepBesideWindows = 128;
 
 }  // namespace
 
@@ -42,7 +41,7 @@ std::int64_t longest_step(const KvSpec& spec) {
   if (!spec.procedural || spec.procedural->budget == 0) return spec.max_step;
   const bool windows = std::any_of(spec.layers.begin(), spec.layers.end(),
                                    [](const LayerSpec& layer) { return layer.window.has_value(); });
-  return windows ? std::min(spec.max_step, kStepBesideWindows) : spec.max_step;
+  return windows ? std::min(spec.max_step, kLongestStepBesideWindows) : spec.max_step;
 }
 
 ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
@@ -66,7 +65,8 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
     const std::int64_t key = dtype_bytes(types.key_type, layer.head_dim),
                        value = dtype_bytes(types.value_type, layer.head_dim);
     if (layer.window) {
-      const std::int64_t step = std::min<std::int64_t>(longest_step(spec), p.window + spec.slack + p.block);
+      const std::int64_t step =
+          std::min<std::int64_t>(kLongestStepBesideWindows, p.window + spec.slack + p.block);
       const std::int64_t rows = std::min<std::int64_t>(end, *layer.window + spec.slack + step + kTileRows);
       bytes.rings += layer.kv_heads * (region_bytes(rows, key) + region_bytes(rows, value));
     } else {

@@ -28,8 +28,10 @@ HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan);
 // Does it take more bytes with every token, however many were read?
 bool grows(const ProceduralSpec& spec);
 
-// Tokens of the largest step. Layers with a window of their own hold the rows of a step beside it: inside a budget that
-// room is worth more than longer steps.
+// Layers with a window of their own hold the rows of a step beside it: inside a budget that room is worth more than
+// longer steps. Shorter ones are planned for as many tokens, since which memory a budget gives must not depend on steps.
+inline constexpr std::int64_t kLongestStepBesideWindows = 128;
+// Tokens of the largest step.
 std::int64_t longest_step(const KvSpec& spec);
 
 // The most that a state of this spec (procedural) holds at any moment while it reads `tokens` tokens; 0:

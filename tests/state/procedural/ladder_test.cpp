@@ -75,6 +75,20 @@ TEST_P(LadderTest, ABudgetIsNeverExceededAndAlmostAllOfItIsUsed) {
     }
 }
 
+TEST_P(LadderTest, StepsOfAnyLengthFindTheSameMemory) {
+  for (const Pos expected : {Pos{0}, Pos{3000}, Pos{100'000}})
+    for (std::int64_t budget = 8 * kMiB; budget <= 256 * kMiB; budget += budget / 4) {
+      shape_.max_step = 512;
+      const ProceduralSpec wanted = procedural_spec(shape_, attention_, picked(budget, expected));
+      for (const std::int64_t step : {1, 100, 4096}) {
+        shape_.max_step = step;
+        const ProceduralSpec found = procedural_spec(shape_, attention_, picked(budget, expected));
+        EXPECT_TRUE(keeps_the_same(found, wanted)) << step << " in " << budget << " for " << expected;
+        EXPECT_TRUE(found.stages == wanted.stages) << step << " in " << budget << " for " << expected;
+      }
+    }
+}
+
 // Four levels of blocks of 128 reach back over 11,520 tokens.
 TEST_P(LadderTest, BlocksAreSmallWhereTheirLevelsReachBackOverTheText) {
   for (std::int64_t budget = 8 * kMiB; budget <= 64 * kMiB; budget += 4 * kMiB) {

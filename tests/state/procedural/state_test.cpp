@@ -346,7 +346,7 @@ TEST(ProceduralBudget, IsHeldByTheStateItself) {
   refused(ErrorCode::invalid_argument, "more than the KV budget", [&] { state.set_budget(budget - 1, 200); });
   EXPECT_EQ(state.spec().procedural->budget, budget);
   state.set_max_step(10000);
-  EXPECT_LE(planned_bytes(state.spec()).total(), budget) << "larger steps would need more";
+  EXPECT_LE(planned_bytes(state.spec()).total(), budget) << "steps stay as long as was planned";
   state.set_budget(0, 0);
   testing::feed(state, pool, 200);
   EXPECT_EQ(state.position(), 400);
