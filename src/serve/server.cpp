@@ -52,6 +52,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/v1/responses/*", &get_response},
     {"DELETE", "/v1/responses/*", &delete_response},
     {"POST", "/completion", &llama_completion},
+    {"GET", "/slots", &list_slots},
     {"POST", "/slots/*", &slot_action},
     {"GET", "/memory", &memory_report},
     {"GET", "/states", &list_states},

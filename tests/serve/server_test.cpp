@@ -168,6 +168,11 @@ TEST_F(ServerTest, ASlotIsSavedRestoredAndErased) {
     const auto saved = ask(server, "/slots/3?action=save", R"({"filename":"talk"})");
     ASSERT_EQ(saved->status(), 200) << saved->body();
     EXPECT_GT(*at(json_of(*saved), "n_saved").integer(), 5);
+    const auto slots = json_of(*testing::fetch(server, "/slots"));
+    ASSERT_EQ(slots.list()->size(), static_cast<std::size_t>(options.work.parallel));
+    EXPECT_EQ(*at(slots.list()->at(3), "n_tokens").integer(), *at(json_of(*saved), "n_saved").integer());
+    EXPECT_EQ(*at(slots.list()->at(2), "n_tokens").integer(), 0);
+    EXPECT_EQ(testing::fetch(server, "/slots?model=none")->status(), 404);
   }
   serve::Server server({{"tiny", &model_}}, options);  // after a restart
   ASSERT_EQ(ask(server, "/slots/3?action=restore", R"({"filename":"talk"})")->status(), 200);

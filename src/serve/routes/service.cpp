@@ -94,14 +94,17 @@ void Service::stop(double saving_seconds) {
 }
 
 std::size_t Service::model_of(const Fields& fields) const {
-  const std::optional<std::string> name = fields.text("model");
-  if (!name || name->empty()) return 0;
+  return model_named(fields.text("model").value_or(""));
+}
+
+std::size_t Service::model_named(const std::string& name) const {
+  if (name.empty()) return 0;
   std::string known;
   for (std::size_t i = 0; i < models_.size(); ++i) {
-    if (models_[i].name == *name) return i;
+    if (models_[i].name == name) return i;
     known += cat(i == 0 ? "" : ", ", models_[i].name);
   }
-  throw Error(ErrorCode::not_found, cat("model: there is no model ", quoted(*name), "; there are ", known));
+  throw Error(ErrorCode::not_found, cat("model: there is no model ", quoted(name), "; there are ", known));
 }
 
 void Service::constrain(std::size_t model, const std::optional<grammar::Grammar>& grammar, AnswerSpec& spec) {

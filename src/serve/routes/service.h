@@ -68,6 +68,7 @@ class Service {
 
   // The model that a request names; the first without a name. Throws Error(not_found).
   std::size_t model_of(const Fields& fields) const;
+  std::size_t model_named(const std::string& name) const;  // empty: the first. Throws Error(not_found).
   // Holds an answer of a model to a grammar. Throws Error: invalid_argument (a grammar that is too large).
   void constrain(std::size_t model, const std::optional<grammar::Grammar>& grammar, AnswerSpec& spec);
   // The head table of a model. Throws DoFirst when it is not known yet.

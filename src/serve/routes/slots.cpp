@@ -1,5 +1,6 @@
 #include "serve/routes/slots.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/stopwatch.h"
@@ -98,6 +99,24 @@ Response erase(Service& service, const Slot& slot, std::size_t model) {
 }
 
 }  // namespace slots
+
+void list_slots(Service& service, const Request& request, const std::shared_ptr<Reply>& reply) {
+  const std::size_t model = service.model_named(request.query("model"));
+  Json out = Json::array();
+  service.scheduler().between_steps([&](std::vector<Lane>& lanes) {
+    const Lane& lane = lanes[model];
+    for (std::int64_t number = 0; number < service.options().work.parallel; ++number) {
+      const std::string key = slot_key(number);
+      const bool busy = std::any_of(lane.running().begin(), lane.running().end(),
+                                    [&](const Running& one) { return one.spec.key == key; });
+      Json slot = Json::object();
+      slot.set("id", number).set("n_ctx", lane.context()).set("speculative", false);
+      slot.set("is_processing", busy).set("n_tokens", lane.cache().newest(key).length);
+      out.push(std::move(slot));
+    }
+  });
+  reply->send({200, "application/json", out.text(false)});
+}
 
 void slot_action(Service& service, const Request& request, const std::shared_ptr<Reply>& reply) {
   const slots::Slot slot = slots::slot_of(request);

@@ -9,6 +9,9 @@
 
 namespace kvtide::serve {
 
+// GET /slots?model=NAME: of each number below total_slots whether it is busy, and the tokens that it left.
+void list_slots(Service& service, const Request& request, const std::shared_ptr<Reply>& reply);
+
 // POST /slots/N?action=save|restore|erase, with {"filename": NAME}.
 void slot_action(Service& service, const Request& request, const std::shared_ptr<Reply>& reply);
 
