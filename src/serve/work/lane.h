@@ -31,9 +31,8 @@ struct WorkOptions {
   int most_cached = 128;                           // states in a prefix cache
   std::int64_t step = 512;                         // tokens that a step reads of prompts when nobody writes
   std::int64_t step_beside = 64;  // likewise while others write, until it is known how long a token takes
-  double beside_ms =
-      100;          // then as many as take so long, for the others wait for them; 0: always step_beside
-  int threads = 0;  // 0: as many as the machine has
+  double beside_ms = 85;  // then as many as take so long, for the others wait for them; 0: always step_beside
+  int threads = 0;        // 0: as many as the machine has
   bool exact = false;
   ElementType key_type = ElementType::f16, value_type = ElementType::f16;
   DiskCache* disk = nullptr;                 // where prefixes go, too; must outlive the work
