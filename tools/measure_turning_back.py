@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
-"""Counts the tokens that are read again when the third-last turn of a long chat is edited: kvtide's chat, and llama.cpp.
+"""Counts the tokens that are read again when the third-last turn of a long chat is edited: kvtide's chat, and llama-server.
 
-    make bench-peers            (installs llama-cpp-python into a virtual environment: it compiles llama.cpp, minutes)
-    build/venv-peers/bin/python tools/measure_turning_back.py --text FILE MODEL[:FLAG,FLAG...]... [--tokens 8000] [--json F.json]
+    tools/make_llama_server.sh build/llama-server
+    tools/measure_turning_back.py --text FILE MODEL[:FLAG,FLAG...]... [--tokens 8000] [--json F.json]
 
 FLAGs go to `kvtide chat`, for instance model.gguf:--overflow,rolling,--kv-window,1024. The chat has nine turns of one
-length. Two are taken back and the third is asked anew; counted is what was read beyond the new message. llama.cpp's
-library is asked to forget the same tokens of a text of that length (llama_memory_seq_rm). Where it cannot, its rule is
-to clear the memory and to read everything before them again. Of a model with windows the library is asked both with
-rows of the windows alone (swa_full false) and with all rows. llama-server keeps checkpoints of its own, which are not
-measured here.
+length. Two are taken back and the third is asked anew; counted is what was read beyond the new message. llama-server gets
+the same messages as one growing prompt, in one slot, with the checkpoints that it keeps by itself; what it read is what it
+says. It has no rolling memory and is then left out. Python standard library only.
 """
 import argparse
 import json
@@ -17,33 +15,38 @@ import re
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 
+from measure_server import Server, free_port
+
 TURNS = 9
-PEER = r"""
-import sys
-import llama_cpp as lc
-path, total, length, chunk, whole = sys.argv[1], *map(int, sys.argv[2:6])
-lc.llama_backend_init()
-model = lc.llama_model_load_from_file(path.encode(), lc.llama_model_default_params())
-params = lc.llama_context_default_params()
-params.n_ctx, params.n_batch, params.n_ubatch, params.swa_full = total + 64, chunk, chunk, bool(whole)
-params.n_threads = params.n_threads_batch = 2
-context = lc.llama_init_from_model(model, params)
-memory = lc.llama_get_memory(context)
-vocabulary = lc.llama_vocab_n_tokens(lc.llama_model_get_vocab(model))
-for first in range(0, total, chunk):
-    ids = [(i * 7919) % (vocabulary - 200) + 100 for i in range(first, min(total, first + chunk))]
-    array = (lc.llama_token * len(ids))(*ids)  # the batch points there
-    if lc.llama_decode(context, lc.llama_batch_get_one(array, len(ids))) != 0:
-        sys.exit("llama_decode failed")
-removed = lc.llama_memory_seq_rm(memory, 0, length, -1)
-# A window that has moved on: what the next token would see is gone, though removing succeeds.
-oldest = lc.llama_memory_seq_pos_min(memory, 0) if removed else -1
-window = max(0, lc.llama_model_n_swa(model))
-seen = oldest < 0 or window == 0 or oldest <= max(0, length - window)
-print(0 if removed and seen and lc.llama_memory_seq_pos_max(memory, 0) == length - 1 else length)
-"""
+
+
+def run_llama_server(a, model, lines, edited):
+    """(tokens of the chat, tokens before the edited turn, tokens that were read again)."""
+    port = free_port()
+    server = Server("llama-server", [a.llama_server, "-m", model, "--port", str(port), "-np", "1", "-c", str(3 * a.tokens), "-t", "2"], port)
+
+    def ask(prompt):
+        body = {"prompt": prompt, "n_predict": 8, "temperature": 0, "ignore_eos": True, "id_slot": 0, "cache_prompt": True}
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/completion", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=3600) as response:
+            answer = json.loads(response.read())
+        return answer["content"], answer["timings"]["prompt_n"], answer["tokens_evaluated"]
+
+    try:
+        talk, before_turn, total = "", [], 0
+        for line in lines:
+            before_turn.append((talk, total))
+            talk += f"\nUser: {line}\nAssistant:"
+            content, _, evaluated = ask(talk)
+            talk, total = talk + content, evaluated + 8
+        front, at = before_turn[TURNS - 3]
+        _, read, evaluated = ask(f"{front}\nUser: {edited}\nAssistant:")
+        return total, at, max(0, read - (evaluated - at))
+    finally:
+        server.stop()
 
 
 def run_kvtide(a, model, flags, lines):
@@ -75,19 +78,15 @@ def measure(a, spec):
         again += at
     row = {"model": Path(model).stem, "flags": " ".join(flags), "tokens": total, "edited_at": at, "new_message": turns[-1]["prefill_tokens"],
            "kvtide_again": again}  # fmt: skip
-    for name, all_rows in (("llama_cpp_again", 0), ("llama_cpp_all_rows_again", 1)):
-        if flags and "rolling" in flags:
-            continue
-        done = subprocess.run([sys.executable, "-c", PEER, model, str(total), str(at), "512", str(all_rows)], capture_output=True, text=True)
-        row[name] = int(done.stdout) if done.returncode == 0 else None
-        if done.returncode != 0:
-            row["llama_cpp_says"] = done.stderr.strip().splitlines()[-1:]
+    if "rolling" not in flags:
+        row["llama_server_tokens"], row["llama_server_at"], row["llama_server_again"] = run_llama_server(a, model, lines, edited)
     return row
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kvtide", default="build/kvtide")
+    parser.add_argument("--llama-server", default="build/llama-server/bin/llama-server")
     parser.add_argument("--text", required=True, help="English text; its words fill the turns")
     parser.add_argument("--tokens", type=int, default=8000)
     parser.add_argument("--tokens-per-word", type=float, default=1.35)
@@ -95,14 +94,13 @@ def main():
     parser.add_argument("models", nargs="+")
     a = parser.parse_args()
     rows = []
-    print("| model | chat, tokens | edited at | kvtide reads again | llama.cpp reads again | with all rows of windows kept |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    print("| model | chat, tokens | edited at | kvtide reads again | llama-server reads again |")
+    print("| --- | ---: | ---: | ---: | ---: |")
     for spec in a.models:
         row = measure(a, spec)
         rows.append(row)
-        peers = [row.get(key) for key in ("llama_cpp_again", "llama_cpp_all_rows_again")]
-        shown = ["" if value is None else f"{value:,}" for value in peers]
-        print(f"| {row['model']} {row['flags']} | {row['tokens']:,} | {row['edited_at']:,} | {row['kvtide_again']:,} | {shown[0]} | {shown[1]} |", flush=True)
+        theirs = f"{row['llama_server_again']:,}" if "llama_server_again" in row else ""
+        print(f"| {row['model']} {row['flags']} | {row['tokens']:,} | {row['edited_at']:,} | {row['kvtide_again']:,} | {theirs} |", flush=True)
     if a.json:
         Path(a.json).write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -43,6 +43,7 @@ std::int64_t checkpoint_bytes(const KvSpec& spec, const std::vector<Pos>& positi
 }
 
 std::vector<Pos> within_budget(const KvSpec& spec, std::vector<Pos> positions, Pos now) {
+  std::vector<Pos> gone;
   while (!positions.empty() && checkpoint_bytes(spec, positions) > spec.checkpoints.budget) {
     double least = std::numeric_limits<double>::infinity();
     std::size_t goes = 0;
@@ -54,7 +55,14 @@ std::vector<Pos> within_budget(const KvSpec& spec, std::vector<Pos> positions, P
       least = cost;
       goes = i;
     }
+    gone.push_back(positions[goes]);
     positions.erase(positions.begin() + static_cast<std::ptrdiff_t>(goes));
+  }
+  // Long windows overlap: many a checkpoint went without giving a byte back.
+  std::sort(gone.rbegin(), gone.rend());
+  for (const Pos at : gone) {
+    const auto place = positions.insert(std::upper_bound(positions.begin(), positions.end(), at), at);
+    if (checkpoint_bytes(spec, positions) > spec.checkpoints.budget) positions.erase(place);
   }
   return positions;
 }

@@ -25,7 +25,7 @@ std::int64_t checkpoint_bytes(const KvSpec& spec, const std::vector<Pos>& positi
 
 // Checkpoints (ascending) that fit the budget at position `now`. Those go first whose absence costs least: the tokens
 // that going back would read again without one, for every token that it lies back. So the newest stay as they were made
-// and older ones thin out geometrically.
+// and older ones thin out geometrically. Those that fit beside what is left then stay, the newest first.
 std::vector<Pos> within_budget(const KvSpec& spec, std::vector<Pos> positions, Pos now);
 
 // Tokens from `position` to the next checkpoint that is made by itself; 0: there is none.

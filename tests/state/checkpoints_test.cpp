@@ -127,12 +127,26 @@ TEST(Checkpoints, StayWithinTheirBudget_TheNewestCloseTogether_OlderOnesEverFurt
     // What is read again is a small share of what lies behind.
     for (std::size_t i = 1; i < at.size(); ++i)
       EXPECT_LE(at[i] - at[i - 1], std::max<Pos>(20, (3000 - at[i - 1]))) << at[i - 1] << " to " << at[i];
-    EXPECT_GT(at[1] - at[0], 20);
+    EXPECT_GT(at.back() - at.front(), 20 * static_cast<Pos>(at.size() - 1)) << "there are gaps";
     for (const Pos position : at) {
       KvState back = state.fork();
       EXPECT_EQ(back.apply(Truncate{position}).read_again, 0);
       expect_like_fresh(back, spec);
     }
+  }
+}
+
+TEST(Checkpoints, ThoseWhoseRowsAreKeptForOthersStay) {
+  KvSpec spec = rolling_spec();
+  spec.checkpoints = {20, checkpoint_bytes(spec, {1000}) * 3};
+  KvState state(spec);
+  read(state, 3000);
+  const std::vector<Pos>& at = state.checkpoints();
+  for (Pos position = 1020; position < 3000; position += 20) {
+    if (std::binary_search(at.begin(), at.end(), position)) continue;
+    std::vector<Pos> with = at;
+    with.insert(std::upper_bound(with.begin(), with.end(), position), position);
+    EXPECT_GT(checkpoint_bytes(spec, with), checkpoint_bytes(spec, at)) << position << " would cost nothing";
   }
 }
 
