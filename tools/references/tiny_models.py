@@ -8,7 +8,6 @@ per model, so that another machine builds the same files.
 """
 
 import argparse
-import copy
 import json
 import pathlib
 from dataclasses import dataclass, field
@@ -17,10 +16,10 @@ from importlib.metadata import version
 import numpy as np
 import torch
 import transformers
-from torch.overrides import TorchFunctionMode
 
 import gguf_export
 import toy_vocab
+from in_double import in_double
 
 GOLDENS = pathlib.Path(__file__).resolve().parents[2] / "tests" / "goldens" / "models"
 
@@ -172,23 +171,9 @@ def _scaled_zaya(name: str, noise: np.ndarray) -> np.ndarray:
     return gain * noise / np.sqrt(inputs)
 
 
-class InDouble(TorchFunctionMode):
-    """Whatever a module would compute in float32 on purpose is computed in float64, too."""
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        def widened(value):
-            return torch.float64 if value is torch.float32 else value
-
-        function = torch.Tensor.double if function is torch.Tensor.float else function
-        return function(*map(widened, args), **{name: widened(value) for name, value in (kwargs or {}).items()})
-
-
 def logits_of(model, ids: list[int]) -> np.ndarray:
-    """[len(ids)][vocabulary] of a copy in float64: sums in float32 differ by 4e-5 from processor to processor."""
-    model = copy.deepcopy(model).double()
-    if hasattr(model, "set_experts_implementation"):
-        model.set_experts_implementation("eager")  # the default multiplies no doubles
-    with torch.no_grad(), InDouble():
+    """[len(ids)][vocabulary], computed in float64: sums in float32 differ by 4e-5 from processor to processor."""
+    with torch.no_grad(), in_double(model):
         return model(torch.tensor([ids]), use_cache=False).logits[0].numpy().astype(np.float32)
 
 
