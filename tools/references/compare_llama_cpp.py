@@ -30,9 +30,9 @@ LOGITS, ANY = 2e-4, float("inf")
 LIMITS = (
     ("llama, yarn with an attention factor", ANY, "it seems to have no attention factor beside the one that it computes"),
     ("ministral3, one KV head, window", ANY, "it reads no window of mistral3"),
-    ("gpt_oss", ANY, "its YaRN is another, with whole pairs in the blend as it seems; without YaRN the logits agree"),
-    ("gemma4, odd widths", ANY, "not explained"),
-    ("gemma4", 5e-2, "not explained; suspected: its GELU is a table of halves"),
+    ("gpt_oss", ANY, "its YaRN rounds the ends of the blend to whole pairs; with MXFP4 it rounds activations to 8 bits"),
+    ("gemma4, odd widths", ANY, "it caps logits at 30 where the file names no cap; and as below"),
+    ("gemma4", 5e-2, "its GELU is a table of halves"),
     ("qwen3_5", 1e-3, "not explained; suspected: sums in another order"),
 )
 PEER = r"""
