@@ -7,7 +7,7 @@
 Each budget is one `kvtide run -n 64` over the first --tokens tokens of the text, while the memory of the process is sampled,
 pages of files apart, and what it says of its progress is timed: a line for each twentieth of the text, and an event for each
 block that is compressed. Fails when more than the budget was held at any moment, or when the memory moves by more than 2 MiB up
-or down after the budget was used.
+or down after the budget was used, the ids of the text apart (4 bytes a token).
 """
 
 import argparse
@@ -25,6 +25,7 @@ from resident import resident
 MIB = 1 << 20
 SERIES = ("memory_by_position", "read_by_second", "seals")
 MOST_SWING = 4 * MIB  # two up or down
+ID_BYTES = 4  # of a token, which a session keeps for its snapshots
 
 
 def bytes_of(text):
@@ -113,7 +114,7 @@ def measure(arguments, model, budget, book):
     steady = figures["kv_steady_from"]
     # What is given back when the process ends is no part of the run.
     samples = [(position, held) for moment, position, held in samples if moment <= times[-1][0]]
-    flat = [held for position, held in samples if position >= steady]
+    flat = [held - ID_BYTES * position for position, held in samples if position >= steady]
     tenth = read // 10
     return {
         "model": Path(model).name,

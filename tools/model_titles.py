@@ -5,6 +5,8 @@ TITLES = {
     "smollm2": "SmolLM2-135M",
     "Gemma 3 270m": "Gemma-3-270M",
     "gemma3": "Gemma-3-270M",
+    "smollm2-135m-instruct-q4_1": "SmolLM2-135M",
+    "gemma-3-270m-q4_k_m": "Gemma-3-270M",
 }
 
 
