@@ -174,10 +174,11 @@ struct ProceduralBytes {
   std::int64_t references = 0;   // queries that sealing asks
   std::int64_t compact = 0;      // summaries and outliers
   std::int64_t full = 0;         // full heads
+  std::int64_t carried = 0;      // tensors beside rows, of all positions that are kept
   bool grows = false;            // with every token: the bytes are those for the tokens that are expected
   std::int64_t exact_first = 0;  // of all, while every row is kept and nothing is summarised yet
   std::int64_t total() const {
-    const std::int64_t later = window + rings + references + compact + full;
+    const std::int64_t later = window + rings + references + compact + full + carried;
     return later > exact_first ? later : exact_first;
   }
 };

@@ -192,8 +192,8 @@ PredictedRates predict(const ModelConfig& config, const MemoryPlan& plan, const 
   const Pos tokens = plan.options.procedural->budget_for;
   const bool every_row = plan.kept_below > tokens;
   const double kv = static_cast<double>(plan.exact_below > tokens ? plan.full_cache
-                                        : every_row               ? b.exact_first
-                                                                  : b.total() - b.references);
+                                        : every_row               ? b.exact_first - b.carried
+                                                                  : b.total() - b.references - b.carried);
   const double exact = head_row_bytes(spec, spec.key_type, spec.value_type),
                old = head_row_bytes(spec, spec.procedural->row_type, spec.procedural->row_type),
                full = head_row_bytes(spec, spec.procedural->copy_type, spec.procedural->copy_type);

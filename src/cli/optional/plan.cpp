@@ -161,7 +161,8 @@ std::string plan_json(const Predicted& all) {
       .set("rings", b.rings)
       .set("references", b.references)
       .set("compact", b.compact)
-      .set("full_heads", b.full);
+      .set("full_heads", b.full)
+      .set("carried", b.carried);
   picked.set("sinks", p.sinks)
       .set("window", p.window)
       .set("block", p.block)
@@ -211,6 +212,7 @@ std::string bytes_table(const Predicted& all) {
                        {"queries kept as references", bytes_text(b.references), share(b.references)},
                        {"summaries and outliers", bytes_text(b.compact), share(b.compact)},
                        {"heads that keep every row", bytes_text(b.full), share(b.full)},
+                       {"tensors beside rows", bytes_text(b.carried), share(b.carried)},
                        {"in all", bytes_text(b.total()), budget > 0 ? cat("of ", bytes_text(budget)) : ""},
                        {"full f16 cache", bytes_text(all.plan.full_cache), cat(number_text(gain, 1), "x")}});
 }

@@ -54,7 +54,7 @@ std::string bar(const LadderLine& line, std::int64_t tokens) {
     text.resize(static_cast<std::size_t>(kBar), ' ');
     return text;
   }
-  add(b.window + b.rings, '=');
+  add(b.window + b.rings + b.carried, '=');
   add(b.full, '#');
   add(b.compact, '.');
   add(b.references, '+');
