@@ -46,6 +46,24 @@ double furthest(const std::vector<float>& a, const std::vector<float>& b) {
   return worst;
 }
 
+TEST(Folders, ABudgetHoldsWhatLayersCarryBesideRows) {
+  const std::vector<TokenId> ids = golden_ids();
+  std::vector<TokenId> text;
+  for (int i = 0; i < 40; ++i) text.insert(text.end(), ids.begin(), ids.end());
+  for (const char* name :
+       {"lfm2-f32", "qwen3-5-f32", "qwen3-next-f32", "granite-hybrid-f32", "nemotron-h-f32"}) {
+    const Model model(std::string(KVTIDE_GOLDENS "/folders/") + name);
+    SessionOptions options;
+    options.context = 4000;
+    options.procedural.emplace().budget = 300 << 10;
+    Session session(model, options);
+    session.read(text);
+    EXPECT_GT(session.procedural_plan()->carried, 0) << name;
+    EXPECT_LE(session.procedural_counts()->bytes_peak, session.procedural_plan()->total()) << name;
+    EXPECT_LE(session.procedural_plan()->total(), 300 << 10) << name;
+  }
+}
+
 TEST(Folders, CoverEveryArchitectureAndElementType) {
   std::set<std::string> seen;
   for (const std::string& path : folders()) seen.insert(Model(path).architecture());
