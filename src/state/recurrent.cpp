@@ -25,8 +25,6 @@ std::size_t pieces(const RecurrentSpec& spec) {
 
 }  // namespace
 
-std::int64_t recurrent_bytes(const RecurrentSpec& spec) { return dtype_bytes(spec.dtype, elements(spec)); }
-
 RecurrentTensors::RecurrentTensors(const std::vector<RecurrentSpec>& specs) : specs_(specs) {
   if (empty()) return;
   start_ = zeros();

@@ -20,11 +20,10 @@
 
 #include "kvtide/error.h"
 #include "kvtide/types.h"
+#include "state/spec/bytes.h"
 #include "state/spec/spec.h"
 
 namespace kvtide {
-
-std::int64_t recurrent_bytes(const RecurrentSpec& spec);
 
 class RecurrentTensors {
  public:

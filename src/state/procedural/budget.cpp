@@ -8,7 +8,7 @@
 #include "kernels/attend_kernel.h"
 #include "state/procedural/memory.h"
 #include "state/procedural/stages.h"
-#include "state/recurrent.h"
+#include "state/spec/bytes.h"
 
 namespace kvtide {
 namespace {

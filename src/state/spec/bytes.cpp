@@ -40,6 +40,12 @@ std::int64_t row_bytes(const KvSpec& spec, const LayerSpec& layer) {
   return row_bytes(layer, spec.key_type, spec.value_type);
 }
 
+std::int64_t recurrent_bytes(const RecurrentSpec& spec) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : spec.shape) elements *= extent;
+  return dtype_bytes(spec.dtype, elements);
+}
+
 std::int64_t kept_bytes(const KvSpec& spec, std::int64_t tokens) {
   return bytes_of_rows(spec, tokens, most_rows);
 }

@@ -13,6 +13,9 @@ std::int64_t row_bytes(const LayerSpec& layer, DType key_type, DType value_type)
 // The same, as the layer keeps it: once where the value lies in the key.
 std::int64_t row_bytes(const KvSpec& spec, const LayerSpec& layer);
 
+// Of one value of a tensor without a sequence axis.
+std::int64_t recurrent_bytes(const RecurrentSpec& spec);
+
 // Of what a memory that summarises nothing keeps of `tokens` tokens: windows keep their newest positions.
 std::int64_t kept_bytes(const KvSpec& spec, std::int64_t tokens);
 
