@@ -5,7 +5,7 @@
 
 #include "kernels/attend_kernel.h"
 #include "state/arrange.h"
-#include "state/recurrent.h"
+#include "state/spec/bytes.h"
 #include "state/state.h"
 
 namespace kvtide {
@@ -37,9 +37,7 @@ std::int64_t checkpoint_bytes(const KvSpec& spec, const std::vector<Pos>& positi
     }
     if (kept_window(spec, layer)) bytes += page_bytes(format, joined.first, joined.last);
   }
-  for (const RecurrentSpec& tensor : spec.recurrent)
-    bytes += static_cast<std::int64_t>(positions.size()) * recurrent_bytes(tensor);
-  return bytes;
+  return bytes + static_cast<std::int64_t>(positions.size()) * carried_bytes(spec);
 }
 
 std::vector<Pos> within_budget(const KvSpec& spec, std::vector<Pos> positions, Pos now) {

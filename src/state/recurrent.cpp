@@ -12,12 +12,6 @@ namespace {
 
 constexpr std::int64_t kWorthKeeping = std::int64_t{1} << 16;
 
-std::int64_t elements(const RecurrentSpec& spec) {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : spec.shape) count *= extent;
-  return count;
-}
-
 // Of sixteen bytes each.
 std::size_t pieces(const RecurrentSpec& spec) {
   return static_cast<std::size_t>((recurrent_bytes(spec) + 15) / 16);
@@ -57,7 +51,7 @@ std::span<const std::byte> RecurrentTensors::value(std::size_t tensor) const {
 
 void RecurrentTensors::require_finite(std::size_t tensor, const std::byte* bytes, ErrorCode code) const {
   const RecurrentSpec& spec = specs_[tensor];
-  if (!scales_finite(spec.dtype, bytes, elements(spec)))
+  if (!scales_finite(spec.dtype, bytes, recurrent_elements(spec)))
     throw Error(code, cat("tensor ", quoted(spec.name), " would hold NaN or infinity"));
 }
 

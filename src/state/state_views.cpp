@@ -186,8 +186,7 @@ std::vector<CarriedTensor> State::carried() const try {
   const RecurrentTensors& tensors = impl_->kv.recurrent();
   for (std::size_t i = 0; i < tensors.count(); ++i) {
     const RecurrentSpec& spec = tensors.spec(i);
-    std::int64_t count = 1;
-    for (const std::int64_t extent : spec.shape) count *= extent;
+    const std::int64_t count = recurrent_elements(spec);
     out.push_back({spec.name, spec.shape, std::vector<float>(as_size(count))});
     decode_row(spec.dtype, tensors.value(i).data(), count, out.back().values.data());
   }

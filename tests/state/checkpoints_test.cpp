@@ -128,6 +128,12 @@ TEST(Checkpoints, StayWithinTheirBudget_TheNewestCloseTogether_OlderOnesEverFurt
     for (std::size_t i = 1; i < at.size(); ++i)
       EXPECT_LE(at[i] - at[i - 1], std::max<Pos>(20, (3000 - at[i - 1]))) << at[i - 1] << " to " << at[i];
     EXPECT_GT(at.back() - at.front(), 20 * static_cast<Pos>(at.size() - 1)) << "there are gaps";
+    Pos gaps[2] = {};  // the widest of the older and of the newer half
+    for (std::size_t i = 1; i < at.size(); ++i) {
+      Pos& widest = gaps[i > at.size() / 2];
+      widest = std::max(widest, at[i] - at[i - 1]);
+    }
+    EXPECT_GT(gaps[0], gaps[1]);
     for (const Pos position : at) {
       KvState back = state.fork();
       EXPECT_EQ(back.apply(Truncate{position}).read_again, 0);

@@ -8,7 +8,6 @@
 #include "model/loaded_model.h"
 #include "model/memory_shape.h"
 #include "state/checkpoints.h"
-#include "state/recurrent.h"
 #include "state/spec/bytes.h"
 #include "tensor/element_type.h"
 
@@ -22,11 +21,7 @@ std::optional<std::int64_t> kv_cost(const ModelConfig& config, DType type, std::
   return kept_bytes(spec, tokens);
 }
 
-std::int64_t carried_cost(const ModelConfig& config) {
-  std::int64_t bytes = 0;
-  for (const RecurrentSpec& tensor : memory_shape(config).recurrent) bytes += recurrent_bytes(tensor);
-  return bytes;
-}
+std::int64_t carried_cost(const ModelConfig& config) { return carried_bytes(memory_shape(config)); }
 
 std::int64_t checkpoint_cost(const ModelConfig& config, DType type) {
   constexpr Pos kFar = Pos{1} << 30;  // no window reaches from here to the beginning

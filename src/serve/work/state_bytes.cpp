@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/attend_kernel.h"
+#include "state/spec/bytes.h"
 #include "state/state_object.h"
 
 namespace kvtide::serve {
@@ -76,12 +77,10 @@ std::int64_t growth_bytes(const State& state, std::int64_t from, std::int64_t to
     bytes += page_bytes(row_format(spec, of), first, first + rows);
     checkpoints += page_bytes(row_format(spec, of), first + rows, std::max(first + rows, tokens));
   }
-  for (const RecurrentSpec& tensor : spec.recurrent) {
-    bytes += std::min(tokens, spec.slack + 2) * recurrent_bytes(tensor);
-    // The end of the prompt has a checkpoint, too.
-    const std::int64_t every = spec.checkpoints.every;
-    checkpoints += ((every > 0 ? tokens / every : 0) + 2) * recurrent_bytes(tensor);
-  }
+  const std::int64_t carried = carried_bytes(spec), every = spec.checkpoints.every;
+  bytes += std::min(tokens, spec.slack + 2) * carried;
+  // The end of the prompt has a checkpoint, too.
+  checkpoints += ((every > 0 ? tokens / every : 0) + 2) * carried;
   bytes += std::min(checkpoints, spec.checkpoints.budget);
   return bytes + tokens * static_cast<std::int64_t>(sizeof(TokenId));
 }

@@ -61,8 +61,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   ProceduralBytes bytes;
   bytes.grows = grows(p);
   // Of the newest position and those that can be taken back, and memory that waits for the next.
-  for (const RecurrentSpec& tensor : spec.recurrent)
-    bytes.carried += recurrent_bytes(tensor) * (spec.slack + 2);
+  bytes.carried = carried_bytes(spec) * (spec.slack + 2);
   bool whole = false;  // is any head one that never thins out
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& layer = spec.layers[i];

@@ -40,10 +40,20 @@ std::int64_t row_bytes(const KvSpec& spec, const LayerSpec& layer) {
   return row_bytes(layer, spec.key_type, spec.value_type);
 }
 
-std::int64_t recurrent_bytes(const RecurrentSpec& spec) {
+std::int64_t recurrent_elements(const RecurrentSpec& spec) {
   std::int64_t elements = 1;
   for (const std::int64_t extent : spec.shape) elements *= extent;
-  return dtype_bytes(spec.dtype, elements);
+  return elements;
+}
+
+std::int64_t recurrent_bytes(const RecurrentSpec& spec) {
+  return dtype_bytes(spec.dtype, recurrent_elements(spec));
+}
+
+std::int64_t carried_bytes(const KvSpec& spec) {
+  std::int64_t bytes = 0;
+  for (const RecurrentSpec& tensor : spec.recurrent) bytes += recurrent_bytes(tensor);
+  return bytes;
 }
 
 std::int64_t kept_bytes(const KvSpec& spec, std::int64_t tokens) {

@@ -13,8 +13,10 @@ std::int64_t row_bytes(const LayerSpec& layer, DType key_type, DType value_type)
 // The same, as the layer keeps it: once where the value lies in the key.
 std::int64_t row_bytes(const KvSpec& spec, const LayerSpec& layer);
 
-// Of one value of a tensor without a sequence axis.
+// Numbers and bytes of one value of a tensor without a sequence axis, and bytes of all of them at one position.
+std::int64_t recurrent_elements(const RecurrentSpec& spec);
 std::int64_t recurrent_bytes(const RecurrentSpec& spec);
+std::int64_t carried_bytes(const KvSpec& spec);
 
 // Of what a memory that summarises nothing keeps of `tokens` tokens: windows keep their newest positions.
 std::int64_t kept_bytes(const KvSpec& spec, std::int64_t tokens);
