@@ -141,11 +141,9 @@ test-clients: build  ## the clients of OpenAI and Anthropic, llm, LangChain and 
 	@KVTIDE=build/kvtide KVTIDE_MODEL=$(SMOLLM2) KVTIDE_BASE_MODEL=$(GEMMA3) build/venv-clients/bin/python -B tests/clients/clients_test.py
 
 # Ray takes a minute to start and a few hundred MiB for each node. CHAOS: how large the campaign is.
-build/venv-ray/bin/python:
+venv-ray:
 	@tools/install.sh build python
 	@tools/make_venv.sh build/venv-ray tools/requirements-ray.txt
-
-venv-ray: build/venv-ray/bin/python
 	@build/venv-ray/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall \
 	  --config-settings=build-dir=$(abspath build/venv-ray)/build . >build/venv-ray/install.log 2>&1 || { tail -n 40 build/venv-ray/install.log >&2 ; exit 1 ; }
 

@@ -21,9 +21,12 @@ OBJECTS = 80 << 20  # bytes of a node's object store; nothing of ours goes throu
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """Below those that the system gives to connections: Ray opens many before the port is taken."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_for(url, seconds=60.0):

@@ -11,6 +11,7 @@ import kvtide
 import kvtide.cluster
 import kvtide.serve
 from kvtide import _native  # noqa: F401  needs the extension
+from kvtide.cluster.inside import Bundled
 from kvtide.cluster.objects import MemoryObjects, StoreError
 from kvtide.cluster.store import SessionStore
 from kvtide.errors import InvalidArgumentError
@@ -229,3 +230,47 @@ def test_a_key_is_asked_for_first(loaded):
         assert app._store.look("talk")["turn"] == 1
     finally:
         app.close()
+
+
+def piece(text, more=True):
+    return {"type": "http.response.body", "body": text, "more_body": more}
+
+
+def test_pieces_of_a_stream_travel_together():
+    async def stream():
+        sent = []
+
+        async def send(message):
+            await asyncio.sleep(0.001)
+            sent.append(message)
+
+        bundled = Bundled(send, 0.02)
+        await bundled({"type": "http.response.start", "status": 200, "headers": []})
+        await bundled(piece(b"first "))
+        await asyncio.sleep(0.005)
+        assert sent[1:] == [piece(b"first ")]  # it did not wait
+        for number in range(20):
+            await bundled(piece(b"%d " % number))
+            await asyncio.sleep(0.003)
+        await bundled(piece(b"", more=False))
+        await asyncio.sleep(0.05)
+        return sent
+
+    sent = asyncio.run(stream())
+    assert b"".join(one["body"] for one in sent[1:]) == b"first " + b"".join(b"%d " % number for number in range(20))
+    assert len(sent) < 15
+    assert sent[-1] == piece(b"", more=False)
+
+
+def test_a_client_that_leaves_ends_a_bundled_stream():
+    async def stream():
+        async def gone(message):
+            raise OSError("gone")
+
+        bundled = Bundled(gone, 0.001)
+        for _ in range(100):
+            await bundled(piece(b"x"))
+            await asyncio.sleep(0.001)
+
+    with pytest.raises(OSError, match="gone"):
+        asyncio.run(stream())

@@ -86,17 +86,16 @@ def test_segments_hold_what_is_new(model, options):
     snapshots = grown(model, (100, 130, 150), **options)
     old = None
     for new in snapshots:
-        segment = pack(new, old)
-        assert unpack(segment, old) == new
+        segment = pack(new, old, "the one before")
+        assert unpack(segment, old, "the one before") == new
         old = new
     if not options:
         assert len(pack(snapshots[2], snapshots[1])) < len(snapshots[2]) / 2
     with pytest.raises(BadFormatError, match="behind another"):
-        unpack(pack(snapshots[2], snapshots[1]), snapshots[0])
-    damaged = bytearray(pack(snapshots[1], None))
-    damaged[-100] ^= 1
-    with pytest.raises(BadFormatError):
-        unpack(bytes(damaged), None)
+        unpack(pack(snapshots[2], snapshots[1], "one"), snapshots[0], "another")
+    for damaged in (pack(snapshots[1], None)[:-1], pack(snapshots[1], None) + b"x"):
+        with pytest.raises(BadFormatError, match="damaged"):
+            unpack(damaged, None)
 
 
 def test_segments_of_anything_are_exact():
@@ -121,6 +120,44 @@ def test_a_session_goes_on_elsewhere(objects, model):
     assert len(held) == len(one.look("talk")["segments"]) <= 12
     one.forget("talk")
     assert objects.names("sessions") == []
+
+
+def test_a_damaged_segment_is_no_memory(objects, model):
+    store = SessionStore(objects)
+    snapshots = grown(model, (40, 55))
+    store.acquire("talk", "a").commit(snapshots[0], 40)
+    store.acquire("talk", "a").commit(snapshots[1], 55, base=snapshots[0])
+    for segment in store.look("talk")["segments"]:
+        data = objects.get(segment["name"])[0]
+        objects.put(segment["name"], data[:-100] + bytes([data[-100] ^ 1]) + data[-99:])
+        with pytest.raises(BadFormatError, match="is damaged"):
+            store.snapshot(store.look("talk"))
+        objects.put(segment["name"], data)
+    assert store.snapshot(store.look("talk")) == snapshots[1]
+
+
+def test_a_turn_that_goes_on_here_reads_nothing_and_writes_three_objects(model):
+    class Counting(MemoryObjects):
+        calls = []
+
+        def get(self, name):
+            self.calls.append("get")
+            return super().get(name)
+
+        def put(self, name, data):
+            self.calls.append("put")
+            super().put(name, data)
+
+        def replace(self, name, data, tag):
+            self.calls.append("replace")
+            return super().replace(name, data, tag)
+
+    store = SessionStore(Counting())
+    snapshots = grown(model, (40, 55))
+    store.acquire("talk", "a").commit(snapshots[0], 40)
+    Counting.calls.clear()
+    store.acquire("talk", "a").commit(snapshots[1], 55, base=snapshots[0])
+    assert Counting.calls == ["replace", "put", "replace"]
 
 
 def test_a_lease_keeps_others_out_until_it_ends(objects):
@@ -285,14 +322,15 @@ class Rivalled(MemoryObjects):
 HAPPENS = ["rival before", "killed before", "lands late", "rival after", "killed after", "answer lost", "sent twice"]
 
 
+@pytest.mark.parametrize("before", ["ab", "ba"])  # a knows the newest manifest, or an older one
 @pytest.mark.parametrize("rivals", [1, 2])
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("happens", HAPPENS)
-def test_no_acknowledged_turn_is_lost_wherever_a_rival_comes(happens, grows, rivals):
-    """Two programs with one store, each of which takes the other for dead: only the store decides between them."""
+def test_no_acknowledged_turn_is_lost_wherever_a_rival_comes(happens, grows, rivals, before):
+    """Programs with one store, each of which takes the others for dead: only the store decides between them."""
 
-    def turn(store, owner, acknowledged):
-        lease = store.acquire("talk", owner)
+    def turn(owner):
+        lease = stores[owner].acquire("talk", owner)
         old = lease.snapshot() or b""
         new = old + owner.encode() + os.urandom(300)
         lease.commit(new, len(new), base=old if grows and old else None)
@@ -300,24 +338,24 @@ def test_no_acknowledged_turn_is_lost_wherever_a_rival_comes(happens, grows, riv
 
     for at in range(1, 30):
         objects, acknowledged = Rivalled(), []
-        store = SessionStore(objects, lease_seconds=1000.0, is_gone=lambda owner: True)
-        turn(store, "a", acknowledged)
-        turn(store, "b", acknowledged)
-        objects.rival = lambda: [turn(store, f"b{i}", acknowledged) for i in range(rivals)]  # noqa: B023
+        stores = {owner: SessionStore(objects, lease_seconds=1000.0, is_gone=lambda owner: True) for owner in ("a", "b", "b0", "b1", "c")}
+        for owner in before:
+            turn(owner)
+        objects.rival = lambda: [turn(f"b{i}") for i in range(rivals)]  # noqa: B023
         objects.left, objects.happens = at, happens
         try:
-            turn(store, "a", acknowledged)
+            turn("a")
         except (Killed, StoreError, SessionBusyError):
             pass
         ended, objects.left = objects.left is not None, None
-        turn(store, "c", acknowledged)
+        turn("c")
         turns, fences, snapshots = zip(*acknowledged)
         order = sorted(range(len(turns)), key=turns.__getitem__)
         assert len(set(turns)) == len(turns), f"call {at}: a turn was written twice"
         assert [fences[i] for i in order] == sorted(fences)
-        for before, after in zip(order, order[1:]):
-            assert snapshots[after].startswith(snapshots[before]), f"call {at}: a turn is lost"
-        assert store.snapshot(store.look("talk")) == snapshots[order[-1]]
+        for one, after in zip(order, order[1:]):
+            assert snapshots[after].startswith(snapshots[one]), f"call {at}: a turn is lost"
+        assert stores["c"].snapshot(stores["c"].look("talk")) == snapshots[order[-1]]
         if ended:  # the turn has fewer calls
             assert at > 4
             return

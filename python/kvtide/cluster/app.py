@@ -176,13 +176,13 @@ class SessionApp:
 
     async def _bring(self, lease: Lease, where: str, model: dict[str, str]) -> None:
         """Sees to it that the server's memory holds the session, as its last turn left it."""
-        if lease.sha256 is None:
+        if lease.snapshot_id is None:
             return
-        if not self._local.has(lease.name, lease.sha256):
+        if not self._local.has(lease.name, lease.snapshot_id):
             data = await self._call(lease.snapshot)
             if data is None:
                 return
-            self._local.write(lease.name, lease.sha256, data)
+            self._local.write(lease.name, lease.snapshot_id, data)
             self.figures.restored += 1
             self.figures.restored_bytes += len(data)
         body = {**model, "filename": self._local.file(lease.name), "unless_held": max(lease.tokens, 1)}
@@ -193,28 +193,30 @@ class SessionApp:
         begun = time.monotonic()
         if response is not None:
             await self._call(self._save_response, response, lease.name)
-        body = {**model, "filename": self._local.new_file(lease.name), "durable": False}
-        status, answer = await self._slot(where, "save", lease.name, body)
-        tokens = int(json.loads(answer)["n_saved"]) if status == 200 else 0
+        new = self._local.new_file(lease.name)
+        body = {**model, "filename": new, "durable": False}
         try:
-            saved, sha256, size = await self._call(self._commit, lease, status == 200, tokens)
-            if sha256 is not None:
-                self._local.keep_new(lease.name, sha256, size)
+            status, answer = await self._slot(where, "save", lease.name, body)
+            # Without room for it the server has dropped the memory: the next turn goes on from the snapshot before.
+            tokens = int(json.loads(answer)["n_saved"]) if status == 200 else None
+            saved, size = await self._call(self._commit, lease, new, tokens)
         finally:
-            self._local.drop_new(lease.name)
+            self._local.drop_new(new)
         self.figures.turns += 1
         self.figures.saved_bytes += saved
         self.figures.snapshot_bytes += size
         self.figures.save_seconds += time.monotonic() - begun
         self.figures.warm[lease.name] = (time.monotonic(), size)
 
-    def _commit(self, lease: Lease, has_snapshot: bool, tokens: int) -> tuple[int, str | None, int]:
-        if not has_snapshot:  # it had to make room already: the next turn goes on from the snapshot before
-            return lease.commit(None, 0), None, 0
-        snapshot = self._local.read_new(lease.name)
-        base = self._local.read(lease.name, lease.sha256)
+    def _commit(self, lease: Lease, new: str, tokens: int | None) -> tuple[int, int]:
+        """Bytes that went to the store, and those of the snapshot in the file ``new``. Without ``tokens`` there is none."""
+        if tokens is None:
+            return lease.commit(None, 0), 0
+        snapshot = self._local.read_new(new)
+        base = self._local.read(lease.name, lease.snapshot_id)
         saved = lease.commit(snapshot, tokens, base=base)
-        return saved, lease.sha256, len(snapshot)
+        self._local.keep_new(lease.name, new, str(lease.snapshot_id), len(snapshot))
+        return saved, len(snapshot)
 
     def _save_response(self, response: str, session: str) -> None:
         try:

@@ -7,7 +7,6 @@ costs bytes, never bits. A segment without a source holds everything.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import mmap
 import struct
@@ -19,58 +18,54 @@ from kvtide.errors import BadFormatError
 
 Data = Union[bytes, mmap.mmap]
 
-_MAGIC = b"KVTSEG1\n"
+_MAGIC = b"KVTSEG2\n"
 _SNAPSHOT = b"KVTIDE\x00\x01"
 _FRONT = struct.Struct("<8sIIQ")
 
 
-def pack(new: Data, old: Data | None, new_sha256: str | None = None, old_sha256: str | None = None) -> bytes:
-    """A segment that makes ``new`` from ``old``; None: from nothing. The hashes are those of both, where they are known."""
+def pack(new: Data, old: Data | None, source: str | None = None) -> bytes:
+    """A segment that makes ``new`` from ``old``; None: from nothing. ``source`` names ``old`` for those who unpack it."""
     copies = [] if old is None else sorted(_copies(new, old))
     operations: list[list[int]] = []
     data = []
     at = 0
-    for start, source, length in copies:
+    for start, from_, length in copies:
         if start < at or length == 0:
             continue
         if start > at:
             operations.append([start - at])
             data.append(new[at:start])
-        if operations and len(operations[-1]) == 2 and sum(operations[-1]) == source:
+        if operations and len(operations[-1]) == 2 and sum(operations[-1]) == from_:
             operations[-1][1] += length
         else:
-            operations.append([source, length])
+            operations.append([from_, length])
         at = start + length
     if at < len(new):
         operations.append([len(new) - at])
         data.append(new[at:])
-    head = json.dumps(
-        {
-            "bytes": len(new),
-            "sha256": new_sha256 or _digest(new),
-            "source": None if old is None else old_sha256 or _digest(old),
-            "make": operations,
-        },
-        separators=(",", ":"),
-    ).encode()
+    told = {"bytes": len(new), "source": None if old is None else source, "make": operations}
+    head = json.dumps(told, separators=(",", ":")).encode()
     return b"".join([_MAGIC, len(head).to_bytes(8, "little"), head, *data])
 
 
-def unpack(segment: bytes, old: bytes | None) -> bytes:
-    """The snapshot. Raises BadFormatError when the segment is damaged or belongs to another source."""
+def unpack(segment: bytes, old: bytes | None, source: str | None = None) -> bytes:
+    """The snapshot. Raises BadFormatError when the segment is damaged or belongs behind another source.
+
+    Ranges that are copied have no hash of their own: callers compare that of the segment, and of its source before.
+    """
     if segment[:8] != _MAGIC:
         raise BadFormatError("a segment of a session: it does not begin as one")
     size = int.from_bytes(segment[8:16], "little")
     try:
         head = json.loads(segment[16 : 16 + size])
-        if head["source"] is not None and (old is None or head["source"] != _digest(old)):
+        if head["source"] != (None if old is None else source):
             raise BadFormatError("a segment of a session: it belongs behind another one")
         parts = []
         at = 16 + size
         for operation in head["make"]:
             if len(operation) == 2:
-                source, length = operation
-                parts.append((old or b"")[source : source + length])
+                start, length = operation
+                parts.append((old or b"")[start : start + length])
             else:
                 parts.append(segment[at : at + operation[0]])
                 at += operation[0]
@@ -79,7 +74,7 @@ def unpack(segment: bytes, old: bytes | None) -> bytes:
         if isinstance(error, BadFormatError):
             raise
         raise BadFormatError(f"a segment of a session: {error}") from error
-    if len(out) != head["bytes"] or _digest(out) != head["sha256"]:
+    if len(out) != head["bytes"] or at != len(segment):
         raise BadFormatError("a segment of a session: it is damaged")
     return out
 
@@ -96,10 +91,6 @@ def header_of(snapshot: Data) -> tuple[dict[str, Any], int]:
     return header, (_FRONT.size + length + 63) // 64 * 64
 
 
-def _digest(data: Data) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
 def _copies(new: Data, old: Data) -> Iterator[tuple[int, int, int]]:
     """(where in new, where in old, length) of rows that are the same."""
     theirs: dict[str, list[tuple[int, int, int, int]]] = {}
@@ -113,11 +104,10 @@ def _copies(new: Data, old: Data) -> Iterator[tuple[int, int, int]]:
                 continue
             start, source = at + (begin - first) * size, at_old + (begin - first_old) * size
             length = (end - begin) * size
-            if new[start : start + length] == old[source : source + length]:  # faster than a search
-                yield start, source, length
-                continue
-            differs = np.flatnonzero(a[start : start + length] != b[source : source + length])
-            yield start, source, int(differs[0]) // size * size
+            differs = a[start : start + length] != b[source : source + length]
+            if differs.any():
+                length = int(differs.argmax()) // size * size
+            yield start, source, length
 
 
 def _parts(snapshot: Data) -> Iterator[tuple[str, int, int, int, int]]:

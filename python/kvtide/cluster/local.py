@@ -7,6 +7,7 @@ import hashlib
 import mmap
 import os
 import threading
+import uuid
 from collections import OrderedDict
 from pathlib import Path
 
@@ -23,53 +24,60 @@ class LocalSnapshots:
         self._folder = folder
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, tuple[str, int]] = OrderedDict()  # under _lock; session: sha256, bytes
+        self._held = 0  # bytes, under _lock
+        self._known: OrderedDict[str, tuple[str, int]] = OrderedDict()  # under _lock; session: which snapshot, bytes
 
     def file(self, session: str) -> str:
         return hashlib.sha256(session.encode()).hexdigest()[:40] + ".kv"
 
     def new_file(self, session: str) -> str:
-        """Where the server writes the next one."""
-        return self.file(session) + ".new"
+        """Where the server writes the next one. Of this turn alone: one that was given up may still be at work."""
+        return f"{self.file(session)}.{uuid.uuid4().hex}"
 
-    def has(self, session: str, sha256: str | None) -> bool:
+    def has(self, session: str, snapshot: str | None) -> bool:
         with self._lock:
             found = self._known.get(session)
-        return found is not None and found[0] == sha256
+        return found is not None and found[0] == snapshot
 
-    def read(self, session: str, sha256: str | None) -> Data | None:
+    def read(self, session: str, snapshot: str | None) -> Data | None:
         """None: it is not here, or not this one."""
-        if not self.has(session, sha256):
+        if not self.has(session, snapshot):
             return None
         try:
             return _mapped(self._folder / self.file(session))
         except OSError:  # it had to go meanwhile
             return None
 
-    def read_new(self, session: str) -> Data:
-        return _mapped(self._folder / self.new_file(session))
+    def read_new(self, new: str) -> Data:
+        return _mapped(self._folder / new)
 
-    def keep_new(self, session: str, sha256: str, size: int) -> None:
+    def keep_new(self, session: str, new: str, snapshot: str, size: int) -> None:
         """What the server has written is what the store holds, from here on."""
-        os.replace(self._folder / self.new_file(session), self._folder / self.file(session))
-        self._add(session, sha256, size)
-
-    def drop_new(self, session: str) -> None:
-        with contextlib.suppress(OSError):
-            os.unlink(self._folder / self.new_file(session))
-
-    def write(self, session: str, sha256: str, data: bytes) -> None:
-        (self._folder / self.new_file(session)).write_bytes(data)
-        self.keep_new(session, sha256, len(data))
-
-    def _add(self, session: str, sha256: str, size: int) -> None:
         with self._lock:
-            self._known[session] = (sha256, size)
-            self._known.move_to_end(session)
-            while sum(size for _, size in self._known.values()) > self._most_bytes and len(self._known) > 1:
-                oldest, _ = self._known.popitem(last=False)
-                with contextlib.suppress(OSError):
-                    os.unlink(self._folder / self.file(oldest))
+            os.replace(self._folder / new, self._folder / self.file(session))
+            self._add(session, snapshot, size)
+
+    def drop_new(self, new: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self._folder / new)
+
+    def write(self, session: str, snapshot: str, data: bytes) -> None:
+        new = self.new_file(session)
+        try:
+            (self._folder / new).write_bytes(data)
+            self.keep_new(session, new, snapshot, len(data))
+        finally:
+            self.drop_new(new)
+
+    def _add(self, session: str, snapshot: str, size: int) -> None:
+        self._held += size - self._known.get(session, ("", 0))[1]
+        self._known[session] = (snapshot, size)
+        self._known.move_to_end(session)
+        while self._held > self._most_bytes and len(self._known) > 1:
+            oldest, (_, gone) = self._known.popitem(last=False)
+            self._held -= gone
+            with contextlib.suppress(OSError):
+                os.unlink(self._folder / self.file(oldest))
 
 
 def _mapped(path: Path) -> Data:

@@ -1,6 +1,6 @@
 """Named byte strings that several processes share, with one operation that only one of two rivals wins.
 
-``open_objects(url)`` gives those of a folder (a path or ``file://``), of ``s3://BUCKET/PATH`` (s3fs), or of this process
+``open_objects(url)`` gives those of a folder (a path or ``file://``), of ``s3://BUCKET/PATH`` (obstore), or of this process
 (``memory://``). What a store promises is tried out when it is opened: one that lets two rivals win is refused.
 """
 

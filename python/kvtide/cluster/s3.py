@@ -1,96 +1,94 @@
-"""Objects of an S3 bucket, by s3fs. Conditional writes (If-None-Match, If-Match) decide races."""
+"""Objects of an S3 bucket, by obstore. Conditional writes (If-None-Match, If-Match) decide races."""
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
+import importlib
 import os
-from typing import Any, Awaitable, Callable
+from datetime import timedelta
+from typing import Any, Iterator
 
 from kvtide.cluster.objects import LostRaceError, StoreError
 from kvtide.errors import InvalidArgumentError, UnsupportedError
 
-_LOST = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
-_GONE = ("NoSuchKey", "404", "NotFound")
-
 
 class S3Objects:
-    """``s3://BUCKET/PATH``. ``$AWS_ENDPOINT_URL`` names a server other than Amazon's; keys come as boto takes them."""
+    """``s3://BUCKET/PATH``. ``$AWS_ENDPOINT_URL`` names a server other than Amazon's.
+
+    Keys come from the environment, or as boto3 finds them where that is installed, or from the machine's role.
+    """
 
     def __init__(self, url: str, *, timeout: float = 10.0) -> None:
         try:
-            import fsspec.asyn  # type: ignore[import-not-found,import-untyped,unused-ignore]
-            import s3fs  # type: ignore[import-not-found,import-untyped,unused-ignore]
+            # As values without types: the package is checked where obstore is not, too.
+            self._api: Any = importlib.import_module("obstore")
+            self._errors: Any = importlib.import_module("obstore.exceptions")
+            stores: Any = importlib.import_module("obstore.store")
         except ImportError as error:
-            raise UnsupportedError(f"store: {url!r} needs the package s3fs: pip install 'kvtide[s3]'") from error
-        self._bucket, _, path = url.removeprefix("s3://").partition("/")
-        if not self._bucket:
+            raise UnsupportedError(f"store: {url!r} needs the package obstore: pip install 'kvtide[s3]'") from error
+        bucket, _, path = url.removeprefix("s3://").partition("/")
+        if not bucket:
             raise InvalidArgumentError(f"store: {url!r} names no bucket: s3://BUCKET/PATH")
-        self._front = path.strip("/") + "/" if path.strip("/") else ""
-        self._timeout = timeout
-        # Retries are the caller's: a write that is tried twice can lose against itself.
-        config = {"connect_timeout": timeout, "read_timeout": timeout, "retries": {"total_max_attempts": 1}}
         endpoint = os.environ.get("AWS_ENDPOINT_URL")
-        self._files: Any = s3fs.S3FileSystem(endpoint_url=endpoint, config_kwargs=config, skip_instance_cache=True)
-        self._files.retries = 1
-        self._sync: Callable[..., Any] = fsspec.asyn.sync
+        options: dict[str, Any] = {"timeout": timedelta(seconds=timeout), "connect_timeout": timedelta(seconds=timeout)}
+        if endpoint is not None:
+            options["allow_http"] = endpoint.startswith("http://")
+        self._store = stores.S3Store(
+            bucket,
+            prefix=path.strip("/") or None,
+            client_options=options,
+            # Retries are the caller's: a write that is tried twice can lose against itself.
+            retry_config={"max_retries": 0},
+            credential_provider=_keys(),
+        )
 
     def get(self, name: str) -> tuple[bytes, str]:
-        async def work() -> tuple[bytes, str]:
-            answer = await self._client().get_object(Bucket=self._bucket, Key=self._front + name)
-            async with answer["Body"] as body:
-                return await body.read(), str(answer["ETag"])
-
-        data, tag = self._do("read", name, work)
-        return data, tag
+        with self._told("read", name):
+            answer = self._api.get(self._store, name)
+            return bytes(answer.bytes()), str(answer.meta["e_tag"])
 
     def put(self, name: str, data: bytes) -> None:
-        self._write(name, data, {})
+        self._write(name, data, "overwrite")
 
     def replace(self, name: str, data: bytes, tag: str | None) -> str:
-        return self._write(name, data, {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag})
+        return self._write(name, data, "create" if tag is None else {"e_tag": tag})
 
     def delete(self, name: str) -> None:
-        async def work() -> None:
-            await self._client().delete_object(Bucket=self._bucket, Key=self._front + name)
-
-        self._do("delete", name, work)
+        with self._told("delete", name), contextlib.suppress(FileNotFoundError):
+            self._api.delete(self._store, name)
 
     def names(self, folder: str) -> list[str]:
-        async def work() -> list[str]:
-            pages = self._client().get_paginator("list_objects_v2")
-            out: list[str] = []
-            async for page in pages.paginate(Bucket=self._bucket, Prefix=f"{self._front}{folder}/"):
-                out += [item["Key"][len(self._front) :] for item in page.get("Contents", ())]
-            return out
+        with self._told("list", folder):
+            return sorted(one["path"] for some in self._api.list(self._store, folder) for one in some)
 
-        return sorted(self._do("list", folder, work))
+    def _write(self, name: str, data: bytes, mode: Any) -> str:
+        with self._told("write", name):
+            return str(self._api.put(self._store, name, data, mode=mode, use_multipart=False)["e_tag"])
 
-    def _write(self, name: str, data: bytes, conditions: dict[str, str]) -> str:
-        async def work() -> str:
-            answer = await self._client().put_object(
-                Bucket=self._bucket, Key=self._front + name, Body=data, **conditions
-            )
-            return str(answer["ETag"])
-
-        return str(self._do("write", name, work))
-
-    def _client(self) -> Any:
-        return self._files.s3
-
-    def _do(self, what: str, name: str, work: Callable[[], Awaitable[Any]]) -> Any:
-        async def whole() -> Any:
-            await self._files.set_session()
-            return await asyncio.wait_for(work(), self._timeout)
-
+    @contextlib.contextmanager
+    def _told(self, what: str, name: str) -> Iterator[None]:
         try:
-            return self._sync(self._files.loop, whole)
-        except (asyncio.TimeoutError, TimeoutError) as error:
-            raise StoreError(f"store: cannot {what} {name}: no answer within {self._timeout:g} s") from error
-        except Exception as error:
-            answer = getattr(error, "response", None) or {}
-            code = str(answer.get("Error", {}).get("Code", ""))
-            if code in _LOST:
-                raise LostRaceError(name) from error
-            if code in _GONE and what == "read":
+            yield
+        except (self._errors.AlreadyExistsError, self._errors.PreconditionError) as error:
+            raise LostRaceError(name) from error
+        except FileNotFoundError as error:
+            if what == "read":
                 raise KeyError(name) from None
-            raise StoreError(f"store: cannot {what} {name}: {error}") from error
+            raise StoreError(f"store: cannot {what} {name}: {_first_line(error)}") from error
+        except (self._errors.BaseError, OSError) as error:
+            raise StoreError(f"store: cannot {what} {name}: {_first_line(error)}") from error
+
+
+def _keys() -> Any:
+    """None: obstore looks into the environment and asks the machine's role."""
+    if "AWS_ACCESS_KEY_ID" in os.environ:
+        return None
+    try:
+        provider: Any = importlib.import_module("obstore.auth.boto3").Boto3CredentialProvider
+        return provider()
+    except (ImportError, ValueError):  # boto3 is not here, or finds none
+        return None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]

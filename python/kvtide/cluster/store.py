@@ -13,15 +13,17 @@ import json
 import threading
 import time
 import uuid
+from collections import OrderedDict
 from typing import Any, Callable, Mapping
 
 from kvtide.cluster.delta import Data, pack, unpack
 from kvtide.cluster.objects import LostRaceError, Objects, StoreError
 from kvtide.errors import BadFormatError, BusyError, InvalidArgumentError
 
-FORMAT = 1
+FORMAT = 2
 _MOST_SEGMENTS = 12
 _LONGEST_NAME = 256
+_MOST_WRITTEN = 10_000
 _POLL = 0.1  # seconds between two looks at a session that another has
 
 
@@ -40,6 +42,8 @@ class SessionStore:
             raise InvalidArgumentError("lease_seconds must be more than 0")
         self._objects = objects
         self._is_gone = is_gone
+        self._written: OrderedDict[str, tuple[dict[str, Any], str | None]] = OrderedDict()  # under _lock; by name
+        self._lock = threading.Lock()
         self.lease_seconds = lease_seconds
 
     def agree(self, configuration: Mapping[str, Any]) -> None:
@@ -65,19 +69,37 @@ class SessionStore:
         if not name or len(name) > _LONGEST_NAME:
             raise InvalidArgumentError(f"the name of a session must have 1 to {_LONGEST_NAME} characters")
         end = time.monotonic() + wait
+        last = self._take_written(name)
+        if last is not None:  # mostly still the newest, and the write says so
+            with contextlib.suppress(LostRaceError):
+                return self._leased(name, owner, *last)
         seen: tuple[str | None, float] = (None, time.monotonic())
         while True:
             manifest, tag = self._read(name)
             if tag != seen[0]:
                 seen = (tag, time.monotonic())
             if not self._is_held(manifest, owner, time.monotonic() - seen[1]):
-                lease = Lease(self, name, owner, manifest, tag)
                 with contextlib.suppress(LostRaceError):
-                    lease._write(lease._leased(fence=manifest["fence"] + 1))
-                    return lease
+                    return self._leased(name, owner, manifest, tag)
             if time.monotonic() >= end:
                 raise SessionBusyError(f"session {name!r}: another replica answers for it; ask again in a moment")
             time.sleep(_POLL)
+
+    def _leased(self, name: str, owner: str, manifest: dict[str, Any], tag: str | None) -> Lease:
+        lease = Lease(self, name, owner, manifest, tag)
+        lease._write(lease._leased(fence=manifest["fence"] + 1))
+        return lease
+
+    def _take_written(self, name: str) -> tuple[dict[str, Any], str | None] | None:
+        with self._lock:
+            return self._written.pop(name, None)
+
+    def _keep_written(self, lease: Lease) -> None:
+        """The manifest of a turn that ended here, so that the next one need not read it."""
+        with self._lock:
+            self._written[lease.name] = (lease.manifest, lease._tag)
+            while len(self._written) > _MOST_WRITTEN:
+                self._written.popitem(last=False)
 
     def _is_held(self, manifest: Mapping[str, Any], owner: str, unchanged: float) -> bool:
         lease = manifest["lease"]
@@ -96,12 +118,15 @@ class SessionStore:
     def snapshot(self, manifest: Mapping[str, Any]) -> bytes | None:
         """What the session's memory was behind its last turn. Raises StoreError, BadFormatError."""
         out: bytes | None = None
+        before: str | None = None
         for segment in manifest["segments"]:
             try:
                 data = self._objects.get(segment["name"])[0]
             except KeyError:
                 raise StoreError(f"store: {segment['name']} is missing") from None
-            out = unpack(data, out)
+            if hashlib.sha256(data).hexdigest() != segment["sha256"]:
+                raise BadFormatError(f"store: {segment['name']} is damaged")
+            out, before = unpack(data, out, before), segment["sha256"]
         return out
 
     def put_response(self, response: str, session: str, data: bytes) -> None:
@@ -168,10 +193,10 @@ class Lease:
         return int(self.manifest["tokens"])
 
     @property
-    def sha256(self) -> str | None:
-        """Of the snapshot behind the last turn."""
-        value = self.manifest["sha256"]
-        return None if value is None else str(value)
+    def snapshot_id(self) -> str | None:
+        """Names the snapshot behind the last turn: the hash of its newest segment, which names the one before."""
+        segments = self.manifest["segments"]
+        return str(segments[-1]["sha256"]) if segments else None
 
     def snapshot(self) -> bytes | None:
         return self._store.snapshot(self.manifest)
@@ -192,7 +217,7 @@ class Lease:
     def commit(self, snapshot: Data | None, tokens: int, *, base: Data | None = None) -> int:
         """Writes what a turn has left, and gives the session back. The bytes that went to the store.
 
-        ``base`` is the snapshot of the last turn, when it is at hand; None for ``snapshot``: only the turn is counted.
+        ``base`` is the snapshot that ``snapshot_id`` names, when it is at hand; None for ``snapshot``: only the turn is counted.
         Raises SessionBusyError when another replica has taken the session over: then nothing has changed.
         """
         with self._lock:
@@ -203,17 +228,17 @@ class Lease:
             segment = b""
             if snapshot is not None:
                 old = base if self._may_grow(base) else None
-                sha256 = hashlib.sha256(snapshot).hexdigest()
-                segment = pack(snapshot, old, sha256, self.sha256)
+                segment = pack(snapshot, old, self.snapshot_id)
                 name = f"{folder_of(self.name)}/{turn:08d}-{uuid.uuid4().hex}.segment"
                 kept = [] if old is None else self.manifest["segments"]
-                new["segments"] = [*kept, {"name": name, "bytes": len(segment)}]
-                new["sha256"] = sha256
+                told = {"name": name, "bytes": len(segment), "sha256": hashlib.sha256(segment).hexdigest()}
+                new["segments"] = [*kept, told]
                 self._store._objects.put(name, segment)
             self.held = False
             # A segment of a turn that is lost stays until the next sweep: when the write's answer got lost, the manifest may
             # have been written, and a rival may have gone on from it already.
             self._write_or_lose(new)
+            self._store._keep_written(self)
             if snapshot is not None and old is None:
                 self._sweep(turn)
             return len(segment)
@@ -221,8 +246,6 @@ class Lease:
     def _may_grow(self, base: Data | None) -> bool:
         segments = self.manifest["segments"]
         if base is None or not segments or len(segments) >= _MOST_SEGMENTS:
-            return False
-        if hashlib.sha256(base).hexdigest() != self.sha256:
             return False
         return bool(sum(segment["bytes"] for segment in segments) <= 2 * len(base))
 
@@ -273,4 +296,4 @@ def _response(name: str) -> str:
 
 def _empty(name: str) -> dict[str, Any]:
     empty = {"format": FORMAT, "session": name, "turn": 0, "fence": 0, "tokens": 0}
-    return {**empty, "sha256": None, "segments": [], "lease": None, "written": 0.0}
+    return {**empty, "segments": [], "lease": None, "written": 0.0}

@@ -10,11 +10,12 @@ import time
 from typing import Any
 
 import kvtide.cluster
-from kvtide.cluster.inside import ask
+from kvtide.cluster.inside import Bundled, ask
 from kvtide.ray import ray, serve
 
 _WARM_SECONDS = 300.0
 _EVERY = 1.0
+_BUNDLE_SECONDS = 0.05  # nobody reads faster
 _GAUGES = {
     "vllm:num_requests_waiting": ("kvtide_requests_waiting", "Requests in the queue of the replica."),
     "vllm:num_requests_running": ("kvtide_requests_running", "Requests at work."),
@@ -34,13 +35,17 @@ _FIGURES = {
 
 
 def _own_name() -> str:
-    """The actor's, which ends with a part that no other replica ever has."""
-    return str(ray.get_runtime_context().get_actor_name())
+    """The cluster's, and the actor's, which ends with a part that no other replica of the cluster ever has."""
+    context = ray.get_runtime_context()
+    return f"{context.get_session_name()}/{context.get_actor_name()}"
 
 
 def _is_gone(owner: str) -> bool:
+    cluster, _, actor = owner.partition("/")
+    if cluster != ray.get_runtime_context().get_session_name():
+        return False  # of another cluster with the same store, which this one knows nothing of
     try:
-        ray.get_actor(owner, namespace="serve")
+        ray.get_actor(actor, namespace="serve")
     except ValueError:
         return True
     except Exception:  # nobody knows at the moment
@@ -63,7 +68,10 @@ class Replica:
         self._watcher.start()
 
     def __serve_build_asgi_app__(self) -> Any:
-        return self._app
+        async def bundled(scope: Any, receive: Any, send: Any) -> None:
+            await self._app(scope, receive, Bundled(send, _BUNDLE_SECONDS))
+
+        return bundled
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
         return {"warm_bytes": 0.0, "waiting": 0.0, **self._stats}
