@@ -14,6 +14,8 @@
 // 64 rows lose half a multiple each, 2^-10 of the largest.
 // Steps below 2^-60 x 2^-15 count as zero, so that no inverse overflows; what is not finite makes a step NaN.
 #include "kernels/attend_pairs.inl"
+// After the pairs.
+#include "kernels/attend_few.inl"
 
 namespace kvtide {
 namespace {
@@ -286,6 +288,8 @@ inline void widen_nibbles(const std::byte* rows, std::int64_t stride, int count,
 
 inline void fold_bytes_or_pairs(const AttendTile& tile, const AttendQueries& queries,
                                 const AttendPartials& into) {
+  if (few_and_whole(tile, queries))
+    return rest_of_queries<kMostFew>(0, queries.count, [&]<int Q>(int) { fold_few<Q>(tile, queries, into); });
   PackedTile packed;
   packed.fill(tile, queries);
   for (int first = 0; first < queries.count; first += kQueriesAtOnce) {

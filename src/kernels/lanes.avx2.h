@@ -141,6 +141,7 @@ inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
 constexpr int kPairQueries = 2;
 constexpr int kPairVectors = 1;
 constexpr int kProbeChains = 12;
+constexpr int kFewQueries = 8;
 
 struct Pairs {
   __m256i lo, hi;

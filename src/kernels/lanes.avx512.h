@@ -120,6 +120,11 @@ inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
 constexpr int kPairQueries = 6;
 constexpr int kPairVectors = 4;
 constexpr int kProbeChains = 12;
+#ifdef __AVX512BF16__
+constexpr int kFewQueries = 8;
+#else
+constexpr int kFewQueries = 0;  // two steps for a product of pairs: it pays to have many sums on their way, of packed rows
+#endif
 
 struct Pairs {
   __m512i v;

@@ -154,6 +154,7 @@ constexpr int kPairQueries = 4;  // the numbers of a pair lie in registers of th
 #endif
 constexpr int kPairVectors = 1;
 constexpr int kProbeChains = 6;
+constexpr int kFewQueries = 0;  // not timed yet
 
 struct Pairs {
   uint32x4_t a, b, c, d;

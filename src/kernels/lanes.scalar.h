@@ -157,6 +157,7 @@ inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
 constexpr int kPairQueries = 1;  // queries x vectors accumulated together when multiplying pairs
 constexpr int kPairVectors = 1;
 constexpr int kProbeChains = 12;
+constexpr int kFewQueries = 8;  // at most so many meet rows that were not packed before (attend_few.inl)
 
 struct Pairs {
   std::uint32_t v[kLanes];

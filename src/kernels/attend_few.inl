@@ -1,0 +1,92 @@
+// attend_few.inl: attend_pairs.inl for the few queries of a step that writes. Rows go from memory straight into the
+// products: packing and multiplying want different parts of the processor, which then work at the same time. The order of
+// the arithmetic is that of attend_pairs.inl, number by number. Included by attend_ints.inl after it.
+namespace kvtide {
+namespace {
+
+constexpr int kMostFew = kFewQueries > 0 ? kFewQueries : 1;
+
+// Whole tiles of f16 rows, as most are.
+inline bool few_and_whole(const AttendTile& tile, const AttendQueries& queries) {
+  return queries.count <= kFewQueries && tile.begin == 0 && tile.end == kTileRows && tile.key_type == DType::f16 &&
+         tile.value_type == DType::f16 && tile.rotation == nullptr && queries.head_dim % (2 * kLanes) == 0;
+}
+
+// Scores of Q queries at sixteen keys.
+template <int Q>
+inline void score_keys(const AttendTile& tile, const AttendQueries& queries, int group, const float* mass,
+                       float (*scores)[kTileRows]) {
+  const std::byte* first = tile.keys + group * tile.key_stride;
+  // A line of values for each pair of dimensions: as many as these rows have.
+  const std::byte* ahead = tile.values + group * tile.value_stride;
+  const int pairs = queries.head_dim / 2;
+  Lanes sum[Q];
+  for (Lanes& one : sum) one = Lanes{};
+  for (int d = 0; d < queries.head_dim; d += 2 * kLanes) {
+    Pairs rows[kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) {
+      const F16Row key{first + i * tile.key_stride};
+      rows[i] = join_pairs(key.at(d, d + kLanes), key.at(d + kLanes, d + 2 * kLanes));
+    }
+    transpose(rows);
+    const std::uint32_t* query = queries.pairs + d / 2;
+#pragma GCC unroll 16
+    for (int p = 0; p < kLanes; ++p) {
+      __builtin_prefetch(ahead + (d / 2 + p) * 64, 0, 2);
+      for (int i = 0; i < Q; ++i) sum[i] = dot_pairs(sum[i], query[i * pairs + p], rows[p]);
+    }
+  }
+  for (int i = 0; i < Q; ++i) store(scores[i] + group, fma(sum[i], set1(queries.scale), load(mass + group)));
+}
+
+// out = out * keep + take * (values weighed by p) for Q queries and V vectors from dimension d on.
+template <int Q, int V>
+inline void mix_rows(const AttendTile& tile, const AttendQueries& queries, int d,
+                     const std::uint32_t (*p)[kTileRows / 2], const float* keep, const float* take, float* out) {
+  Lanes sum[Q][V];
+  for (auto& row : sum)
+    for (Lanes& one : row) one = Lanes{};
+  // The next tile's keys come in evenly over all calls: an even share for each pair of rows and each vector.
+  const std::int64_t share = V * kLanes * kTileRows * tile.key_stride / (queries.head_dim * (kTileRows / 2));
+  const std::byte* ahead = tile.keys + kTileRows * tile.key_stride + d / (V * kLanes) * (kTileRows / 2) * share;
+  for (int pair = 0; pair < kTileRows / 2; ++pair) {
+    const std::byte* row = tile.values + 2 * pair * tile.value_stride;
+    fetch(ahead + pair * share, share);
+    Pairs values[V];
+    for (int v = 0; v < V; ++v) {
+      const int from = d + v * kLanes;
+      values[v] = zip_pairs(F16Row{row}.at(from, from + kLanes), F16Row{row + tile.value_stride}.at(from, from + kLanes));
+    }
+    for (int i = 0; i < Q; ++i)
+      for (int v = 0; v < V; ++v) sum[i][v] = dot_pairs(sum[i][v], p[i][pair], values[v]);
+  }
+  for (int i = 0; i < Q; ++i)
+    for (int v = 0; v < V; ++v) {
+      float* target = out + i * queries.head_dim + d + v * kLanes;
+      store(target, fma(sum[i][v], set1(take[i]), mul(load(target), set1(keep[i]))));
+    }
+}
+
+template <int Q>
+inline void fold_few(const AttendTile& tile, const AttendQueries& queries, const AttendPartials& into) {
+  constexpr int kVectors = Q <= 5 ? 4 : 2;  // with their sums they stay in registers
+  alignas(64) float mass[kTileRows], scores[kLanes][kTileRows];
+  alignas(64) std::uint32_t p[kLanes][kTileRows / 2];
+  alignas(64) float keep[kLanes], take[kLanes], max[kLanes], sum[kLanes];
+  read_mass(tile, mass);
+  for (int group = 0; group < kTileRows; group += kLanes) score_keys<Q>(tile, queries, group, mass, scores);
+  const bool all = all_seen(queries);
+  if (!all) hide_unseen(queries, 0, kTileRows, scores);
+  soften_pairs<kTileRows / kLanes>(scores, Q, 0, p, max, sum);
+  for (int i = 0; i < Q && !all; ++i)
+    if (queries.lo[i] >= queries.hi[i])  // sees nothing here
+      for (std::uint32_t& pair : p[i]) pair = 0;
+  join_tile(queries, all, max, sum, into, keep, take);
+  each_vector<kVectors>(0, queries.head_dim / kLanes, [&]<int V>(int vector) {
+    mix_rows<Q, V>(tile, queries, vector * kLanes, p, keep, take, into.out);
+  });
+}
+
+}  // namespace
+}  // namespace kvtide
