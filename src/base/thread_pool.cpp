@@ -24,12 +24,16 @@ struct Processor {
   }
 };
 
+int processors(int if_unknown) {
+  const auto known = static_cast<int>(std::thread::hardware_concurrency());
+  return known != 0 ? known : if_unknown;
+}
+
 // About 20 microseconds on current machines: longer than the gap between two loops of a decode step. More threads than
 // processors take turns: one that spins would keep another from the work that it waits for.
 int spins_of(int threads) {
   constexpr int kSpins = 2000;
-  const auto processors = static_cast<int>(std::thread::hardware_concurrency());
-  return processors != 0 && threads > processors ? 0 : kSpins;
+  return threads > processors(threads) ? 0 : kSpins;
 }
 
 }  // namespace
@@ -59,14 +63,15 @@ struct ThreadPool::Workers {
 
 int ThreadPool::count(int asked) {
   if (asked != 0) return asked;
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
+  return std::min(processors(1), kMaxThreads);
 }
 
-ThreadPool::ThreadPool(int threads) : threads_(threads) {
+ThreadPool::ThreadPool(int threads, int at_once)
+    : threads_(threads), at_once_(std::min(threads, at_once != 0 ? at_once : processors(threads))) {
   if (threads < 1 || threads > kMaxThreads)
     throw Error(ErrorCode::invalid_argument,
                 cat("the number of threads must be between 1 and ", kMaxThreads, ", not ", threads));
-  if (threads > 1) workers_ = std::make_unique<Workers>(threads - 1);
+  if (at_once_ > 1) workers_ = std::make_unique<Workers>(at_once_ - 1);
 }
 
 // What the parent's threads hold in a child of fork() can be neither joined nor freed.
@@ -80,7 +85,7 @@ void ThreadPool::run(std::int64_t n, FunctionRef<void(std::int64_t)> body) {
     return;
   }
   if (workers_->mark.in_child()) {
-    auto own = std::make_unique<Workers>(threads_ - 1);
+    auto own = std::make_unique<Workers>(at_once_ - 1);
     (void)workers_.release();
     workers_ = std::move(own);
   }

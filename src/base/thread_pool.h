@@ -4,9 +4,10 @@
 // returns when all are done. Results must therefore not depend on which thread ran what: bodies write to
 // places of their own. When a body throws, indices that no thread has begun are given up, and run() throws
 // the first exception once every thread has stopped; the pool stays usable.
+// No more threads run than the machine runs at once: they would only take turns. Results do not depend on it.
 // Ownership: one pool belongs to one caller at a time; run() is not reentrant and not thread safe. Waiting
 // threads spin for a few microseconds (a decode step is hundreds of short loops) and then sleep; those of a pool
-// with more threads than the machine runs at once sleep immediately.
+// that runs more than the machine does at once sleep immediately.
 //
 // A process that forks gives its child a pool without threads: the child's first run() starts threads of its
 // own, and destroying the pool there waits for none of the parent's.
@@ -26,9 +27,9 @@ class ThreadPool {
   // `asked`, or as many threads as the machine runs at once (at most kMaxThreads) when that is 0.
   static int count(int asked);
 
-  // `threads` counts the calling thread; 1 starts none. Throws Error(invalid_argument) outside [1,
+  // `threads` counts the calling thread; 1 starts none. At most `at_once` of them run; 0: as many as the machine. Throws Error(invalid_argument) outside [1,
   // kMaxThreads], Error(out_of_memory) when the system gives no more threads.
-  explicit ThreadPool(int threads);
+  explicit ThreadPool(int threads, int at_once = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -39,6 +40,7 @@ class ThreadPool {
  private:
   struct Workers;
   int threads_;
+  int at_once_;
   std::unique_ptr<Workers> workers_;  // nullptr: the caller alone
 };
 

@@ -15,7 +15,7 @@ int main(int count, char** arguments) {
   }
   for (long i = 0; i < pools; ++i) {
     std::atomic<int> calls{0};
-    kvtide::ThreadPool pool(4);
+    kvtide::ThreadPool pool(4, 4);
     if (i % 3 != 0) continue;
     pool.run(7, [&](std::int64_t) { calls.fetch_add(1); });
     if (calls.load() == 7) continue;

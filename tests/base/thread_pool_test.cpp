@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -28,7 +29,7 @@ namespace {
 class ThreadPoolSizes : public testing::TestWithParam<int> {};
 
 TEST_P(ThreadPoolSizes, CallsEachIndexExactlyOnce) {
-  ThreadPool pool(GetParam());
+  ThreadPool pool(GetParam(), GetParam());
   ASSERT_EQ(pool.threads(), GetParam());
   for (const std::int64_t n : {0, 1, 2, 3, 7, 64, 1000}) {
     std::vector<std::atomic<int>> calls(static_cast<std::size_t>(n));
@@ -38,7 +39,7 @@ TEST_P(ThreadPoolSizes, CallsEachIndexExactlyOnce) {
 }
 
 TEST_P(ThreadPoolSizes, ShowsEveryWriteOfTheBodiesToTheCaller_OverManyShortLoops) {
-  ThreadPool pool(GetParam());
+  ThreadPool pool(GetParam(), GetParam());
   std::vector<std::int64_t> values(37, 0);                  // plain memory: only the pool orders the accesses
   const std::int64_t loops = GetParam() <= 3 ? 3000 : 200;  // sleeping threads make a loop slow
   for (std::int64_t loop = 0; loop < loops; ++loop) {
@@ -50,7 +51,7 @@ TEST_P(ThreadPoolSizes, ShowsEveryWriteOfTheBodiesToTheCaller_OverManyShortLoops
 }
 
 TEST_P(ThreadPoolSizes, WakesThreadsThatHaveGoneToSleep) {
-  ThreadPool pool(GetParam());
+  ThreadPool pool(GetParam(), GetParam());
   for (int round = 0; round < 3; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // far longer than the threads spin
     std::atomic<int> calls{0};
@@ -60,7 +61,7 @@ TEST_P(ThreadPoolSizes, WakesThreadsThatHaveGoneToSleep) {
 }
 
 TEST_P(ThreadPoolSizes, PassesOnTheExceptionOfABody_AndStaysUsable) {
-  ThreadPool pool(GetParam());
+  ThreadPool pool(GetParam(), GetParam());
   for (int round = 0; round < 20; ++round) {
     try {
       pool.run(50, [](std::int64_t i) {
@@ -78,7 +79,7 @@ TEST_P(ThreadPoolSizes, PassesOnTheExceptionOfABody_AndStaysUsable) {
 }
 
 TEST_P(ThreadPoolSizes, StartsNoFurtherIndexLongAfterABodyThrew) {
-  ThreadPool pool(GetParam());
+  ThreadPool pool(GetParam(), GetParam());
   std::atomic<std::int64_t> calls{0};
   EXPECT_THROW(pool.run(1'000'000'000,
                         [&](std::int64_t) {
@@ -90,7 +91,7 @@ TEST_P(ThreadPoolSizes, StartsNoFurtherIndexLongAfterABodyThrew) {
 }
 
 TEST_P(ThreadPoolSizes, ReturnsOnlyWhenNoBodyRunsAnyMore_EvenAfterAnException) {
-  ThreadPool pool(GetParam());
+  ThreadPool pool(GetParam(), GetParam());
   std::atomic<int> running{0};
   EXPECT_THROW(pool.run(GetParam() * 4,
                         [&](std::int64_t i) {
@@ -108,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolSizes, testing::Values(1, 2, 3, 8, 3
                          testing::PrintToStringParamName());
 
 TEST(ThreadPool, SpreadsALoopOverItsThreads) {
-  ThreadPool pool(3);
+  ThreadPool pool(3, 3);
   std::atomic<int> arrived{0};
   // Each body waits for the other two, which can only come from other threads.
   pool.run(3, [&](std::int64_t) {
@@ -116,6 +117,19 @@ TEST(ThreadPool, SpreadsALoopOverItsThreads) {
     while (arrived.load() < 3) std::this_thread::yield();
   });
   EXPECT_EQ(arrived.load(), 3);
+}
+
+TEST(ThreadPool, RunsNoMoreThreadsThanTheMachineDoesAtOnce) {
+  ThreadPool pool(64);
+  EXPECT_EQ(pool.threads(), 64);
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  for (int round = 0; round < 20; ++round)
+    pool.run(200, [&](std::int64_t) {
+      const std::lock_guard lock(mutex);
+      threads.insert(std::this_thread::get_id());
+    });
+  EXPECT_LE(threads.size(), std::max(1u, std::thread::hardware_concurrency()));
 }
 
 TEST(ThreadPool, OfOneRunsTheLoopInOrderOnTheCaller) {
@@ -131,7 +145,7 @@ TEST(ThreadPool, OfOneRunsTheLoopInOrderOnTheCaller) {
 }
 
 TEST(ThreadPool, ANegativeCountIsAnEmptyLoop) {
-  ThreadPool pool(2);
+  ThreadPool pool(2, 2);
   int calls = 0;
   pool.run(-5, [&](std::int64_t) { ++calls; });
   EXPECT_EQ(calls, 0);
@@ -140,7 +154,7 @@ TEST(ThreadPool, ANegativeCountIsAnEmptyLoop) {
 TEST(ThreadPool, TwoPoolsWorkSideBySide) {
   std::atomic<std::int64_t> sum{0};
   auto work = [&] {
-    ThreadPool pool(3);
+    ThreadPool pool(3, 3);
     for (int loop = 0; loop < 200; ++loop) pool.run(10, [&](std::int64_t i) { sum.fetch_add(i); });
   };
   std::thread other(work);
@@ -177,7 +191,7 @@ int status_of_child(const std::function<bool()>& work) {
 }
 
 TEST(ThreadPool, WhoseProcessForkedIsDestroyedInTheChildWithoutWaiting) {
-  auto pool = std::make_unique<ThreadPool>(4);
+  auto pool = std::make_unique<ThreadPool>(4, 4);
   pool->run(100, [](std::int64_t) {});
   EXPECT_EQ(status_of_child([&] {
               pool.reset();
@@ -189,7 +203,7 @@ TEST(ThreadPool, WhoseProcessForkedIsDestroyedInTheChildWithoutWaiting) {
 TEST(ThreadPool, WhoseProcessForkedRunsLoopsInTheChildAndInTheParent) {
   if (kThreadSanitizer)
     GTEST_SKIP() << "ThreadSanitizer ends a child of a process with threads that starts one";
-  auto pool = std::make_unique<ThreadPool>(4);
+  auto pool = std::make_unique<ThreadPool>(4, 4);
   const auto works = [&] {
     std::atomic<int> calls{0};
     for (int round = 0; round < 3; ++round) pool->run(100, [&](std::int64_t) { calls.fetch_add(1); });
@@ -208,14 +222,14 @@ TEST(ThreadPool, WhoseProcessForkedRunsLoopsInTheChildAndInTheParent) {
 TEST(ThreadPool, IsMadeAndDestroyedManyTimes) {
   for (int i = 0; i < 1000; ++i) {
     std::atomic<int> calls{0};
-    ThreadPool pool(4);
+    ThreadPool pool(4, 4);
     if (i % 3 == 0) pool.run(7, [&](std::int64_t) { calls.fetch_add(1); });
     ASSERT_EQ(calls.load(), i % 3 == 0 ? 7 : 0);
   }
 }
 
 TEST(ThreadPool, StartsAsManyThreadsAsItPromises) {
-  ThreadPool pool(ThreadPool::kMaxThreads);
+  ThreadPool pool(ThreadPool::kMaxThreads, ThreadPool::kMaxThreads);
   std::atomic<int> calls{0};
   pool.run(1000, [&](std::int64_t) { calls.fetch_add(1); });
   EXPECT_EQ(calls.load(), 1000);
