@@ -90,10 +90,13 @@ void measure_writing(const Kernels& kernels, ThreadPool& pool, DType type, int h
   const std::int64_t row = 2 * bytes_of(type, head_dim);
   const auto many = static_cast<int>(kFarBytes / (kFar * row));
   const double near = measure(kernels, pool, type, head_dim, heads, 1, 1, kNear) / kNear;
-  const double far = measure(kernels, pool, type, head_dim, heads, many, 1, kFar) / static_cast<double>(kFar * many);
-  std::printf("writing, %-5s heads of %3d, %d for each row: %5.1f ns a row from the cache, %5.1f from memory (%.1f GB/s)\n",
-              std::string(dtype_info(type).name).c_str(), head_dim, heads, near * 1e9, far * 1e9,
-              static_cast<double>(row) / far * 1e-9);
+  const double far =
+      measure(kernels, pool, type, head_dim, heads, many, 1, kFar) / static_cast<double>(kFar * many);
+  std::printf(
+      "writing, %-5s heads of %3d, %d for each row: %5.1f ns a row from the cache, %5.1f from memory (%.1f "
+      "GB/s)\n",
+      std::string(dtype_info(type).name).c_str(), head_dim, heads, near * 1e9, far * 1e9,
+      static_cast<double>(row) / far * 1e-9);
 }
 
 }  // namespace
@@ -110,6 +113,6 @@ int main(int count, char** words) {
     for (const int head_dim : {64, 80, 128, 256})
       if (head_dim % 32 == 0 || type == DType::f16) measure_reading(kernels, pool, type, head_dim, limit);
   for (const DType type : {DType::f16, DType::q8_0, DType::q4_0})
-    for (const auto& [head_dim, heads] : {std::pair{64, 3}, {64, 8}, {128, 4}, {256, 4}})
+    for (const auto& [head_dim, heads] : {std::pair{64, 3}, {64, 8}, {128, 4}, {128, 8}, {256, 4}})
       measure_writing(kernels, pool, type, head_dim, heads);
 }

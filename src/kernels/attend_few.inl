@@ -8,8 +8,9 @@ constexpr int kMostFew = kFewQueries > 0 ? kFewQueries : 1;
 
 // Whole tiles of f16 rows, as most are.
 inline bool few_and_whole(const AttendTile& tile, const AttendQueries& queries) {
-  return queries.count <= kFewQueries && tile.begin == 0 && tile.end == kTileRows && tile.key_type == DType::f16 &&
-         tile.value_type == DType::f16 && tile.rotation == nullptr && queries.head_dim % (2 * kLanes) == 0;
+  return queries.count <= kFewQueries && tile.begin == 0 && tile.end == kTileRows &&
+         tile.key_type == DType::f16 && tile.value_type == DType::f16 && tile.rotation == nullptr &&
+         queries.head_dim % (2 * kLanes) == 0;
 }
 
 // Scores of Q queries at sixteen keys.
@@ -43,20 +44,23 @@ inline void score_keys(const AttendTile& tile, const AttendQueries& queries, int
 // out = out * keep + take * (values weighed by p) for Q queries and V vectors from dimension d on.
 template <int Q, int V>
 inline void mix_rows(const AttendTile& tile, const AttendQueries& queries, int d,
-                     const std::uint32_t (*p)[kTileRows / 2], const float* keep, const float* take, float* out) {
+                     const std::uint32_t (*p)[kTileRows / 2], const float* keep, const float* take,
+                     float* out) {
   Lanes sum[Q][V];
   for (auto& row : sum)
     for (Lanes& one : row) one = Lanes{};
   // The next tile's keys come in evenly over all calls: an even share for each pair of rows and each vector.
   const std::int64_t share = V * kLanes * kTileRows * tile.key_stride / (queries.head_dim * (kTileRows / 2));
-  const std::byte* ahead = tile.keys + kTileRows * tile.key_stride + d / (V * kLanes) * (kTileRows / 2) * share;
+  const std::byte* ahead =
+      tile.keys + kTileRows * tile.key_stride + d / (V * kLanes) * (kTileRows / 2) * share;
   for (int pair = 0; pair < kTileRows / 2; ++pair) {
     const std::byte* row = tile.values + 2 * pair * tile.value_stride;
     fetch(ahead + pair * share, share);
     Pairs values[V];
     for (int v = 0; v < V; ++v) {
       const int from = d + v * kLanes;
-      values[v] = zip_pairs(F16Row{row}.at(from, from + kLanes), F16Row{row + tile.value_stride}.at(from, from + kLanes));
+      values[v] = zip_pairs(F16Row{row}.at(from, from + kLanes),
+                            F16Row{row + tile.value_stride}.at(from, from + kLanes));
     }
     for (int i = 0; i < Q; ++i)
       for (int v = 0; v < V; ++v) sum[i][v] = dot_pairs(sum[i][v], p[i][pair], values[v]);
