@@ -52,6 +52,8 @@ class Handler(BaseHTTPRequestHandler):
             if self.headers.get("If-None-Match") == "*" and now is not None:
                 return self._problem(412, "PreconditionFailed")
             wanted = self.headers.get("If-Match")
+            if wanted is not None and now is None:
+                return self._problem(404, "NoSuchKey")
             if wanted is not None and wanted.strip('"') != (now or "").strip('"'):
                 return self._problem(412, "PreconditionFailed")
             if name.endswith("/manifest.json"):

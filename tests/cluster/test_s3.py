@@ -53,6 +53,23 @@ def test_objects(bucket):
         objects.get("a/b")
 
 
+def test_a_session_that_was_deleted_begins_anew(bucket):
+    store = open_store(bucket)
+    store.acquire("talk", "a").commit(b"old", 1)
+    open_store(bucket).forget("talk")
+    lease = store.acquire("talk", "a")  # it knew the manifest
+    assert (lease.manifest["turn"], lease.snapshot()) == (0, None)
+    lease.commit(b"new", 1)
+    assert store.snapshot(store.look("talk")) == b"new"
+
+
+def test_a_bucket_that_is_not_there_is_one_clear_error(bucket):
+    if "moto" not in os.environ.get("PYTEST_CURRENT_TEST", ""):
+        pytest.skip("the stand-in has every bucket")
+    with pytest.raises(StoreError, match="store: cannot replace"):
+        open_objects("s3://nowhere/sessions")
+
+
 def test_sessions(bucket):
     store, old = open_store(bucket), None
     for turn in range(15):
@@ -68,5 +85,5 @@ def test_a_server_that_is_away_is_one_clear_error(tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    with pytest.raises(StoreError, match="store: cannot write"):
+    with pytest.raises(StoreError, match="store: cannot replace"):
         open_objects("s3://bucket/sessions", timeout=2.0)

@@ -48,10 +48,10 @@ class S3Objects:
             return bytes(answer.bytes()), str(answer.meta["e_tag"])
 
     def put(self, name: str, data: bytes) -> None:
-        self._write(name, data, "overwrite")
+        self._write("write", name, data, "overwrite")
 
     def replace(self, name: str, data: bytes, tag: str | None) -> str:
-        return self._write(name, data, "create" if tag is None else {"e_tag": tag})
+        return self._write("replace", name, data, "create" if tag is None else {"e_tag": tag})
 
     def delete(self, name: str) -> None:
         with self._told("delete", name), contextlib.suppress(FileNotFoundError):
@@ -61,8 +61,8 @@ class S3Objects:
         with self._told("list", folder):
             return sorted(one["path"] for some in self._api.list(self._store, folder) for one in some)
 
-    def _write(self, name: str, data: bytes, mode: Any) -> str:
-        with self._told("write", name):
+    def _write(self, what: str, name: str, data: bytes, mode: Any) -> str:
+        with self._told(what, name):
             return str(self._api.put(self._store, name, data, mode=mode, use_multipart=False)["e_tag"])
 
     @contextlib.contextmanager
@@ -74,6 +74,8 @@ class S3Objects:
         except FileNotFoundError as error:
             if what == "read":
                 raise KeyError(name) from None
+            if what == "replace" and "NoSuchBucket" not in str(error):  # somebody has deleted it
+                raise LostRaceError(name) from None
             raise StoreError(f"store: cannot {what} {name}: {_first_line(error)}") from error
         except (self._errors.BaseError, OSError) as error:
             raise StoreError(f"store: cannot {what} {name}: {_first_line(error)}") from error
