@@ -27,8 +27,9 @@ class ThreadPool {
   // `asked`, or as many threads as the machine runs at once (at most kMaxThreads) when that is 0.
   static int count(int asked);
 
-  // `threads` counts the calling thread; 1 starts none. At most `at_once` of them run; 0: as many as the machine. Throws Error(invalid_argument) outside [1,
-  // kMaxThreads], Error(out_of_memory) when the system gives no more threads.
+  // `threads` counts the calling thread; 1 starts none. At most `at_once` of them run; 0: as many as the machine
+  // runs at once. Throws Error(invalid_argument) outside [1, kMaxThreads], Error(out_of_memory) when the system
+  // gives no more threads.
   explicit ThreadPool(int threads, int at_once = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

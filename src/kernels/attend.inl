@@ -182,6 +182,17 @@ inline void join_tile(const AttendQueries& queries, bool all, const float* tile_
   }
 }
 
+// out = out * keep[i] + sum * take[i] for Q queries, whose outputs are `stride` apart, and V vectors.
+template <int Q, int V>
+inline void add_mixed(const Lanes (&sum)[Q][V], const float* keep, const float* take, float* out,
+                      int stride) {
+  for (int i = 0; i < Q; ++i)
+    for (int v = 0; v < V; ++v) {
+      float* target = out + i * stride + v * kLanes;
+      store(target, fma(sum[i][v], set1(take[i]), mul(load(target), set1(keep[i]))));
+    }
+}
+
 // out = out * keep[i] + (sum of p_j v_j) * take[i] for Q queries and V vectors of one slice of the head
 // dimension.
 template <class Row, int Q, int V>
@@ -199,11 +210,7 @@ inline void mix_slice(const AttendTile& tile, int first, int last, const float (
       for (int v = 0; v < V; ++v) sum[i][v] = fma(weight, value[v], sum[i][v]);
     }
   }
-  for (int i = 0; i < Q; ++i)
-    for (int v = 0; v < V; ++v) {
-      float* target = out + i * stride + d + v * kLanes;
-      store(target, fma(sum[i][v], set1(take[i]), mul(load(target), set1(keep[i]))));
-    }
+  add_mixed(sum, keep, take, out + d, stride);
 }
 
 template <class Row, int Q>

@@ -65,11 +65,7 @@ inline void mix_rows(const AttendTile& tile, const AttendQueries& queries, int d
     for (int i = 0; i < Q; ++i)
       for (int v = 0; v < V; ++v) sum[i][v] = dot_pairs(sum[i][v], p[i][pair], values[v]);
   }
-  for (int i = 0; i < Q; ++i)
-    for (int v = 0; v < V; ++v) {
-      float* target = out + i * queries.head_dim + d + v * kLanes;
-      store(target, fma(sum[i][v], set1(take[i]), mul(load(target), set1(keep[i]))));
-    }
+  add_mixed(sum, keep, take, out + d, queries.head_dim);
 }
 
 template <int Q>

@@ -233,11 +233,7 @@ inline void mix_pairs(const AttendTile& tile, const AttendQueries& queries,
       Lanes sum[Q][V];
       multiply<Q, V>(p[first] + first_pair, kTileRows / 2, packed + first_pair * dim + vector * kLanes, dim,
                      pairs, sum);
-      for (int i = 0; i < Q; ++i)
-        for (int v = 0; v < V; ++v) {
-          float* target = out + (first + i) * dim + (vector + v) * kLanes;
-          store(target, fma(sum[i][v], set1(take[first + i]), mul(load(target), set1(keep[first + i]))));
-        }
+      add_mixed(sum, keep + first, take + first, out + first * dim + vector * kLanes, dim);
     });
   });
 }

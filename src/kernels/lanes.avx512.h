@@ -123,8 +123,8 @@ constexpr int kProbeChains = 12;
 #ifdef __AVX512BF16__
 constexpr int kFewQueries = 8;
 #else
-constexpr int kFewQueries =
-    0;  // two steps for a product of pairs: it pays to have many sums on their way, of packed rows
+// A product of pairs takes two steps: it pays to have many sums on their way, of packed rows.
+constexpr int kFewQueries = 0;
 #endif
 
 struct Pairs {

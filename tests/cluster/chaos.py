@@ -39,7 +39,6 @@ def arguments():
     parser.add_argument("--tokens", type=int, default=12)
     parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--minutes", type=float, help="after which no turn is begun")
-    parser.add_argument("--store", choices=("s3", "folder"), default="s3", help="folder: without a server that can be killed")
     parser.add_argument("--every", type=float, default=20.0, help="seconds between two faults")
     parser.add_argument("--faults", choices=("kill", "network", "none"), default="kill")
     parser.add_argument("--threads", type=int, default=1, help="of a replica; the single process has as many as all replicas, up to the cores")
@@ -138,7 +137,7 @@ def audit(folder):
     return bad
 
 
-def check_store(url, outcome):
+def check_store("s3://bucket/sessions", outcome):
     """Sessions whose newest snapshot does not hold their last acknowledged turn."""
     store, lost = open_store(url), []
     newest = {}
@@ -164,11 +163,10 @@ def main():
         endpoint = f"http://127.0.0.1:{proxy.port if proxy else store.port}"
         environment = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
                        "AWS_DEFAULT_REGION": "us-east-1", "OMP_NUM_THREADS": "1"}  # fmt: skip
-        url = "s3://bucket/sessions" if options.store == "s3" else f"{folder}/sessions"
         cluster = LocalCluster(options.nodes, environment=environment)
         try:
             chat = {"chat_template": "chatml"} if "llama" in options.model else {}
-            application = build_app(options.model, options.kv_budget, store=url, replicas=options.nodes,
+            application = build_app(options.model, options.kv_budget, store="s3://bucket/sessions", replicas=options.nodes,
                                     threads=options.threads, lease_seconds=4.0, store_timeout=5.0, **chat)  # fmt: skip
             cluster.deploy(application)
             faults = Faults(options, cluster, store, proxy)
@@ -179,7 +177,7 @@ def main():
             if proxy:
                 proxy.mode = "pass"
             outcome.lost += check_store(url, outcome)
-            twice = audit(store.folder) if options.store == "s3" else []  # of a folder nobody keeps a log
+            twice = audit(store.folder)
         finally:
             cluster.close()
             store.close()

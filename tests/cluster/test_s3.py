@@ -66,7 +66,7 @@ def test_a_session_that_was_deleted_begins_anew(bucket):
 def test_a_bucket_that_is_not_there_is_one_clear_error(bucket):
     if "moto" not in os.environ.get("PYTEST_CURRENT_TEST", ""):
         pytest.skip("the stand-in has every bucket")
-    with pytest.raises(StoreError, match="store: cannot replace"):
+    with pytest.raises(StoreError, match="store: cannot write"):
         open_objects("s3://nowhere/sessions")
 
 
@@ -85,5 +85,5 @@ def test_a_server_that_is_away_is_one_clear_error(tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    with pytest.raises(StoreError, match="store: cannot replace"):
+    with pytest.raises(StoreError, match="store: cannot write"):
         open_objects("s3://bucket/sessions", timeout=2.0)

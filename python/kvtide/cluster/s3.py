@@ -43,15 +43,16 @@ class S3Objects:
         )
 
     def get(self, name: str) -> tuple[bytes, str]:
-        with self._told("read", name):
+        with self._told("read", name, missing=KeyError):
             answer = self._api.get(self._store, name)
             return bytes(answer.bytes()), str(answer.meta["e_tag"])
 
     def put(self, name: str, data: bytes) -> None:
-        self._write("write", name, data, "overwrite")
+        self._write(name, data, "overwrite")
 
     def replace(self, name: str, data: bytes, tag: str | None) -> str:
-        return self._write("replace", name, data, "create" if tag is None else {"e_tag": tag})
+        mode = "create" if tag is None else {"e_tag": tag}
+        return self._write(name, data, mode, missing=LostRaceError)  # somebody has deleted it
 
     def delete(self, name: str) -> None:
         with self._told("delete", name), contextlib.suppress(FileNotFoundError):
@@ -61,21 +62,20 @@ class S3Objects:
         with self._told("list", folder):
             return sorted(one["path"] for some in self._api.list(self._store, folder) for one in some)
 
-    def _write(self, what: str, name: str, data: bytes, mode: Any) -> str:
-        with self._told(what, name):
+    def _write(self, name: str, data: bytes, mode: Any, missing: type[Exception] | None = None) -> str:
+        with self._told("write", name, missing):
             return str(self._api.put(self._store, name, data, mode=mode, use_multipart=False)["e_tag"])
 
     @contextlib.contextmanager
-    def _told(self, what: str, name: str) -> Iterator[None]:
+    def _told(self, what: str, name: str, missing: type[Exception] | None = None) -> Iterator[None]:
+        """``missing``: what it means that the object is not there; None: that something is wrong."""
         try:
             yield
         except (self._errors.AlreadyExistsError, self._errors.PreconditionError) as error:
             raise LostRaceError(name) from error
         except FileNotFoundError as error:
-            if what == "read":
-                raise KeyError(name) from None
-            if what == "replace" and "NoSuchBucket" not in str(error):  # somebody has deleted it
-                raise LostRaceError(name) from None
+            if missing is not None and "NoSuchBucket" not in str(error):
+                raise missing(name) from None
             raise StoreError(f"store: cannot {what} {name}: {_first_line(error)}") from error
         except (self._errors.BaseError, OSError) as error:
             raise StoreError(f"store: cannot {what} {name}: {_first_line(error)}") from error
