@@ -367,6 +367,8 @@ check: check-clang  ## the rules of the house: floors, symbols, format, both com
 	@$(PYTHON) tools/check_prose.py
 	@git ls-files '*.cpp' '*.h' | xargs -r clang-format-14 --dry-run --Werror
 	@echo "format: every C++ file is as clang-format leaves it"
+	@! git ls-files '*.py' | xargs -r pyflakes3 2>&1 | grep -v "imported but unused\|redefinition of unused\|never used"
+	@echo "names: every Python file compiles, and knows the names that it uses"
 
 # In the folder of make test-sanitized, where clang++ has already compiled the lower floors and their tests.
 check-clang:

@@ -13,7 +13,7 @@ packages_of() {
     build) echo "$(packages_of small) libprotozero-dev libboost1.81-dev" ;;
     test) echo libgtest-dev ;;
     fuzz) echo clang-14 libclang-rt-14-dev ;;
-    check) echo clang-14 clang-format-14 binutils ;;
+    check) echo clang-14 clang-format-14 binutils pyflakes3 ;;
     python) echo python3-venv python3-dev ;;
     demo) echo python3-venv ;;
     texts) echo bible-kjv ;;

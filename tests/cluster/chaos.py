@@ -137,7 +137,7 @@ def audit(folder):
     return bad
 
 
-def check_store("s3://bucket/sessions", outcome):
+def check_store(url, outcome):
     """Sessions whose newest snapshot does not hold their last acknowledged turn."""
     store, lost = open_store(url), []
     newest = {}
@@ -166,7 +166,8 @@ def main():
         cluster = LocalCluster(options.nodes, environment=environment)
         try:
             chat = {"chat_template": "chatml"} if "llama" in options.model else {}
-            application = build_app(options.model, options.kv_budget, store="s3://bucket/sessions", replicas=options.nodes,
+            url = "s3://bucket/sessions"
+            application = build_app(options.model, options.kv_budget, store=url, replicas=options.nodes,
                                     threads=options.threads, lease_seconds=4.0, store_timeout=5.0, **chat)  # fmt: skip
             cluster.deploy(application)
             faults = Faults(options, cluster, store, proxy)

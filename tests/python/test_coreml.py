@@ -222,7 +222,7 @@ def test_findings_have_their_place(write):
 
 def test_states_are_resized_as_those_of_core_ml_are(write):
     def model(rows):
-        text = SUMS.replace("[2, 3]", f"[1, 2, {rows}, 4]").replace("[2]> y", f"[1, 2, 4]> y").replace("([1])", "([2])")
+        text = SUMS.replace("[2, 3]", f"[1, 2, {rows}, 4]").replace("[2]> y", "[1, 2, 4]> y").replace("([1])", "([2])")
         return ct.Model(write(text, f"{rows}.mil"))
 
     small, large = model(4), model(8)

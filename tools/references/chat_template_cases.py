@@ -178,7 +178,7 @@ _SETTINGS = {
     "": {"tools": None, "add_generation_prompt": True, **_SPECIAL},
     ", tools": {"tools": _TOOLS, "add_generation_prompt": True, **_SPECIAL},
     ", no prompt, no tokens": {"tools": None, "add_generation_prompt": False},
-    ", switches": {"tools": _TOOLS, "add_generation_prompt": True, "enable_thinking": False, "thinking": True, "reasoning_effort": "high", "date_string": "26 Jul 2024", "documents": [{"title": "T", "text": "D", "doc_id": 1, "title": "x"}], "keep_past_thinking": True, "builtin_tools": ["code_interpreter"], "custom_tools": None, **_SPECIAL},
+    ", switches": {"tools": _TOOLS, "add_generation_prompt": True, "enable_thinking": False, "thinking": True, "reasoning_effort": "high", "date_string": "26 Jul 2024", "documents": [{"title": "x", "text": "D", "doc_id": 1}], "keep_past_thinking": True, "builtin_tools": ["code_interpreter"], "custom_tools": None, **_SPECIAL},
     ", thinking": {"tools": None, "add_generation_prompt": True, "enable_thinking": True, "thinking": False, "documents": None, "tools_in_user_message": False, "preserve_thinking": True, **_SPECIAL},
 }  # fmt: skip
 CONVERSATIONS = {talk + setting: {"messages": messages, **variables} for talk, messages in _TALKS.items() for setting, variables in _SETTINGS.items()}
