@@ -4,13 +4,10 @@
 namespace kvtide {
 namespace {
 
-constexpr int kMostFew = kFewQueries > 0 ? kFewQueries : 1;
-
-// Whole tiles of f16 rows, as most are.
-inline bool few_and_whole(const AttendTile& tile, const AttendQueries& queries) {
-  return queries.count <= kFewQueries && tile.begin == 0 && tile.end == kTileRows &&
-         tile.key_type == DType::f16 && tile.value_type == DType::f16 && tile.rotation == nullptr &&
-         queries.head_dim % (2 * kLanes) == 0;
+// Whole tiles of rows of one type, as most are.
+inline bool whole(const AttendTile& tile, DType type) {
+  return tile.begin == 0 && tile.end == kTileRows && tile.key_type == type && tile.value_type == type &&
+         tile.rotation == nullptr;
 }
 
 // Scores of Q queries at sixteen keys.
@@ -69,22 +66,18 @@ inline void mix_rows(const AttendTile& tile, const AttendQueries& queries, int d
 }
 
 template <int Q>
-inline void fold_few(const AttendTile& tile, const AttendQueries& queries, const AttendPartials& into) {
+inline void fold_few_pairs(const AttendTile& tile, const AttendQueries& queries, const AttendPartials& into) {
   constexpr int kVectors = Q <= 5 ? 4 : 2;  // with their sums they stay in registers
-  alignas(64) float mass[kTileRows], scores[kLanes][kTileRows];
-  alignas(64) std::uint32_t p[kLanes][kTileRows / 2];
-  alignas(64) float keep[kLanes], take[kLanes], max[kLanes], sum[kLanes];
+  alignas(64) float mass[kTileRows];
+  TileWeights<kLanes> weights;
   read_mass(tile, mass);
-  for (int group = 0; group < kTileRows; group += kLanes) score_keys<Q>(tile, queries, group, mass, scores);
-  const bool all = all_seen(queries);
-  if (!all) hide_unseen(queries, 0, kTileRows, scores);
-  soften_pairs<kTileRows / kLanes>(scores, Q, 0, p, max, sum);
-  for (int i = 0; i < Q && !all; ++i)
-    if (queries.lo[i] >= queries.hi[i])  // sees nothing here
-      for (std::uint32_t& pair : p[i]) pair = 0;
-  join_tile(queries, all, max, sum, into, keep, take);
+  for (int group = 0; group < kTileRows; group += kLanes)
+    score_keys<Q>(tile, queries, group, mass, weights.scores);
+  weights.join(queries, into, [&](float* max, float* sum) {
+    soften_pairs<kTileRows / kLanes>(weights.scores, Q, 0, weights.p, max, sum);
+  });
   each_vector<kVectors>(0, queries.head_dim / kLanes, [&]<int V>(int vector) {
-    mix_rows<Q, V>(tile, queries, vector * kLanes, p, keep, take, into.out);
+    mix_rows<Q, V>(tile, queries, vector * kLanes, weights.p, weights.keep, weights.take, into.out);
   });
 }
 

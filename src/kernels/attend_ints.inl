@@ -58,28 +58,43 @@ void quantize_queries(int count, int dim, const float* rows, std::uint32_t* word
 // Steps of rows as f16 bits, [block][place].
 using Steps = std::uint16_t[kMaxBlocks][kTileRows];
 
-// Rows first, first + stride, ... lie at the places [begin, end); elsewhere there are zeros.
-constexpr BlockQ8_0 kNoRow[kMaxBlocks] = {};
-inline const BlockQ8_0* row_at(const std::byte* first, std::int64_t stride, int begin, int end, int place) {
-  if (place < begin || place >= end) return kNoRow;
-  return reinterpret_cast<const BlockQ8_0*>(first + (place - begin) * stride);
+inline Bytes bytes_of(const BlockQ8_0& block) { return load_bytes(block.qs); }
+inline Bytes bytes_of(const BlockQ4_0& block) { return load_nibbles(block.qs); }
+inline bool is_whole(DType type) { return type == DType::q8_0 || type == DType::q4_0; }
+// body<Block>() for one of these types.
+template <class Body>
+inline void with_block(DType type, Body body) {
+  if (type == DType::q8_0)
+    body.template operator()<BlockQ8_0>();
+  else
+    body.template operator()<BlockQ4_0>();
+}
+
+// Rows first, first + stride, ... lie at the places [begin, end); elsewhere all steps are zero.
+template <class Block>
+constexpr Block kNoRow[kMaxBlocks] = {};
+template <class Block>
+inline const Block* row_at(const std::byte* first, std::int64_t stride, int begin, int end, int place) {
+  if (place < begin || place >= end) return kNoRow<Block>;
+  return reinterpret_cast<const Block*>(first + (place - begin) * stride);
 }
 
 // Keys as [pair of dimensions][place], where dimensions 0 and 2, 1 and 3 of every four make a pair.
+template <class Block>
 inline void pack_byte_keys(const AttendTile tile, int dim, std::uint32_t* out, Steps& steps) {
   for (int group = tile.begin & ~(kLanes - 1); group < tile.end; group += kLanes) {
     const int begin = tile.begin > group ? tile.begin : group;
     const int end = tile.end < group + kLanes ? tile.end : group + kLanes;
     fetch(tile.values + (begin - tile.begin) * tile.value_stride, (end - begin) * tile.value_stride);
-    const BlockQ8_0* keys[kLanes];
+    const Block* keys[kLanes];
     for (int i = 0; i < kLanes; ++i)
-      keys[i] = row_at(tile.keys, tile.key_stride, tile.begin, tile.end, group + i);
+      keys[i] = row_at<Block>(tile.keys, tile.key_stride, tile.begin, tile.end, group + i);
     for (int block = 0; block < dim / kBlock; block += 2) {
       const int second = block + 1 < dim / kBlock ? 1 : 0;
       Pairs rows[kLanes];
       for (int i = 0; i < kLanes; ++i) {
-        const BlockQ8_0* key = keys[i] + block;
-        rows[i] = load_bytes(key->qs, key[second].qs);
+        const Block* key = keys[i] + block;
+        rows[i] = join_bytes(bytes_of(key[0]), bytes_of(key[second]));
         steps[block][group + i] = key->d;
         steps[block + second][group + i] = key[second].d;
       }
@@ -95,16 +110,20 @@ inline void pack_byte_keys(const AttendTile tile, int dim, std::uint32_t* out, S
 
 // Values of rows [begin, end) as [pair of rows][dimension], from the pair of row `begin` on; all places have
 // steps.
+template <class Block>
 inline void pack_byte_values(const AttendTile tile, int dim, std::uint32_t* out, Steps& steps) {
   __builtin_memset(steps, 0, static_cast<std::size_t>(dim / kBlock) * sizeof *steps);
   for (int place = tile.begin & ~1; place < tile.end; place += 2) {
     fetch(tile.keys + (place + kTileRows - tile.begin) * tile.key_stride, 2 * tile.key_stride);
-    const BlockQ8_0* a = row_at(tile.values, tile.value_stride, tile.begin, tile.end, place);
-    const BlockQ8_0* b = row_at(tile.values, tile.value_stride, tile.begin, tile.end, place + 1);
+    const Block* a = row_at<Block>(tile.values, tile.value_stride, tile.begin, tile.end, place);
+    const Block* b = row_at<Block>(tile.values, tile.value_stride, tile.begin, tile.end, place + 1);
     for (int block = 0; block < dim / kBlock; ++block) {
       steps[block][place] = a[block].d;
       steps[block][place + 1] = b[block].d;
-      store_zipped(out + place / 2 * dim + block * kBlock, a[block].qs, b[block].qs);
+      Pairs both[kBlock / kLanes];
+      zip_bytes(bytes_of(a[block]), bytes_of(b[block]), both);
+      for (int v = 0; v < kBlock / kLanes; ++v)
+        store(out + place / 2 * dim + block * kBlock + v * kLanes, both[v]);
     }
   }
 }
@@ -211,22 +230,25 @@ inline void mix_ints(const AttendTile& tile, const AttendQueries& queries, const
 struct PackedTile {
   alignas(64) std::uint32_t keys[kTileRows * kMaxPairs];
   alignas(64) std::uint32_t values[kTileRows * kMaxPairs];
-  alignas(64) Steps key_steps, value_steps;  // of q8_0 rows
+  alignas(64) Steps key_steps, value_steps;  // of rows in whole numbers
   alignas(64) float mass[kTileRows];
 
   static bool whole_keys(const AttendTile& tile) {
-    return tile.key_type == DType::q8_0 && tile.rotation == nullptr;
+    return is_whole(tile.key_type) && tile.rotation == nullptr;
   }
-  static bool whole_values(const AttendTile& tile) { return tile.value_type == DType::q8_0; }
+  static bool whole_values(const AttendTile& tile) { return is_whole(tile.value_type); }
 
   void fill(const AttendTile& tile, const AttendQueries& queries) {
     read_mass(tile, mass);
     if (whole_keys(tile))
-      pack_byte_keys(tile, queries.head_dim, keys, key_steps);
+      with_block(tile.key_type,
+                 [&]<class Block>() { pack_byte_keys<Block>(tile, queries.head_dim, keys, key_steps); });
     else
       with_row<RoundedF32Row>(tile.key_type, [&]<class Row>() { pack_key_rows<Row>(tile, queries, keys); });
     if (whole_values(tile))
-      pack_byte_values(tile, queries.head_dim, values, value_steps);
+      with_block(tile.value_type, [&]<class Block>() {
+        pack_byte_values<Block>(tile, queries.head_dim, values, value_steps);
+      });
     else
       with_row<RoundedF32Row>(tile.value_type,
                               [&]<class Row>() { pack_value_rows<Row>(tile, queries, values); });
@@ -236,60 +258,42 @@ struct PackedTile {
 // Folds the tile into at most kQueriesAtOnce queries, whose scores and weights stay in the first cache.
 inline void fold_packed(const AttendTile& tile, const PackedTile& packed, const AttendQueries& queries,
                         const AttendPartials& into) {
-  alignas(64) float scores[kQueriesAtOnce][kTileRows];
-  alignas(64) std::uint32_t p[kQueriesAtOnce][kTileRows / 2];
-  alignas(64) float keep[kQueriesAtOnce], take[kQueriesAtOnce], max[kQueriesAtOnce], sum[kQueriesAtOnce];
+  TileWeights<kQueriesAtOnce> weights;
   const int from = tile.begin & ~(2 * kLanes - 1), to = (tile.end + 2 * kLanes - 1) & ~(2 * kLanes - 1);
-  const bool whole_values = PackedTile::whole_values(tile), all = all_seen(queries);
+  const bool whole_values = PackedTile::whole_values(tile);
+  const auto scores = weights.scores;
   if (PackedTile::whole_keys(tile))
     score_ints(tile, queries, packed.keys, packed.key_steps, packed.mass, scores);
   else
     score_pairs(tile, queries, packed.keys, packed.mass, scores);
-  if (!all) hide_unseen(queries, 0, kTileRows, scores);
-  for (int i = 0; i < queries.count; i += kLanes) {
-    const int count = queries.count - i < kLanes ? queries.count - i : kLanes;
-    if (whole_values)
-      soften_ints(scores + i, count, max + i, sum + i);
-    else if (to - from == kTileRows)
-      soften_pairs<kTileRows / kLanes>(scores + i, count, from, p + i, max + i, sum + i);
-    else
-      soften_pairs<2>(scores + i, count, from, p + i, max + i, sum + i);
-  }
-  for (int i = 0; i < queries.count && !all; ++i) {
-    if (queries.lo[i] < queries.hi[i]) continue;
-    for (std::uint32_t& pair : p[i]) pair = 0;  // sees nothing here
-    for (float& weight : scores[i]) weight = 0.0f;
-  }
-  join_tile(queries, all, max, sum, into, keep, take);
-  if (whole_values)
-    mix_ints(tile, queries, scores, keep, take, packed.values, packed.value_steps, into.out);
-  else
-    mix_pairs(tile, queries, p, keep, take, packed.values, into.out);
-}
-
-// Rows of q4_0 as q8_0 with the same numbers. Sixteen at a time are copies of their own, which compilers make vectors of.
-using ByteRows = BlockQ8_0[kTileRows * kMaxBlocks];
-inline void widen_nibbles(const std::byte* rows, std::int64_t stride, int count, int blocks, ByteRows& out) {
-  for (int i = 0; i < count; ++i) {
-    const auto* row = reinterpret_cast<const BlockQ4_0*>(rows + i * stride);
-    for (int b = 0; b < blocks; ++b) {
-      std::uint8_t nibbles[kBlock / 2];
-      std::int8_t low[kBlock / 2], high[kBlock / 2];
-      __builtin_memcpy(nibbles, row[b].qs, sizeof nibbles);
-      for (int k = 0; k < kBlock / 2; ++k) low[k] = static_cast<std::int8_t>((nibbles[k] & 15) - 8);
-      for (int k = 0; k < kBlock / 2; ++k) high[k] = static_cast<std::int8_t>((nibbles[k] >> 4) - 8);
-      BlockQ8_0& wide = out[i * blocks + b];
-      wide.d = row[b].d;
-      __builtin_memcpy(wide.qs, low, sizeof low);
-      __builtin_memcpy(wide.qs + kBlock / 2, high, sizeof high);
+  weights.join(queries, into, [&](float* max, float* sum) {
+    for (int i = 0; i < queries.count; i += kLanes) {
+      const int count = queries.count - i < kLanes ? queries.count - i : kLanes;
+      if (whole_values)
+        soften_ints(scores + i, count, max + i, sum + i);
+      else if (to - from == kTileRows)
+        soften_pairs<kTileRows / kLanes>(scores + i, count, from, weights.p + i, max + i, sum + i);
+      else
+        soften_pairs<2>(scores + i, count, from, weights.p + i, max + i, sum + i);
     }
-  }
+  });
+  if (whole_values)
+    mix_ints(tile, queries, scores, weights.keep, weights.take, packed.values, packed.value_steps, into.out);
+  else
+    mix_pairs(tile, queries, weights.p, weights.keep, weights.take, packed.values, into.out);
 }
 
-inline void fold_bytes_or_pairs(const AttendTile& tile, const AttendQueries& queries,
-                                const AttendPartials& into) {
-  if (few_and_whole(tile, queries))
-    return rest_of_queries<kMostFew>(0, queries.count, [&]<int Q>(int) { fold_few<Q>(tile, queries, into); });
+}  // namespace
+}  // namespace kvtide
+
+#include "kernels/attend_few_ints.inl"
+
+namespace kvtide {
+namespace {
+
+void fold_tile_rounded(const AttendTile& tile, const AttendQueries& queries,
+                       const AttendPartials& into) noexcept {
+  if (fold_few(tile, queries, into)) return;
   PackedTile packed;
   packed.fill(tile, queries);
   for (int first = 0; first < queries.count; first += kQueriesAtOnce) {
@@ -306,26 +310,6 @@ inline void fold_bytes_or_pairs(const AttendTile& tile, const AttendQueries& que
     fold_packed(tile, packed, some,
                 {into.max + first, into.sum + first, into.out + first * queries.padded_dim});
   }
-}
-
-// As fold_bytes_or_pairs; four bits are met in whole numbers, too.
-void fold_tile_rounded(const AttendTile& tile, const AttendQueries& queries,
-                       const AttendPartials& into) noexcept {
-  if (tile.key_type != DType::q4_0 && tile.value_type != DType::q4_0)
-    return fold_bytes_or_pairs(tile, queries, into);
-  const int rows = tile.end - tile.begin, blocks = queries.head_dim / kBlock;
-  const auto as_bytes = [&](const std::byte*& from, DType& type, std::int64_t& stride, ByteRows& wide) {
-    if (type != DType::q4_0) return;
-    widen_nibbles(from, stride, rows, blocks, wide);
-    from = reinterpret_cast<const std::byte*>(wide);
-    type = DType::q8_0;
-    stride = blocks * static_cast<std::int64_t>(sizeof(BlockQ8_0));
-  };
-  AttendTile seen = tile;
-  ByteRows keys, values;
-  as_bytes(seen.keys, seen.key_type, seen.key_stride, keys);
-  as_bytes(seen.values, seen.value_type, seen.value_stride, values);
-  fold_bytes_or_pairs(seen, queries, into);
 }
 
 }  // namespace

@@ -238,6 +238,29 @@ inline void mix_pairs(const AttendTile& tile, const AttendQueries& queries,
   });
 }
 
+// What at most `Most` queries make of a tile's rows.
+template <int Most>
+struct TileWeights {
+  alignas(64) float scores[Most][kTileRows];         // where values are met in whole numbers, the weights
+  alignas(64) std::uint32_t p[Most][kTileRows / 2];  // the weights as pairs, elsewhere
+  alignas(64) float keep[Most], take[Most];
+
+  // soften(max, sum) turns the scores of rows that are seen into weights; these are joined to what came before.
+  template <class Soften>
+  void join(const AttendQueries& queries, const AttendPartials& into, Soften soften) {
+    alignas(64) float max[Most], sum[Most];
+    const bool all = all_seen(queries);
+    if (!all) hide_unseen(queries, 0, kTileRows, scores);
+    soften(max, sum);
+    for (int i = 0; i < queries.count && !all; ++i) {
+      if (queries.lo[i] < queries.hi[i]) continue;
+      for (std::uint32_t& pair : p[i]) pair = 0;  // sees nothing here
+      for (float& weight : scores[i]) weight = 0.0f;
+    }
+    join_tile(queries, all, max, sum, into, keep, take);
+  }
+};
+
 constexpr std::int64_t kProbeFlop = kProbeChains * kLanes * 4;
 
 float probe_pairs(std::int64_t rounds) noexcept {

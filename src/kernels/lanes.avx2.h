@@ -141,7 +141,7 @@ inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
 constexpr int kPairQueries = 2;
 constexpr int kPairVectors = 1;
 constexpr int kProbeChains = 12;
-constexpr int kFewQueries = 8;
+constexpr int kFewPairQueries = 8, kFewByteQueries = 8;
 
 struct Pairs {
   __m256i lo, hi;
@@ -225,6 +225,7 @@ inline Lanes dot_pairs(Lanes sum, std::uint32_t query, Pairs a) {
 struct Ints {
   __m256i lo, hi;
 };
+inline Ints add(Ints a, Ints b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
 
 inline Ints dot_pairs(Ints sum, std::uint32_t query, Pairs a) {
   const __m256i q = _mm256_set1_epi32(static_cast<int>(query));
@@ -232,10 +233,14 @@ inline Ints dot_pairs(Ints sum, std::uint32_t query, Pairs a) {
           _mm256_add_epi32(sum.hi, _mm256_madd_epi16(q, a.hi))};
 }
 inline Lanes to_lanes(Ints a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
-inline __m256i load_half(const std::int8_t* p) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+struct Bytes {
+  __m256i v;
+};
+inline Bytes load_bytes(const std::int8_t* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))};
 }
-inline Pairs load_bytes(const std::int8_t* a, const std::int8_t* b) { return {load_half(a), load_half(b)}; }
+inline Bytes load_nibbles(const std::uint8_t* p) { return {_mm256_set_m128i(nibbles(p, 4), nibbles(p, 0))}; }
+inline Pairs join_bytes(Bytes a, Bytes b) { return {a.v, b.v}; }
 inline Pairs even_bytes(Pairs a) {
   return {_mm256_srai_epi16(_mm256_slli_epi16(a.lo, 8), 8), _mm256_srai_epi16(_mm256_slli_epi16(a.hi, 8), 8)};
 }
@@ -244,12 +249,11 @@ inline Pairs widen(__m256i bytes) {
   return {_mm256_cvtepi8_epi16(_mm256_castsi256_si128(bytes)),
           _mm256_cvtepi8_epi16(_mm256_extracti128_si256(bytes, 1))};
 }
-inline void store_zipped(std::uint32_t* p, const std::int8_t* a, const std::int8_t* b) {
+inline void zip_bytes(Bytes a, Bytes b, Pairs (&out)[2]) {
   // Quarters 0, 2, 1, 3: unpacking works on the lower and the upper half of each 128 bits.
-  const __m256i x = _mm256_permute4x64_epi64(load_half(a), 0xd8),
-                y = _mm256_permute4x64_epi64(load_half(b), 0xd8);
-  store(p, widen(_mm256_unpacklo_epi8(x, y)));
-  store(p + kLanes, widen(_mm256_unpackhi_epi8(x, y)));
+  const __m256i x = _mm256_permute4x64_epi64(a.v, 0xd8), y = _mm256_permute4x64_epi64(b.v, 0xd8);
+  out[0] = widen(_mm256_unpacklo_epi8(x, y));
+  out[1] = widen(_mm256_unpackhi_epi8(x, y));
 }
 inline void store_words(std::uint32_t* p, Lanes a) {
   const Lanes bits = add(a, set1(0x1.8p23f));

@@ -121,10 +121,10 @@ constexpr int kPairQueries = 6;
 constexpr int kPairVectors = 4;
 constexpr int kProbeChains = 12;
 #ifdef __AVX512BF16__
-constexpr int kFewQueries = 8;
+constexpr int kFewPairQueries = 8, kFewByteQueries = 8;
 #else
 // A product of pairs takes two steps: it pays to have many sums on their way, of packed rows.
-constexpr int kFewQueries = 0;
+constexpr int kFewPairQueries = 0, kFewByteQueries = 8;
 #endif
 
 struct Pairs {
@@ -208,6 +208,7 @@ inline void transpose(Pairs a[kLanes]) {
 struct Ints {
   std::int32_t v __attribute__((vector_size(64)));
 };
+inline Ints add(Ints a, Ints b) { return {a.v + b.v}; }
 
 inline Ints dot_pairs(Ints sum, std::uint32_t query, Pairs a) {
   const __m512i q = _mm512_set1_epi32(static_cast<int>(query));
@@ -215,20 +216,23 @@ inline Ints dot_pairs(Ints sum, std::uint32_t query, Pairs a) {
   return {reinterpret_cast<decltype(sum.v)>(next)};
 }
 inline Lanes to_lanes(Ints a) { return {_mm512_cvtepi32_ps(reinterpret_cast<__m512i>(a.v))}; }
-inline __m256i load_half(const std::int8_t* p) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+struct Bytes {
+  __m256i v;
+};
+inline Bytes load_bytes(const std::int8_t* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))};
 }
-inline Pairs load_bytes(const std::int8_t* a, const std::int8_t* b) {
-  return {_mm512_inserti64x4(_mm512_castsi256_si512(load_half(a)), load_half(b), 1)};
+inline Bytes load_nibbles(const std::uint8_t* p) { return {_mm256_set_m128i(nibbles(p, 4), nibbles(p, 0))}; }
+inline Pairs join_bytes(Bytes a, Bytes b) {
+  return {_mm512_inserti64x4(_mm512_castsi256_si512(a.v), b.v, 1)};
 }
 inline Pairs even_bytes(Pairs a) { return {_mm512_srai_epi16(_mm512_slli_epi16(a.v, 8), 8)}; }
 inline Pairs odd_bytes(Pairs a) { return {_mm512_srai_epi16(a.v, 8)}; }
-inline void store_zipped(std::uint32_t* p, const std::int8_t* a, const std::int8_t* b) {
+inline void zip_bytes(Bytes a, Bytes b, Pairs (&out)[2]) {
   // Quarters 0, 2, 1, 3: unpacking works on the lower and the upper half of each 128 bits.
-  const __m256i x = _mm256_permute4x64_epi64(load_half(a), 0xd8),
-                y = _mm256_permute4x64_epi64(load_half(b), 0xd8);
-  _mm512_storeu_si512(p, _mm512_cvtepi8_epi16(_mm256_unpacklo_epi8(x, y)));
-  _mm512_storeu_si512(p + kLanes, _mm512_cvtepi8_epi16(_mm256_unpackhi_epi8(x, y)));
+  const __m256i x = _mm256_permute4x64_epi64(a.v, 0xd8), y = _mm256_permute4x64_epi64(b.v, 0xd8);
+  out[0].v = _mm512_cvtepi8_epi16(_mm256_unpacklo_epi8(x, y));
+  out[1].v = _mm512_cvtepi8_epi16(_mm256_unpackhi_epi8(x, y));
 }
 inline void store_words(std::uint32_t* p, Lanes a) {
   const __m512i bits = _mm512_castps_si512(_mm512_add_ps(a.v, _mm512_set1_ps(0x1.8p23f)));

@@ -43,11 +43,11 @@ inline Lanes widen_bytes(int8x16_t bytes) {
           vcvtq_f32_s32(vmovl_s16(vget_low_s16(b))), vcvtq_f32_s32(vmovl_high_s16(b))};
 }
 inline Lanes load(const std::int8_t* p) { return widen_bytes(vld1q_s8(p)); }
-inline Lanes load_nibbles(const std::uint8_t* p, int shift) {
+inline int8x16_t nibbles(const std::uint8_t* p, int shift) {
   const uint8x16_t moved = vshlq_u8(vld1q_u8(p), vdupq_n_s8(static_cast<std::int8_t>(-shift)));
-  const int8x16_t half = vreinterpretq_s8_u8(vandq_u8(moved, vdupq_n_u8(15)));
-  return widen_bytes(vsubq_s8(half, vdupq_n_s8(8)));
+  return vsubq_s8(vreinterpretq_s8_u8(vandq_u8(moved, vdupq_n_u8(15))), vdupq_n_s8(8));
 }
+inline Lanes load_nibbles(const std::uint8_t* p, int shift) { return widen_bytes(nibbles(p, shift)); }
 inline float from_half(std::uint16_t bits) {
   return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(bits))), 0);
 }
@@ -154,7 +154,7 @@ constexpr int kPairQueries = 4;  // the numbers of a pair lie in registers of th
 #endif
 constexpr int kPairVectors = 1;
 constexpr int kProbeChains = 6;
-constexpr int kFewQueries = 0;  // not timed yet
+constexpr int kFewPairQueries = 0, kFewByteQueries = 0;  // not timed yet
 
 struct Pairs {
   uint32x4_t a, b, c, d;
@@ -257,6 +257,9 @@ inline void transpose(Pairs a[kLanes]) {
 struct Ints {
   int32x4_t a, b, c, d;
 };
+inline Ints add(Ints x, Ints y) {
+  return {vaddq_s32(x.a, y.a), vaddq_s32(x.b, y.b), vaddq_s32(x.c, y.c), vaddq_s32(x.d, y.d)};
+}
 
 inline Ints dot_pairs(Ints sum, std::uint32_t query, Pairs a) {
   const int16x4_t q = vreinterpret_s16_u32(vdup_n_u32(query));
@@ -273,9 +276,14 @@ inline Ints dot_pairs(Ints sum, std::uint32_t query, Pairs a) {
 inline Lanes to_lanes(Ints a) {
   return map<Lanes>([](auto x) { return vcvtq_f32_s32(x); }, a);
 }
-inline Pairs load_bytes(const std::int8_t* a, const std::int8_t* b) {
-  const auto at = [](const std::int8_t* p) { return vreinterpretq_u32_s8(vld1q_s8(p)); };
-  return {at(a), at(a + 16), at(b), at(b + 16)};
+struct Bytes {
+  int8x16_t half[2];
+};
+inline Bytes load_bytes(const std::int8_t* p) { return {vld1q_s8(p), vld1q_s8(p + 16)}; }
+inline Bytes load_nibbles(const std::uint8_t* p) { return {nibbles(p, 0), nibbles(p, 4)}; }
+inline Pairs join_bytes(Bytes a, Bytes b) {
+  const auto as = [](int8x16_t bytes) { return vreinterpretq_u32_s8(bytes); };
+  return {as(a.half[0]), as(a.half[1]), as(b.half[0]), as(b.half[1])};
 }
 inline Pairs even_bytes(Pairs a) {
   return map<Pairs>(
@@ -286,15 +294,12 @@ inline Pairs odd_bytes(Pairs a) {
   return map<Pairs>([](auto x) { return vreinterpretq_u32_s16(vshrq_n_s16(vreinterpretq_s16_u32(x), 8)); },
                     a);
 }
-inline void store_zipped(std::uint32_t* p, const std::int8_t* a, const std::int8_t* b) {
-  const auto widened = [](std::uint32_t* to, int8x16_t bytes) {
-    vst1q_u32(to, vreinterpretq_u32_s16(vmovl_s8(vget_low_s8(bytes))));
-    vst1q_u32(to + 4, vreinterpretq_u32_s16(vmovl_high_s8(bytes)));
-  };
-  for (int i = 0; i < 32; i += 16) {
-    const int8x16_t x = vld1q_s8(a + i), y = vld1q_s8(b + i);
-    widened(p + i, vzip1q_s8(x, y));
-    widened(p + i + 8, vzip2q_s8(x, y));
+inline void zip_bytes(Bytes a, Bytes b, Pairs (&out)[2]) {
+  const auto low = [](int8x16_t bytes) { return vreinterpretq_u32_s16(vmovl_s8(vget_low_s8(bytes))); };
+  const auto high = [](int8x16_t bytes) { return vreinterpretq_u32_s16(vmovl_high_s8(bytes)); };
+  for (int i = 0; i < 2; ++i) {
+    const int8x16_t first = vzip1q_s8(a.half[i], b.half[i]), second = vzip2q_s8(a.half[i], b.half[i]);
+    out[i] = {low(first), high(first), low(second), high(second)};
   }
 }
 inline void store_words(std::uint32_t* p, Lanes a) {

@@ -157,7 +157,8 @@ inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
 constexpr int kPairQueries = 1;  // queries x vectors accumulated together when multiplying pairs
 constexpr int kPairVectors = 1;
 constexpr int kProbeChains = 12;
-constexpr int kFewQueries = 8;  // at most so many meet rows that were not packed before (attend_few.inl)
+// At most so many queries meet rows that were not packed before (attend_few.inl, attend_few_ints.inl).
+constexpr int kFewPairQueries = 8, kFewByteQueries = 8;
 
 struct Pairs {
   std::uint32_t v[kLanes];
@@ -223,6 +224,11 @@ inline Lanes dot_pairs(const Lanes& sum, std::uint32_t query, const Pairs& a) {
 struct Ints {
   std::int32_t v[kLanes];
 };
+inline Ints add(const Ints& a, const Ints& b) {
+  Ints r;
+  for (int i = 0; i < kLanes; ++i) r.v[i] = a.v[i] + b.v[i];
+  return r;
+}
 
 inline Ints dot_pairs(const Ints& sum, std::uint32_t query, const Pairs& a) {
   const auto low = [](std::uint32_t pair) {
@@ -238,12 +244,26 @@ inline Lanes to_lanes(const Ints& a) {  // to nearest, ties to even
   for (int i = 0; i < kLanes; ++i) r.v[i] = static_cast<float>(a.v[i]);
   return r;
 }
-inline Pairs load_bytes(const std::int8_t* a, const std::int8_t* b) {  // 32 of each, four in a lane
-  Pairs r;
-  for (int i = 0; i < kLanes / 2; ++i) {
-    __builtin_memcpy(&r.v[i], a + 4 * i, 4);
-    __builtin_memcpy(&r.v[i + kLanes / 2], b + 4 * i, 4);
+struct Bytes {
+  std::int8_t v[2 * kLanes];
+};
+inline Bytes load_bytes(const std::int8_t* p) {
+  Bytes r;
+  __builtin_memcpy(r.v, p, sizeof r.v);
+  return r;
+}
+inline Bytes load_nibbles(const std::uint8_t* p) {  // less 8; the low ones first
+  Bytes r;
+  for (int i = 0; i < kLanes; ++i) {
+    r.v[i] = static_cast<std::int8_t>((p[i] & 15) - 8);
+    r.v[i + kLanes] = static_cast<std::int8_t>((p[i] >> 4) - 8);
   }
+  return r;
+}
+inline Pairs join_bytes(const Bytes& a, const Bytes& b) {  // four in a lane
+  Pairs r;
+  __builtin_memcpy(r.v, a.v, sizeof a.v);
+  __builtin_memcpy(r.v + kLanes / 2, b.v, sizeof b.v);
   return r;
 }
 inline std::uint32_t join_words(std::int8_t a, std::int8_t b) {
@@ -262,9 +282,11 @@ inline Pairs odd_bytes(const Pairs& a) {
     r.v[i] = join_words(static_cast<std::int8_t>(a.v[i] >> 8), static_cast<std::int8_t>(a.v[i] >> 24));
   return r;
 }
-inline void store_zipped(std::uint32_t* p, const std::int8_t* a,
-                         const std::int8_t* b) {  // 32 pairs a[i], b[i]
-  for (int i = 0; i < 2 * kLanes; ++i) p[i] = join_words(a[i], b[i]);
+inline void zip_bytes(const Bytes& a, const Bytes& b, Pairs (&out)[2]) {  // 32 pairs a[i], b[i]
+  for (int i = 0; i < kLanes; ++i) {
+    out[0].v[i] = join_words(a.v[i], b.v[i]);
+    out[1].v[i] = join_words(a.v[i + kLanes], b.v[i + kLanes]);
+  }
 }
 inline void store_words(std::uint32_t* p,
                         const Lanes& a) {  // pairs of neighbours; to nearest, ties to even; |a| < 2^15
