@@ -239,7 +239,11 @@ struct Bytes {
 inline Bytes load_bytes(const std::int8_t* p) {
   return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))};
 }
-inline Bytes load_nibbles(const std::uint8_t* p) { return {_mm256_set_m128i(nibbles(p, 4), nibbles(p, 0))}; }
+inline Bytes load_nibbles(const std::uint8_t* p) {
+  const __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m256i shifted = _mm256_srlv_epi32(twice, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4));
+  return {_mm256_sub_epi8(_mm256_and_si256(shifted, _mm256_set1_epi8(15)), _mm256_set1_epi8(8))};
+}
 inline Pairs join_bytes(Bytes a, Bytes b) { return {a.v, b.v}; }
 inline Pairs even_bytes(Pairs a) {
   return {_mm256_srai_epi16(_mm256_slli_epi16(a.lo, 8), 8), _mm256_srai_epi16(_mm256_slli_epi16(a.hi, 8), 8)};
