@@ -8,11 +8,28 @@
 namespace kvtide {
 namespace {
 
+// Four bytes at once: what follows moves and masks many bits of a word together.
+inline std::uint32_t word_at(const void* bytes) {
+  std::uint32_t word;
+  std::memcpy(&word, bytes, sizeof word);
+  return word;
+}
+inline void put_word(void* bytes, std::uint32_t word) { std::memcpy(bytes, &word, sizeof word); }
+
 // Spreads the 32 four-bit quants of one row over the panel's groups. GGUF keeps element e in the low nibble
 // of byte e for e < 16 and in the high nibble of byte e - 16 otherwise; with groups of four elements, raw
 // group i of the panel has exactly the same pairing, so whole bytes move: no nibble is touched.
 inline void place_nibbles(std::uint8_t (*q)[64], int row, const std::uint8_t* bytes) {
-  for (int group = 0; group < 4; ++group) std::memcpy(&q[group][4 * row], bytes + 4 * group, 4);
+  for (int group = 0; group < 4; ++group) put_word(&q[group][4 * row], word_at(bytes + 4 * group));
+}
+
+// The same for 32 quants of which each has a byte of its own, in its low nibble or, with a shift of 4, in the high one.
+inline void pair_nibbles(std::uint8_t (*q)[64], int row, const std::uint8_t* bytes, int shift) {
+  for (int group = 0; group < 4; ++group) {
+    const std::uint32_t low = word_at(bytes + 4 * group) >> shift & 0x0f0f0f0fu,
+                        high = word_at(bytes + 4 * group + 16) >> shift & 0x0f0f0f0fu;
+    put_word(&q[group][4 * row], low | high << 4);
+  }
 }
 
 void pack(PanelQ4_0& out, int row, const BlockQ4_0& in) {
@@ -59,14 +76,7 @@ inline void unpack_scales(const std::uint8_t* s, int j, std::uint8_t* scale, std
 
 // Nibbles of sub-block s: sub-blocks 2 i and 2 i + 1 share 32 bytes, one in the low nibbles, one in the high ones.
 inline void place_sub_block(std::uint8_t (*q)[64], int row, int s, const std::uint8_t* quants) {
-  const std::uint8_t* bytes = quants + 32 * (s / 2);
-  std::uint8_t paired[16];
-  for (int e = 0; e < 16; ++e) {
-    const int low = s % 2 == 0 ? bytes[e] & 15 : bytes[e] >> 4;
-    const int high = s % 2 == 0 ? bytes[e + 16] & 15 : bytes[e + 16] >> 4;
-    paired[e] = static_cast<std::uint8_t>(low | (high << 4));
-  }
-  place_nibbles(q, row, paired);
+  pair_nibbles(q, row, quants + 32 * (s / 2), s % 2 * 4);
 }
 
 void pack(PanelQ4K& out, int row, const BlockQ4K& in) {
@@ -85,7 +95,10 @@ void pack(PanelQ5K& out, int row, const BlockQ5K& in) {
     unpack_scales(in.scales, s, &out.sub[s].scale[row], &out.sub[s].min[row]);
     place_sub_block(out.sub[s].q, row, s, in.qs);
     std::uint32_t bits = 0;  // bit s of byte e belongs to element e of sub-block s
-    for (int e = 0; e < 32; ++e) bits |= static_cast<std::uint32_t>((in.qh[e] >> s) & 1) << e;
+    for (int e = 0; e < 32; e += 4) {
+      const std::uint32_t four = word_at(in.qh + e) >> s & 0x01010101u;
+      bits |= (four * 0x01020408u >> 24 & 15) << e;  // bytes 0 to 3 become bits 24 to 27
+    }
     place_fifth_bits(out.sub[s].high, row, bits);
   }
 }
@@ -101,16 +114,14 @@ void pack(PanelQ6K& out, int row, const BlockQ6K& in) {
     const int h = s / 4, t = s % 4;
     const std::uint8_t* ql = in.ql + 64 * h + 32 * (t % 2);
     const std::uint8_t* qh = in.qh + 32 * h;
-    std::uint8_t paired[16] = {};
-    for (int e = 0; e < 32; ++e) {
-      const int low = t < 2 ? ql[e] & 15 : ql[e] >> 4;
-      paired[e % 16] = static_cast<std::uint8_t>(paired[e % 16] | (low << (e < 16 ? 0 : 4)));
-      const int top = (qh[e] >> (2 * t)) & 3;
-      const int group = e / 4;
-      auto& byte = sub.high[group / 4][4 * row + e % 4];
-      byte = static_cast<std::uint8_t>(byte | (top << (2 * (group % 4))));
+    pair_nibbles(sub.q, row, ql, t < 2 ? 0 : 4);
+    // A byte of the panel holds the top bits of four elements that are four apart.
+    for (int half = 0; half < 2; ++half) {
+      std::uint32_t tops = 0;
+      for (int group = 0; group < 4; ++group)
+        tops |= (word_at(qh + 16 * half + 4 * group) >> (2 * t) & 0x03030303u) << (2 * group);
+      put_word(&sub.high[half][4 * row], tops);
     }
-    place_nibbles(sub.q, row, paired);
   }
 }
 

@@ -19,6 +19,8 @@ constexpr std::int64_t kAdaptSlack = 2 * kPage + 2 * 256 * 16;
 constexpr Pos kWithoutEnd = Pos{1} << 30;
 constexpr std::int64_t kMostHeads = std::int64_t{1} << 18;
 constexpr Pos kLongestText = Pos{1} << 31;
+// Tokens of a step beside windows; fewer where that frees so large a part of the budget, though they are read slower.
+constexpr std::int64_t kStepBesideWindows = 128, kShortStep = 32, kPartWorthShortSteps = 32;
 
 }  // namespace
 
@@ -38,11 +40,24 @@ bool grows(const ProceduralSpec& spec) {
   return grows;
 }
 
+std::int64_t longest_step_beside_windows(const KvSpec& spec) {
+  const RowStage types = window_types(spec);
+  std::int64_t token = 0;  // its bytes in these layers
+  for (const LayerSpec& layer : spec.layers)
+    if (layer.window)
+      token += layer.kv_heads *
+               (dtype_bytes(types.key_type, layer.head_dim) + dtype_bytes(types.value_type, layer.head_dim));
+  const std::int64_t freed = token * (kStepBesideWindows - kShortStep);
+  return freed > spec.procedural->budget / kPartWorthShortSteps && spec.procedural->budget > 0
+             ? kShortStep
+             : kStepBesideWindows;
+}
+
 std::int64_t longest_step(const KvSpec& spec) {
   if (!spec.procedural || spec.procedural->budget == 0) return spec.max_step;
   const bool windows = std::any_of(spec.layers.begin(), spec.layers.end(),
                                    [](const LayerSpec& layer) { return layer.window.has_value(); });
-  return windows ? std::min(spec.max_step, kLongestStepBesideWindows) : spec.max_step;
+  return windows ? std::min(spec.max_step, longest_step_beside_windows(spec)) : spec.max_step;
 }
 
 ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
@@ -68,8 +83,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
     const std::int64_t key = dtype_bytes(types.key_type, layer.head_dim),
                        value = dtype_bytes(types.value_type, layer.head_dim);
     if (layer.window) {
-      const std::int64_t step =
-          std::min<std::int64_t>(kLongestStepBesideWindows, p.window + spec.slack + p.block);
+      const std::int64_t step = std::min(longest_step_beside_windows(spec), p.window + spec.slack + p.block);
       const std::int64_t rows = std::min<std::int64_t>(end, *layer.window + spec.slack + step + kTileRows);
       bytes.rings += layer.kv_heads * (region_bytes(rows, key) + region_bytes(rows, value));
     } else {

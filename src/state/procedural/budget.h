@@ -29,8 +29,9 @@ HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan);
 bool grows(const ProceduralSpec& spec);
 
 // Layers with a window of their own hold the rows of a step beside it: inside a budget that room is worth more than
-// longer steps. Shorter ones are planned for as many tokens, since which memory a budget gives must not depend on steps.
-inline constexpr std::int64_t kLongestStepBesideWindows = 128;
+// longer steps, and inside a small one more than long ones. Shorter ones are planned for as many tokens, since which
+// memory a budget gives must not depend on steps.
+std::int64_t longest_step_beside_windows(const KvSpec& spec);
 // Tokens of the largest step.
 std::int64_t longest_step(const KvSpec& spec);
 

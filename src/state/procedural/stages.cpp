@@ -19,7 +19,8 @@ std::int64_t bytes_of_region(std::int64_t rows, std::int64_t row_bytes) {
 // Pages of a layer's first `tokens` tokens: of those that it still holds, where it has a window of its own.
 std::int64_t bytes_of_layer(const KvSpec& spec, const LayerSpec& layer, const RowStage& types, Pos tokens) {
   if (layer.window)
-    tokens = std::min<Pos>(tokens, *layer.window + spec.slack + kLongestStepBesideWindows + kTileRows);
+    tokens =
+        std::min<Pos>(tokens, *layer.window + spec.slack + longest_step_beside_windows(spec) + kTileRows);
   return layer.kv_heads * (bytes_of_region(tokens, dtype_bytes(types.key_type, layer.head_dim)) +
                            bytes_of_region(tokens, dtype_bytes(types.value_type, layer.head_dim)));
 }

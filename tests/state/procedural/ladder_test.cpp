@@ -89,6 +89,22 @@ TEST_P(LadderTest, StepsOfAnyLengthFindTheSameMemory) {
     }
 }
 
+TEST_P(LadderTest, StepsAreShortBesideWindowsWhereThatFreesAThirtySecondOfTheBudget) {
+  KvSpec spec = shape_;
+  spec.procedural.emplace().window_type = WindowType::as_written;
+  const std::int64_t freed = 2 * 2 * dtype_bytes(DType::f16, 64) * (128 - 32);
+  for (const auto& [budget, step] :
+       {std::pair{std::int64_t{0}, 512}, {32 * freed, 128}, {32 * freed - 1, 32}}) {
+    spec.procedural->budget = budget;
+    EXPECT_EQ(longest_step(spec), step) << budget;
+  }
+  spec.max_step = 8;
+  EXPECT_EQ(longest_step(spec), 8);
+  spec.layers[3].window.reset();
+  spec.max_step = 512;
+  EXPECT_EQ(longest_step(spec), 512) << "there is no window";
+}
+
 // Four levels of blocks of 128 reach back over 11,520 tokens.
 TEST_P(LadderTest, BlocksAreSmallWhereTheirLevelsReachBackOverTheText) {
   for (std::int64_t budget = 8 * kMiB; budget <= 64 * kMiB; budget += 4 * kMiB) {
