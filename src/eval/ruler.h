@@ -1,7 +1,7 @@
 // ruler.h: texts in which something has to be found, followed or counted, with the questions at their end.
 //
-// The tasks are those of RULER (Hsieh and others, 2024), made here from a text at hand: which needles, chains and
-// words stand where is drawn from a seed. The question comes behind everything, so a memory that compresses has
+// The tasks are those of RULER (Hsieh and others, 2024) and two more, made here from a text at hand: which needles, chains
+// and words stand where is drawn from a seed. The question comes behind everything, so a memory that compresses has
 // compressed before it knows what will be asked. What is measured is -ln p per token of the answers, each read
 // behind the right answers before it, and whether greedy decoding would have written each.
 // Thread rules: pure functions of tokenizer, prose and options.
@@ -28,11 +28,14 @@ enum class RulerTask {
   multiquery,  // four numbers of four names
   variables,   // who holds a value that was handed on four times
   common,      // the ten words of a list that come up most
-  frequent     // the three most frequent made-up words of a text
+  frequent,    // the three most frequent made-up words of a text
+  // Not of RULER:
+  instructions,  // three rules at the beginning of the text, each to be followed at its end
+  arithmetic     // sums of two numbers that stand apart in prose
 };
-inline constexpr std::string_view kRulerTasks[] = {"single-1",   "single-2",   "single-3",   "multikey-1",
-                                                   "multikey-2", "multikey-3", "multivalue", "multiquery",
-                                                   "variables",  "common",     "frequent"};
+inline constexpr std::string_view kRulerTasks[] = {
+    "single-1",   "single-2",  "single-3", "multikey-1", "multikey-2",   "multikey-3", "multivalue",
+    "multiquery", "variables", "common",   "frequent",   "instructions", "arithmetic"};
 
 struct RulerSample {
   std::vector<TokenId> tokens;    // at most the length that was asked for, and nearly as many

@@ -20,7 +20,7 @@ constexpr Pos kWithoutEnd = Pos{1} << 30;
 constexpr std::int64_t kMostHeads = std::int64_t{1} << 18;
 constexpr Pos kLongestText = Pos{1} << 31;
 // Tokens of a step beside windows; fewer where that frees so large a part of the budget, though they are read slower.
-constexpr std::int64_t kStepBesideWindows = 128, kShortStep = 32, kPartWorthShortSteps = 32;
+constexpr std::int64_t kStepBesideWindows = 128, kShortStep = 32, kPartWorthShortSteps = 16;
 
 }  // namespace
 

@@ -89,12 +89,12 @@ TEST_P(LadderTest, StepsOfAnyLengthFindTheSameMemory) {
     }
 }
 
-TEST_P(LadderTest, StepsAreShortBesideWindowsWhereThatFreesAThirtySecondOfTheBudget) {
+TEST_P(LadderTest, StepsAreShortBesideWindowsWhereThatFreesASixteenthOfTheBudget) {
   KvSpec spec = shape_;
   spec.procedural.emplace().window_type = WindowType::as_written;
   const std::int64_t freed = 2 * 2 * dtype_bytes(DType::f16, 64) * (128 - 32);
   for (const auto& [budget, step] :
-       {std::pair{std::int64_t{0}, 512}, {32 * freed, 128}, {32 * freed - 1, 32}}) {
+       {std::pair{std::int64_t{0}, 512}, {16 * freed, 128}, {16 * freed - 1, 32}}) {
     spec.procedural->budget = budget;
     EXPECT_EQ(longest_step(spec), step) << budget;
   }

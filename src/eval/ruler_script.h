@@ -1,0 +1,29 @@
+// ruler_script.h: what is said in a text of ruler.h, and what is asked about it.
+#pragma once
+
+#include <random>
+#include <vector>
+
+#include "eval/ruler.h"
+
+namespace kvtide {
+
+struct RulerScript {
+  using Ids = std::vector<TokenId>;
+
+  std::vector<Ids> needles;
+  Ids haystack;                   // whole: longer than needed
+  bool fills = false;             // as many needles as fit, and no haystack
+  bool in_front = false;          // the needles begin the text, in their order
+  std::vector<std::size_t> must;  // of these needles, those that have to be there
+  struct Question {
+    Ids cue, answer;
+  };
+  std::vector<Question> questions;  // in the order in which they are asked
+};
+
+// As ruler_sample.
+RulerScript ruler_script(const Tokenizer& tokenizer, std::span<const TokenId> prose, RulerTask task,
+                         std::int64_t length, std::mt19937_64& random);
+
+}  // namespace kvtide
