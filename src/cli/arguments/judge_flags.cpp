@@ -39,7 +39,7 @@ constexpr Flag kRecall[] = {
      [](A& a, const G& g) { a.needles = whole(g, "the number of pairs", 1, 1000); }},
 };
 constexpr Flag kRuler[] = {
-    {"", "--tasks", "LIST", "of single-1 to -3, multikey-1 to -3, multivalue, ...: [all thirteen]",
+    {"", "--tasks", "LIST", "of single-1 to -3, multikey-1 to -3, multivalue, ...: [the eleven of RULER]",
      [](A& a, const G& g) { a.tasks = words_of(g.value); }},
     {"", "--ratios", "LIST",
      "memories of 1/N of a full cache's bytes, for instance 2,4,8,16 [as the flags say]",

@@ -59,7 +59,7 @@ class Ruler {
     const auto longest = *std::max_element(arguments.lengths.begin(), arguments.lengths.end());
     prose_ = filler_for(arguments, model, longest + longest / 4);
     for (const std::string& name : arguments.tasks) tasks_.push_back(task_named(name));
-    for (std::size_t task = 0; tasks_.size() < (arguments.tasks.empty() ? std::size(kRulerTasks) : 0); ++task)
+    for (std::size_t task = 0; tasks_.size() < (arguments.tasks.empty() ? kTasksOfRuler : 0); ++task)
       tasks_.push_back(static_cast<RulerTask>(task));
     for (const std::int64_t length : arguments.lengths)  // refused before anything is read
       for (const RulerTask task : tasks_) sample(task, length, 0);
