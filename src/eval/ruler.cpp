@@ -29,15 +29,16 @@ class Placing {
     for (const auto& question : script.questions)
       asked += static_cast<std::int64_t>(question.cue.size() + question.answer.size());
     for (const Ids& needle : script.needles) planted += static_cast<std::int64_t>(needle.size());
-    const std::int64_t room = length_ - asked - (script.fills ? 0 : planted);
+    using Layout = RulerScript::Layout;
+    const std::int64_t room = length_ - asked - (script.layout == Layout::fills ? 0 : planted);
     if (room < kAnswerSlack)
       throw Error(ErrorCode::invalid_argument,
                   cat("a text of ", length_, " tokens has no room for this task: ",
                       length_ - room + kAnswerSlack, " or more are needed"));
     RulerSample sample;
-    if (script.fills)
+    if (script.layout == Layout::fills)
       fill(script, room, sample.tokens);
-    else if (script.in_front)
+    else if (script.layout == Layout::in_front)
       begin(script, room, sample.tokens);
     else
       hide(script, room, sample.tokens);

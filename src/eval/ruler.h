@@ -37,7 +37,7 @@ inline constexpr std::string_view kRulerTasks[] = {
     "single-1",   "single-2",  "single-3", "multikey-1", "multikey-2",   "multikey-3", "multivalue",
     "multiquery", "variables", "common",   "frequent",   "instructions", "arithmetic"};
 // The first so many are those of RULER, which are made when none is named.
-inline constexpr std::size_t kTasksOfRuler = 11;
+inline constexpr std::size_t kTasksOfRuler = static_cast<std::size_t>(RulerTask::frequent) + 1;
 
 struct RulerSample {
   std::vector<TokenId> tokens;    // at most the length that was asked for, and nearly as many

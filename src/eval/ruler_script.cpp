@@ -134,7 +134,7 @@ class Writer {
 
   Script only_needles(bool codes) {
     Script script;
-    script.fills = true;
+    script.layout = Script::Layout::fills;
     script.must = {0};
     std::int64_t tokens = 0;
     while (tokens < length_ && used_ + 1 < words_.size()) {
@@ -190,7 +190,7 @@ class Writer {
   // A numbered list of words, of which ten come up more often: about `room` tokens.
   Script common() {
     Script script;
-    script.fills = true;
+    script.layout = Script::Layout::fills;
     const auto room = static_cast<std::size_t>(length_ / 5);  // a number, a full stop, a word, a space: items
     const std::size_t often = std::max<std::size_t>(2, std::min<std::size_t>(30, room / 20));
     const std::size_t seldom = std::max<std::size_t>(1, often / kCommonTimes / 3);
@@ -215,7 +215,7 @@ class Writer {
   // Made-up words, the k-th of them in proportion to 1 / k^2.
   Script frequent() {
     Script script;
-    script.fills = true;
+    script.layout = Script::Layout::fills;
     std::vector<std::string> coined;
     std::vector<double> share;
     double sum = 0.0;
@@ -242,7 +242,7 @@ class Writer {
   Script instructions() {
     Script script;
     script.haystack = some_prose();
-    script.in_front = true;
+    script.layout = Script::Layout::in_front;
     for (std::int64_t i = 1; i <= kRules; ++i) {
       const std::string read = word(), answer = word();
       script.needles.push_back(

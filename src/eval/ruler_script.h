@@ -12,9 +12,9 @@ struct RulerScript {
   using Ids = std::vector<TokenId>;
 
   std::vector<Ids> needles;
-  Ids haystack;                   // whole: longer than needed
-  bool fills = false;             // as many needles as fit, and no haystack
-  bool in_front = false;          // the needles begin the text, in their order
+  Ids haystack;  // whole: longer than needed
+  // Needles stand at random places; or begin the text in their order; or are all of it, as many as fit.
+  enum class Layout { hidden, in_front, fills } layout = Layout::hidden;
   std::vector<std::size_t> must;  // of these needles, those that have to be there
   struct Question {
     Ids cue, answer;

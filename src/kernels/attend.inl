@@ -182,14 +182,16 @@ inline void join_tile(const AttendQueries& queries, bool all, const float* tile_
   }
 }
 
+// Sums of whole numbers have a to_lanes that rounds.
+inline Lanes to_lanes(Lanes a) { return a; }
+
 // out = out * keep[i] + sum * take[i] for Q queries, whose outputs are `stride` apart, and V vectors.
-template <int Q, int V>
-inline void add_mixed(const Lanes (&sum)[Q][V], const float* keep, const float* take, float* out,
-                      int stride) {
+template <class Sum, int Q, int V>
+inline void add_mixed(const Sum (&sum)[Q][V], const float* keep, const float* take, float* out, int stride) {
   for (int i = 0; i < Q; ++i)
     for (int v = 0; v < V; ++v) {
       float* target = out + i * stride + v * kLanes;
-      store(target, fma(sum[i][v], set1(take[i]), mul(load(target), set1(keep[i]))));
+      store(target, fma(to_lanes(sum[i][v]), set1(take[i]), mul(load(target), set1(keep[i]))));
     }
 }
 

@@ -5,7 +5,7 @@ namespace kvtide {
 namespace {
 
 // Whole tiles of rows of one type, as most are.
-inline bool whole(const AttendTile& tile, DType type) {
+inline bool is_whole(const AttendTile& tile, DType type) {
   return tile.begin == 0 && tile.end == kTileRows && tile.key_type == type && tile.value_type == type &&
          tile.rotation == nullptr;
 }

@@ -84,11 +84,7 @@ inline void mix_bytes(const AttendTile& tile, const AttendQueries& queries, int 
     for (int i = 0; i < Q; ++i)
       for (int v = 0; v < kVectors; ++v) sum[i][v] = dot_pairs(sum[i][v], weights[i][pair], values[v]);
   }
-  for (int i = 0; i < Q; ++i)
-    for (int v = 0; v < kVectors; ++v) {
-      float* target = out + i * queries.head_dim + block * kBlock + v * kLanes;
-      store(target, fma(to_lanes(sum[i][v]), set1(factor[i]), mul(load(target), set1(keep[i]))));
-    }
+  add_mixed(sum, keep, factor, out + block * kBlock, queries.head_dim);
 }
 
 template <class Block, int Q>
@@ -120,15 +116,14 @@ inline bool meet_few(const AttendQueries& queries, Fold fold) {
 
 // Whether a kernel for few queries has folded the tile into them.
 inline bool fold_few(const AttendTile& tile, const AttendQueries& queries, const AttendPartials& into) {
-  const bool blocks = queries.head_dim % (2 * kBlock) == 0;
-  if (whole(tile, DType::f16) && queries.head_dim % (2 * kLanes) == 0)
+  if (is_whole(tile, DType::f16) && queries.head_dim % (2 * kLanes) == 0)
     return meet_few<kFewPairQueries>(queries, [&]<int Q>(int) { fold_few_pairs<Q>(tile, queries, into); });
-  if (whole(tile, DType::q8_0) && blocks)
-    return meet_few<kFewByteQueries>(queries,
-                                     [&]<int Q>(int) { fold_few_bytes<BlockQ8_0, Q>(tile, queries, into); });
-  if (whole(tile, DType::q4_0) && blocks)
-    return meet_few<kFewByteQueries>(queries,
-                                     [&]<int Q>(int) { fold_few_bytes<BlockQ4_0, Q>(tile, queries, into); });
+  if (in_whole_numbers(tile.key_type) && is_whole(tile, tile.key_type) &&
+      queries.head_dim % (2 * kBlock) == 0)
+    return with_block(tile.key_type, [&]<class Block>() {
+      return meet_few<kFewByteQueries>(queries,
+                                       [&]<int Q>(int) { fold_few_bytes<Block, Q>(tile, queries, into); });
+    });
   return false;
 }
 

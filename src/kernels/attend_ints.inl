@@ -60,14 +60,12 @@ using Steps = std::uint16_t[kMaxBlocks][kTileRows];
 
 inline Bytes bytes_of(const BlockQ8_0& block) { return load_bytes(block.qs); }
 inline Bytes bytes_of(const BlockQ4_0& block) { return load_nibbles(block.qs); }
-inline bool is_whole(DType type) { return type == DType::q8_0 || type == DType::q4_0; }
+inline bool in_whole_numbers(DType type) { return type == DType::q8_0 || type == DType::q4_0; }
 // body<Block>() for one of these types.
 template <class Body>
-inline void with_block(DType type, Body body) {
-  if (type == DType::q8_0)
-    body.template operator()<BlockQ8_0>();
-  else
-    body.template operator()<BlockQ4_0>();
+inline auto with_block(DType type, Body body) {
+  if (type == DType::q8_0) return body.template operator()<BlockQ8_0>();
+  return body.template operator()<BlockQ4_0>();
 }
 
 // Rows first, first + stride, ... lie at the places [begin, end); elsewhere all steps are zero.
@@ -215,12 +213,7 @@ inline void mix_ints(const AttendTile& tile, const AttendQueries& queries, const
         Ints sum[Q][V];
         multiply<Q, V>(weights[first] + first_pair, kTileRows / 2, packed + first_pair * dim + d, dim, pairs,
                        sum);
-        for (int i = 0; i < Q; ++i)
-          for (int v = 0; v < V; ++v) {
-            float* target = out + (first + i) * dim + d + v * kLanes;
-            store(target, fma(to_lanes(sum[i][v]), set1(factor[first + i]),
-                              mul(load(target), set1(keep[first + i]))));
-          }
+        add_mixed(sum, keep + first, factor + first, out + first * dim + d, dim);
       });
     });
   }
@@ -234,9 +227,9 @@ struct PackedTile {
   alignas(64) float mass[kTileRows];
 
   static bool whole_keys(const AttendTile& tile) {
-    return is_whole(tile.key_type) && tile.rotation == nullptr;
+    return in_whole_numbers(tile.key_type) && tile.rotation == nullptr;
   }
-  static bool whole_values(const AttendTile& tile) { return is_whole(tile.value_type); }
+  static bool whole_values(const AttendTile& tile) { return in_whole_numbers(tile.value_type); }
 
   void fill(const AttendTile& tile, const AttendQueries& queries) {
     read_mass(tile, mass);

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/bytes.avx2.h"
+
 namespace kvtide {
 namespace {
 
@@ -26,11 +28,6 @@ inline Lanes load(const std::int8_t* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
           _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
-}
-inline __m128i nibbles(const std::uint8_t* p, int shift) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  const __m128i half = _mm_and_si128(_mm_srl_epi16(bytes, _mm_cvtsi32_si128(shift)), _mm_set1_epi8(15));
-  return _mm_sub_epi8(half, _mm_set1_epi8(8));
 }
 inline Lanes load_nibbles(const std::uint8_t* p, int shift) {
   const __m128i bytes = nibbles(p, shift);
@@ -233,17 +230,6 @@ inline Ints dot_pairs(Ints sum, std::uint32_t query, Pairs a) {
           _mm256_add_epi32(sum.hi, _mm256_madd_epi16(q, a.hi))};
 }
 inline Lanes to_lanes(Ints a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
-struct Bytes {
-  __m256i v;
-};
-inline Bytes load_bytes(const std::int8_t* p) {
-  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))};
-}
-inline Bytes load_nibbles(const std::uint8_t* p) {
-  const __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  const __m256i shifted = _mm256_srlv_epi32(twice, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4));
-  return {_mm256_sub_epi8(_mm256_and_si256(shifted, _mm256_set1_epi8(15)), _mm256_set1_epi8(8))};
-}
 inline Pairs join_bytes(Bytes a, Bytes b) { return {a.v, b.v}; }
 inline Pairs even_bytes(Pairs a) {
   return {_mm256_srai_epi16(_mm256_slli_epi16(a.lo, 8), 8), _mm256_srai_epi16(_mm256_slli_epi16(a.hi, 8), 8)};

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/bytes.avx2.h"
+
 namespace kvtide {
 namespace {
 
@@ -23,11 +25,6 @@ inline Lanes load(const std::uint16_t* p) {
 }
 inline Lanes load(const std::int8_t* p) {
   return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
-}
-inline __m128i nibbles(const std::uint8_t* p, int shift) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  const __m128i half = _mm_and_si128(_mm_srl_epi16(bytes, _mm_cvtsi32_si128(shift)), _mm_set1_epi8(15));
-  return _mm_sub_epi8(half, _mm_set1_epi8(8));
 }
 inline Lanes load_nibbles(const std::uint8_t* p, int shift) {
   return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(nibbles(p, shift)))};
@@ -216,17 +213,6 @@ inline Ints dot_pairs(Ints sum, std::uint32_t query, Pairs a) {
   return {reinterpret_cast<decltype(sum.v)>(next)};
 }
 inline Lanes to_lanes(Ints a) { return {_mm512_cvtepi32_ps(reinterpret_cast<__m512i>(a.v))}; }
-struct Bytes {
-  __m256i v;
-};
-inline Bytes load_bytes(const std::int8_t* p) {
-  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))};
-}
-inline Bytes load_nibbles(const std::uint8_t* p) {
-  const __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  const __m256i shifted = _mm256_srlv_epi32(twice, _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4));
-  return {_mm256_sub_epi8(_mm256_and_si256(shifted, _mm256_set1_epi8(15)), _mm256_set1_epi8(8))};
-}
 inline Pairs join_bytes(Bytes a, Bytes b) {
   return {_mm512_inserti64x4(_mm512_castsi256_si512(a.v), b.v, 1)};
 }

@@ -77,13 +77,13 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   bytes.grows = grows(p);
   // Of the newest position and those that can be taken back, and memory that waits for the next.
   bytes.carried = carried_bytes(spec) * (spec.slack + 2);
+  const std::int64_t step = std::min(longest_step_beside_windows(spec), p.window + spec.slack + p.block);
   bool whole = false;  // is any head one that never thins out
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& layer = spec.layers[i];
     const std::int64_t key = dtype_bytes(types.key_type, layer.head_dim),
                        value = dtype_bytes(types.value_type, layer.head_dim);
     if (layer.window) {
-      const std::int64_t step = std::min(longest_step_beside_windows(spec), p.window + spec.slack + p.block);
       const std::int64_t rows = std::min<std::int64_t>(end, *layer.window + spec.slack + step + kTileRows);
       bytes.rings += layer.kv_heads * (region_bytes(rows, key) + region_bytes(rows, value));
     } else {

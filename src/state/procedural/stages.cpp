@@ -16,18 +16,15 @@ std::int64_t bytes_of_region(std::int64_t rows, std::int64_t row_bytes) {
   return kTileRows * row_bytes % kPage == 0 ? page_ceil(rows * row_bytes) : region_bytes(rows, row_bytes);
 }
 
-// Pages of a layer's first `tokens` tokens: of those that it still holds, where it has a window of its own.
-std::int64_t bytes_of_layer(const KvSpec& spec, const LayerSpec& layer, const RowStage& types, Pos tokens) {
-  if (layer.window)
-    tokens =
-        std::min<Pos>(tokens, *layer.window + spec.slack + longest_step_beside_windows(spec) + kTileRows);
-  return layer.kv_heads * (bytes_of_region(tokens, dtype_bytes(types.key_type, layer.head_dim)) +
-                           bytes_of_region(tokens, dtype_bytes(types.value_type, layer.head_dim)));
-}
-
+// Pages of the first `tokens` tokens: of those that are still held, in layers with a window of their own.
 std::int64_t bytes_of_rows(const KvSpec& spec, const RowStage& types, Pos tokens) {
+  const Pos beside = spec.slack + longest_step_beside_windows(spec) + kTileRows;
   std::int64_t bytes = 0;
-  for (const LayerSpec& layer : spec.layers) bytes += bytes_of_layer(spec, layer, types, tokens);
+  for (const LayerSpec& layer : spec.layers) {
+    const Pos held = layer.window ? std::min<Pos>(tokens, *layer.window + beside) : tokens;
+    bytes += layer.kv_heads * (bytes_of_region(held, dtype_bytes(types.key_type, layer.head_dim)) +
+                               bytes_of_region(held, dtype_bytes(types.value_type, layer.head_dim)));
+  }
   return bytes;
 }
 
