@@ -6,7 +6,8 @@
 
 A node has so many places and a FIFO queue. A turn takes the time of fetching its snapshot (when the node does not hold the
 session), of reading what is new (everything, after a session was lost), and of writing the answer at the speed that a token
-has among so many. Nodes fail; what they held has to come from the store. All policies see the same sessions.
+has among so many. Nodes fail; what they held has to come from the store. A turn comes to any of the routers: they know the load
+of all nodes, and not what other routers did. All policies see the same sessions.
 """
 
 import argparse
@@ -20,14 +21,17 @@ import sys
 import tempfile
 import time
 from collections import OrderedDict
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 
+SHIPPED = "hash, least of 8"  # kvtide.ray
+NEAR = 8  # nodes of the ring of which the least busy takes what the first cannot
 POLICIES = {
     "sticky hash": "the session's place on a ring, always",
     "bounded-load hash": "the first on the ring with at most 1.25 times the mean load",
     "least bytes": "the node that holds the fewest bytes, and then always that one",
-    "last, bounded": "the node that had the session last, or as bounded-load hash (kvtide.ray)",
+    "last, bounded": "the node to which this router sent the session last, while that is not busier; else as bounded-load hash",
+    SHIPPED: "the session's place on a ring, while it is not busier; else the least busy of the next ones",
     "least load": "the node with the least work, whatever it holds",
 }
 
@@ -105,7 +109,8 @@ class Simulation:
         self._ring = Ring(options.nodes)
         self._events, self._order = [], count()
         self._total = 0  # load of all nodes
-        self._last = {}  # session: node
+        self._last = [{} for _ in range(options.routers)]  # of each router: session: node
+        self._router = random.Random(options.seed + 1)  # of its own: all policies see the same turns
         self._tokens = [0] * options.sessions
         self._begun = {}  # session: when its turn came
         self.latency, self.after_failure = [], []
@@ -130,10 +135,11 @@ class Simulation:
     def turn(self, now, session, retried=False):
         if not retried:
             self._begun[session] = now
-        node = self.choose(session)
+        last = self._last[self._router.randrange(len(self._last))]
+        node = self.choose(session, last.get(session))
         if node is None:
             return self.at(now + 1.0, self.turn, session, True)
-        self._last[session] = node.number
+        last[session] = node.number
         self._total += 1
         node.queue.append((session, retried))
         self.peak = max(self.peak, node.load)
@@ -220,28 +226,26 @@ class Simulation:
     def repair(self, now, node):
         node.up = True
 
-    def choose(self, session):
+    def choose(self, session, last):
         nodes, policy = self._nodes, self._policy
         if policy == "least load":
             picked = [node for node in (nodes[self._random.randrange(len(nodes))] for _ in range(2)) if node.up]
             return min(picked, key=lambda node: node.load, default=None)
         if policy == "least bytes":
-            last = self._last.get(session)
             if last is not None and nodes[last].up:
                 return nodes[last]
             up = [node for node in self._random.sample(nodes, min(32, len(nodes))) if node.up]
             return min(up, key=lambda node: (node.held_bytes, node.load), default=None)
         bound = math.ceil(1.25 * (self._total + 1) / len(nodes))
-        if policy == "last, bounded":
-            last = self._last.get(session)
-            if last is not None and nodes[last].up and nodes[last].load < max(bound, self._o.floor):
-                return nodes[last]
-        for number in self._ring.walk(session):
-            node = nodes[number]
-            least = self._o.floor if policy == "last, bounded" else 0
-            if node.up and (policy == "sticky hash" or node.load < max(bound, least)):
-                return node
-        return None
+        if policy in ("last, bounded", SHIPPED):
+            bound = max(bound, self._o.floor)
+        if policy == "last, bounded" and last is not None and nodes[last].up and nodes[last].load < bound:
+            return nodes[last]
+        ring = (nodes[number] for number in self._ring.walk(session) if nodes[number].up)
+        if policy == SHIPPED:
+            near = list(islice(dict.fromkeys(islice(ring, 8 * NEAR)), NEAR))
+            return near[0] if near and near[0].load < bound else min(near, key=lambda node: node.load, default=None)
+        return next((node for node in ring if policy == "sticky hash" or node.load < bound), None)
 
 
 def share(values, of):
@@ -255,13 +259,16 @@ def results(options, costs):
         begun = time.monotonic()
         done = Simulation(options, costs, policy).run()
         work = [node.worked for node in done._nodes]
-        turns = len(done.latency) + len(done.after_failure)
+        every = done.latency + done.after_failure
+        turns = len(every)
         out[policy] = {
             "turns": turns,
+            "mean_s": sum(every) / max(1, turns),
             "p50_s": share(done.latency, 0.5),
             "p99_s": share(done.latency, 0.99),
             "p999_s": share(done.latency, 0.999),
             "failed_over": len(done.after_failure),
+            "failed_over_p50_s": share(done.after_failure, 0.5),
             "failed_over_p99_s": share(done.after_failure, 0.99),
             "from_memory": done.warm / max(1, done.warm + done.cold),
             "fetched_gb": done.fetched / 1e9,
@@ -294,10 +301,11 @@ def money(options, costs, result):
 
 
 def markdown(options, found, price):
-    lines = ["| policy | turns | p50 s | p99 s | p99.9 s | after a failure, p99 s | from memory | fetched GB | busiest node over mean |", "|" + " --- |" * 9]
+    lines = ["| policy | turns | mean s | p50 s | p99 s | p99.9 s | after a failure: turns, p50 s, p99 s | from memory | fetched GB | busiest node over mean |", "|" + " --- |" * 10]
     for policy, r in found.items():
         lines.append(
-            f"| {policy} | {r['turns']:,} | {r['p50_s']:.2f} | {r['p99_s']:.2f} | {r['p999_s']:.2f} | {r['failed_over_p99_s']:.1f} | "
+            f"| {policy} | {r['turns']:,} | {r['mean_s']:.3f} | {r['p50_s']:.2f} | {r['p99_s']:.2f} | {r['p999_s']:.2f} | "
+            f"{r['failed_over']:,}, {r['failed_over_p50_s']:.1f}, {r['failed_over_p99_s']:.1f} | "
             f"{r['from_memory']:.1%} | {r['fetched_gb']:,.0f} | {r['busiest_over_mean']:.2f} |"
         )
     lines += ["", f"Cost of 1,000 tokens: {price['with_store']:.5f} with a store, {price['full_caches']:.5f} with every full cache in memory "
@@ -307,7 +315,7 @@ def markdown(options, found, price):
 
 def picture(found, path):
     """Two rows of bars, as SVG."""
-    rows = [("p99 of a turn, seconds", "p99_s", "{:.1f}"), ("GB fetched from the store", "fetched_gb", "{:,.0f}"), ("busiest node over the mean", "busiest_over_mean", "{:.2f}")]
+    rows = [("mean of a turn, seconds", "mean_s", "{:.3f}"), ("p99 of a turn, seconds", "p99_s", "{:.2f}"), ("GB fetched from the store", "fetched_gb", "{:,.0f}"), ("busiest node over the mean", "busiest_over_mean", "{:.2f}")]
     width, height, left = 760, 40 + len(rows) * (len(found) * 22 + 50), 190
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" font-size="13">',
            f'<rect width="{width}" height="{height}" fill="white"/>']  # fmt: skip
@@ -318,7 +326,7 @@ def picture(found, path):
         most = max(r[key] for r in found.values()) or 1
         for policy, r in found.items():
             long = (width - left - 90) * r[key] / most
-            colour = "#1f77b4" if policy == "last, bounded" else "#b0b8c0"
+            colour = "#1f77b4" if policy == SHIPPED else "#b0b8c0"
             out.append(f'<text x="10" y="{y + 14}">{policy}</text><rect x="{left}" y="{y + 2}" width="{long:.1f}" height="16" fill="{colour}"/>')
             out.append(f'<text x="{left + long + 6:.1f}" y="{y + 14}">{form.format(r[key])}</text>')
             y += 22
@@ -347,7 +355,8 @@ def main():
     two.add_argument("--budget", type=float, default=2e9, help="KV bytes of a node")
     two.add_argument("--bandwidth", type=float, default=100e6, help="bytes per second between a node and the store")
     two.add_argument("--latency", type=float, default=0.03, help="seconds of a request to the store")
-    two.add_argument("--failures", type=int, default=40)
+    two.add_argument("--routers", type=int, default=8, help="each remembers only what it did itself")
+    two.add_argument("--failures", type=int, default=400)
     two.add_argument("--repair", type=float, default=120.0)
     two.add_argument("--lease", type=float, default=6.0)
     two.add_argument("--floor", type=int, default=2, help="requests that are no reason to move a session")
@@ -363,7 +372,7 @@ def main():
         return measure(options)
     costs = json.loads(Path(options.costs).read_text())
     found = results(options, costs)
-    price = money(options, costs, found["last, bounded"])
+    price = money(options, costs, found[SHIPPED])
     Path(options.json).write_text(json.dumps({"costs": costs, "policies": found, "price": price}, indent=1) + "\n")
     text = markdown(options, found, price)
     print(text)

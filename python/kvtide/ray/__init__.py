@@ -49,8 +49,8 @@ def build_app(
     ``replicas``: how many, or ``(least, most)`` for as many as are needed. Then one more is wanted when sessions of the last
     minutes hold more than ``warm_share`` of all budgets, or when there are more than ``ongoing`` requests for each replica;
     ``delays`` are the seconds for which that must last, up and down. ``kv_budget`` is that of each replica and ``threads``
-    its share of the node. A request goes to the replica that had its session last (``X-Session-Id``), unless that has more
-    than ``load_factor`` times the mean load. With HAProxy in front of Ray Serve (``RAY_SERVE_ENABLE_HA_PROXY=1``), requests
+    its share of the node. A request goes to its session's place on a consistent hash (``X-Session-Id``), unless that has
+    more than ``load_factor`` times the mean load; then to the least busy of the next seven. With HAProxy in front of Ray Serve (``RAY_SERVE_ENABLE_HA_PROXY=1``), requests
     without a session go to the replica that has read most of their text. The other options are those of ``kvtide.cluster.app``; ``model`` is a path, or
     a name, that means the same on every node.
 
