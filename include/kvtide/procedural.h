@@ -21,7 +21,7 @@ enum class Summary {
   cluster,    // mean value of a cluster of alike keys, bias ln n
   positional  // neighbours, centre key, mean value, bias ln n: harmful, kept for teaching
 };
-enum class RowScore { mixed, novelty, value_norm, attention };
+enum class RowScore { mixed, novelty, value_norm, attention, repetition };
 enum class FarRule { log, clamp };  // how distances beyond the trained length are seen
 enum class Adapt {                  // which heads get more of the rows of a block, at equal sums
   off,                              // as the head table says
@@ -43,7 +43,7 @@ enum class FullType {  // how full heads store their rows
 
 // How choices are written, in the order of their enumerations.
 inline constexpr std::string_view kSummaryNames[] = {"fit", "cluster", "positional"};
-inline constexpr std::string_view kRowScoreNames[] = {"mixed", "novelty", "vnorm", "attention"};
+inline constexpr std::string_view kRowScoreNames[] = {"mixed", "novelty", "vnorm", "attention", "repetition"};
 inline constexpr std::string_view kFarRuleNames[] = {"log", "clamp"};
 inline constexpr std::string_view kAdaptNames[] = {"off", "drift", "entropy"};
 inline constexpr std::string_view kWindowTypeNames[] = {"automatic", "as_written", "q8_0"};

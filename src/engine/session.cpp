@@ -14,6 +14,7 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kLogitRows = 16;  // rows of logits computed at a time
+constexpr Pos kLeadIn = 8;               // tokens read again in front of those that are looked at
 
 }  // namespace
 
@@ -37,7 +38,35 @@ Session::Impl::Impl(const Model& m, const SessionOptions& o)
 void Session::Impl::seal_if_due(ThreadPool& threads) {
   if (shadow) shadow->keep(state);
   const PassTimer timer(options.profile ? &times : nullptr, &PassTimes::seal);
-  state.seal_if_due(threads, kernels);
+  std::optional<Repetition> repetition;
+  state.seal_if_due(threads, kernels, [&](const PosRange& block) {
+    repetition.emplace(block, state.spec().layers.size());
+    return repeat(*repetition, threads) ? &*repetition : nullptr;
+  });
+}
+
+// Reads the tokens of a block again. False: it has no meaning here, and nothing is known of the block.
+bool Session::Impl::repeat(Repetition& repetition, ThreadPool& threads) {
+  const ModelConfig& config = model->internals().config;
+  const PosRange block = repetition.block();
+  const Pos most = repeated_tokens(state.spec());
+  if (config.learned_positions && state.position() + most > config.context_length) return false;
+  if (workspace.max_step() < most) workspace = Workspace(config, most);
+  DecoderContext c = context(threads);
+  c.times = nullptr;  // it is a part of sealing
+  for (Pos at = block.first; at < block.last;) {
+    // A model finds its place by the words before it.
+    const Pos from = std::max<Pos>(0, at - std::min(kLeadIn, most / 2)),
+              to = std::min(block.last, from + most);
+    const PassPart part{
+        .state = state,
+        .tokens = std::span(read_tokens)
+                      .subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)),
+        .repetition = &repetition};
+    if (!forward(c, workspace, std::span(&part, 1)).front().not_finite.empty()) return false;
+    at = to;
+  }
+  return true;
 }
 
 void Session::Impl::check(std::span<const TokenId> tokens) const {
@@ -69,8 +98,8 @@ void Session::Impl::reserve(std::size_t tokens, bool with_logits) {
     read_tokens.reserve(std::max(read_tokens.size() + tokens, 2 * read_tokens.size()));
 }
 
-DecoderContext Session::Impl::context() {
-  return {model->internals().config,         *model->internals().weights, kernels, pool, {}, options.exact,
+DecoderContext Session::Impl::context(ThreadPool& threads) {
+  return {model->internals().config,         *model->internals().weights, kernels, threads, {}, options.exact,
           options.profile ? &times : nullptr};
 }
 

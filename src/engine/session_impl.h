@@ -47,6 +47,7 @@ struct Session::Impl {
 
   void seal_if_due() { seal_if_due(pool); }
   void seal_if_due(ThreadPool& threads);
+  bool repeat(Repetition& repetition, ThreadPool& threads);
   // Throws when the session cannot take these tokens; nothing has changed then.
   void check(std::span<const TokenId> tokens) const;
   // Room to note `tokens` more and, when asked for, logits: once the memory has the tokens, nothing may fail.
@@ -57,7 +58,8 @@ struct Session::Impl {
   std::size_t guessable(std::size_t tokens) const;
   // Reads the first of the tokens and as many behind it as `goes_on` says, in one pass; gives their number.
   std::int64_t read_guesses(std::span<const TokenId> tokens, const GoesOn& goes_on);
-  DecoderContext context();
+  DecoderContext context() { return context(pool); }
+  DecoderContext context(ThreadPool& threads);
 };
 
 }  // namespace kvtide

@@ -53,7 +53,11 @@ void AttentionBlock::attend_part(ActivePart& part, int layer, const LayerWeights
   const bool owns = owns_rows(layer);
   Shadow* const shadow = owns ? part.asked.shadow : nullptr;
   const bool shadowed = shadow != nullptr && shadow->looks_at(kept(layer), step.first(), count);
-  const bool observed = (owns && step.observes(kept(layer))) || shadowed;
+  Repetition* const repetition =
+      owns && step.state().past() != nullptr && step.state().past()->holds(kept(layer))
+          ? part.asked.repetition
+          : nullptr;
+  const bool observed = (owns && step.observes(kept(layer))) || shadowed || repetition != nullptr;
   const std::int64_t attended = observed ? 0 : std::min(skip, count);
   const auto spans = step.spans(kept(layer));
   const std::size_t rope = rope_of(layer);
@@ -84,6 +88,8 @@ void AttentionBlock::attend_part(ActivePart& part, int layer, const LayerWeights
   if (shadowed)
     shadow->compare(context_.pool, context_.kernels, step.state(), kept(layer), input, mixed,
                     log_mass.data());
+  if (repetition != nullptr)
+    repetition->look(context_.pool, context_.kernels, kept(layer), input, log_mass.data());
   if (!w.sinks.empty()) share_with_sinks(w, log_mass, mixed + attended * q_width, count - attended);
 }
 

@@ -61,7 +61,7 @@ class ForwardPass {
     std::vector<PassRows> rows(parts_.size());
     for (std::size_t i = 0; i < parts_.size(); ++i) finish(parts_[i], rows[i]);
     for (std::size_t i = 0; i < parts_.size(); ++i)
-      if (rows[i].not_finite.empty()) commit(asked[i], parts_[i], rows[i]);
+      if (rows[i].not_finite.empty() && asked[i].repetition == nullptr) commit(asked[i], parts_[i], rows[i]);
     return rows;
   }
 
@@ -78,7 +78,8 @@ class ForwardPass {
     parts_.reserve(asked.size());
     for (const PassPart& part : asked) {
       const auto count = static_cast<std::int64_t>(part.tokens.size());
-      KvState::Step step = part.state.begin(count, part.keep != nullptr);
+      KvState::Step step = part.repetition != nullptr ? part.state.begin_again(count)
+                                                      : part.state.begin(count, part.keep != nullptr);
       FarShareSamples samples(step.sampled());
       parts_.push_back({part, std::move(step), count_, count, {}, std::move(samples), {}});
       count_ += count;

@@ -26,6 +26,7 @@ struct PassPart {
   // Of guesses: says, from the wanted rows, how many of the tokens, at least one, become part of the state.
   std::function<std::int64_t(std::span<const float> hidden)> keep = {};
   Shadow* shadow = nullptr;  // compares attention with what it would be over everything; changes no result
+  Repetition* repetition = nullptr;  // of what is read again: then nothing becomes part of the state
 };
 
 // What became of it.

@@ -102,6 +102,14 @@ KvState::Step KvState::begin(std::int64_t tokens, bool guessed) {
   return step;
 }
 
+KvState::Step KvState::begin_again(std::int64_t tokens) {
+  Step step(this, tokens, false);
+  step.again_ = true;
+  for (auto& layer : layers_) layer.open(position(), position() + tokens);
+  bytes_peak_ = std::max(bytes_peak_, held_bytes());
+  return step;
+}
+
 // What layer `i` no longer needs, and what it gives up for a step that ends at `end`.
 void KvState::release(std::size_t i, Pos end) {
   if (past_ && past_->holds(static_cast<int>(i)))
@@ -190,10 +198,11 @@ std::optional<std::int64_t> KvState::Step::window(int layer) const {
 }
 
 bool KvState::Step::observes(int layer) const {
-  return state_->past_ && state_->past_->references().shape().layers[static_cast<std::size_t>(layer)];
+  return !again_ && state_->past_ &&
+         state_->past_->references().shape().layers[static_cast<std::size_t>(layer)];
 }
 bool KvState::Step::observes(int layer, std::int64_t token) const {
-  return state_->past_ && state_->past_->references().wants(layer, first_ + token);
+  return !again_ && state_->past_ && state_->past_->references().wants(layer, first_ + token);
 }
 void KvState::Step::observe_query(int layer, std::int64_t token, int head, const float* query) {
   state_->past_->references().put_query(layer, first_ + token, head, query);
@@ -253,7 +262,7 @@ std::vector<VisibleRun> KvState::runs_of_step(int layer, Pos first, std::int64_t
 
 std::vector<std::int64_t> KvState::Step::sampled() const {
   std::vector<std::int64_t> tokens;
-  if (!state_->adapting_) return tokens;
+  if (!state_->adapting_ || again_) return tokens;
   for (Pos p = first_ / kSampleEvery * kSampleEvery + kSampleEvery - 1; p < first_ + tokens_;
        p += kSampleEvery)
     if (p / kSampleEvery >= state_->adapting_->first) tokens.push_back(p - first_);

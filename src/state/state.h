@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -103,6 +104,7 @@ class KvState {
           first_(other.first_),
           tokens_(other.tokens_),
           guessed_(other.guessed_),
+          again_(other.again_),
           far_shares_(std::move(other.far_shares_)) {
       other.state_ = nullptr;
     }
@@ -161,13 +163,16 @@ class KvState {
     Pos first_;
     std::int64_t tokens_;
     bool guessed_;
+    bool again_ = false;
     std::vector<std::int32_t> far_shares_;
   };
 
   // Of a procedural state, after every step: seals the oldest block of exact rows, or ends a stage
   // (procedural/stages.h), when the position is one at which that happens. A call in which memory ended
   // (std::bad_alloc) is made again before the next step.
-  void seal_if_due(ThreadPool& pool, const Kernels& kernels);
+  // repeat: reads the tokens of a block again where rows are ranked by that (begin_again); may be nullptr.
+  using Repeat = std::function<const Repetition*(const PosRange& block)>;
+  void seal_if_due(ThreadPool& pool, const Kernels& kernels, const Repeat& repeat = nullptr);
   bool is_settled() const;  // was it called, and did it come to its end?
   // The next position at which it has something to do, and the last; shorter texts than that held other rows.
   Pos next_change() const;
@@ -197,6 +202,10 @@ class KvState {
   // Throws Error(context_full) when `tokens` more do not fit, the budget included, Error(invalid_argument)
   // outside [1, step_room()]. Of a step of guesses only a beginning may become part of the state.
   Step begin(std::int64_t tokens, bool guessed = false);
+
+  // A step that reads tokens of the past again, right behind the text, while a block is sealed: at most repeated_tokens()
+  // (procedural/budget.h). Nothing observes it, and it is never committed.
+  Step begin_again(std::int64_t tokens);
 
   TransitionPlan plan(const Transition& transition) const;
   // Throws Error(invalid_argument) for a refused plan and for one made before the state changed.
@@ -237,7 +246,7 @@ class KvState {
   std::vector<Pos> released_behind(Pos length) const;
   bool holds(std::size_t layer, Pos first, Pos last) const;
   void release_sealed(std::size_t layer, Pos end);
-  void seal_blocks(ThreadPool& pool, const Kernels& kernels);
+  void seal_blocks(ThreadPool& pool, const Kernels& kernels, const Repeat& repeat);
   void rewrite_rows(ThreadPool& pool, const RowStage& types);
   void drop_sealed(std::size_t layer, Pos until);
   void note_level();

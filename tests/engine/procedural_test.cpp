@@ -331,8 +331,8 @@ TEST_F(ProceduralTest, FourBitsNeedHeadsOfAMultipleOf32) {
 
 TEST_F(ProceduralTest, EveryKindOfSummaryScoreAndRowTypeIsDeterministic) {
   for (const Summary summary : {Summary::fit, Summary::cluster, Summary::positional})
-    for (const RowScore score :
-         {RowScore::mixed, RowScore::novelty, RowScore::value_norm, RowScore::attention})
+    for (const RowScore score : {RowScore::mixed, RowScore::novelty, RowScore::value_norm,
+                                 RowScore::attention, RowScore::repetition})
       for (const ElementType exact : {ElementType::f16, ElementType::q8_0}) {
         SessionOptions o = options(512, 2);
         o.key_type = o.value_type = exact;

@@ -108,7 +108,7 @@ constexpr Flag kProcedural[] = {
     {"", "--kv-full-type", "TYPE",
      "procedural: rows of copying heads: f16, q8_0 or q4_0 [q8_0; by the budget]", field<&O::full_type>},
     {"", "--kv-summary", "KIND", "procedural: fit, cluster or positional [fit]", field<&O::summary>},
-    {"", "--kv-score", "KIND", "procedural: which rows stay: mixed, novelty, vnorm or attention [mixed]",
+    {"", "--kv-score", "KIND", "procedural: which rows stay: mixed, novelty, vnorm, attention or repetition [mixed]",
      field<&O::score>},
     {"", "--kv-far", "RULE", "procedural: distances beyond the trained length: log or clamp [log]",
      field<&O::far>},

@@ -22,6 +22,8 @@ constexpr Pos kLongestText = Pos{1} << 31;
 // Tokens of a step beside windows; fewer where that frees so large a part of the budget, though they are read slower.
 constexpr std::int64_t kStepBesideWindows = 128, kShortStep = 32, kPartWorthShortSteps = 16;
 
+constexpr std::int64_t kRepeated = 64;  // tokens at once
+
 }  // namespace
 
 std::int64_t region_bytes(std::int64_t rows, std::int64_t row_bytes) {
@@ -60,12 +62,18 @@ std::int64_t longest_step(const KvSpec& spec) {
   return windows ? std::min(spec.max_step, longest_step_beside_windows(spec)) : spec.max_step;
 }
 
+std::int64_t repeated_tokens(const KvSpec& spec) {
+  if (spec.procedural->score != RowScore::repetition) return 0;
+  return std::min(kRepeated, longest_step_beside_windows(spec));
+}
+
 ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   const ProceduralSpec& p = *spec.procedural;
   const RowStage types = window_types(spec);
   const Pos end = tokens == 0 ? kWithoutEnd : std::min(tokens, kLongestText);
   // Rows go tile by tile.
-  const std::int64_t exact = std::min<std::int64_t>(end, p.window + spec.slack + p.block + kTileRows);
+  const std::int64_t exact =
+      std::min<std::int64_t>(end, p.window + spec.slack + p.block + kTileRows) + repeated_tokens(spec);
   const std::int64_t blocks_read =
       end < p.window + spec.slack + p.block ? 0 : (end - p.window - spec.slack) / p.block;
   std::int64_t blocks = blocks_read;

@@ -77,10 +77,10 @@ void ProceduralMemory::pin(const PosRange& range) {
 }
 
 void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<LayerRows> layers,
-                            DType key_type, DType value_type, Pos position) {
+                            DType key_type, DType value_type, Pos position, const Repetition* repetition) {
   const Stopwatch watch;
   make_room_in_memory();
-  const Pos last = sealed_ + spec_.block, first = first_sealed_before(spec_, last);
+  const auto [first, last] = next_block();
   make_references_writable();
   struct Item {
     int layer, head;
@@ -100,7 +100,8 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
       .spread = key_type == DType::q4_0 || value_type == DType::q4_0,
       .first = first,
       .last = last,
-      .asked = place_ahead(spec_, judges_of_seal(*references_, first, last, position), position, made)};
+      .asked = place_ahead(spec_, judges_of_seal(*references_, first, last, position), position, made),
+      .repetition = repetition};
   each_with_summariser(pool, kernels, items.size(), [&](Summariser& summariser, std::size_t i) {
     Item& item = items[i];
     item.sealed = seal_head(request, kernels, summariser, layers[static_cast<std::size_t>(item.layer)],

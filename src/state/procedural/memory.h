@@ -27,6 +27,7 @@
 #include "state/procedural/head_rows.h"
 #include "state/procedural/image.h"
 #include "state/procedural/references.h"
+#include "state/procedural/repetition.h"
 #include "state/procedural/spill.h"
 #include "state/rows/layer_rows.h"
 #include "state/spec/procedural_spec.h"
@@ -55,6 +56,10 @@ class ProceduralMemory {
   bool holds(int layer) const { return !spec_.plans[static_cast<std::size_t>(layer)].empty(); }
   // First position that is exact (sinks apart), and the position at which the next block is sealed.
   Pos exact_from() const { return sealed_; }
+  PosRange next_block() const {
+    const Pos last = sealed_ + spec_.block;
+    return {first_sealed_before(spec_, last), last};
+  }
   Pos next_seal() const { return sealed_ + spec_.block + spec_.window; }
   // Position after the last seal: shorter texts held other rows. Where stages end, many blocks are sealed at once.
   Pos last_seal() const {
@@ -82,7 +87,7 @@ class ProceduralMemory {
   // rows, in which the block still stands. key_type, value_type: theirs. position: tokens read, at least
   // next_seal().
   void seal(ThreadPool& pool, const Kernels& kernels, std::span<LayerRows> layers, DType key_type,
-            DType value_type, Pos position);
+            DType value_type, Pos position, const Repetition* repetition = nullptr);
   // Makes the memory what it is with the block that was sealed: thins, consolidates, sheds and moves. When
   // memory ends on the way (std::bad_alloc) the next call goes on from there; until then nobody may read it.
   void settle(ThreadPool& pool, const Kernels& kernels);

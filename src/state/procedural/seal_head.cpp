@@ -128,9 +128,12 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
   const ReferenceRows references =
       ask(kernels, spec, request.references, *request.asked[static_cast<std::size_t>(layer)], layer, head,
           block.padded_dim);
+  std::span<const float> repeated;
+  if (request.repetition != nullptr) repeated = request.repetition->shares(layer, head);
   if (plan.full) {
     // Every row stays; their order of worth is needed when the head must be thinned.
-    const auto ranked = summariser.ranking(block, references, {.score = spec.score, .scale = spec.scale});
+    const auto ranked = summariser.ranking(block, references,
+                                           {.score = spec.score, .scale = spec.scale, .repeated = repeated});
     std::vector<float> score(static_cast<std::size_t>(block.rows));
     for (std::size_t rank = 0; rank < ranked.size(); ++rank)
       score[static_cast<std::size_t>(ranked[rank])] = static_cast<float>(ranked.size() - rank);
@@ -150,7 +153,8 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
                             .score = spec.score,
                             .scale = spec.scale,
                             .weight = plan.weight,
-                            .pinned = pinned.empty() ? nullptr : &pinned});
+                            .pinned = pinned.empty() ? nullptr : &pinned,
+                            .repeated = repeated});
   for (const KeptRow& row : kept.kept)
     add(row.row,
         row.value < 0 ? block.values.data() + row.row * block.padded_dim

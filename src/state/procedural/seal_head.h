@@ -14,6 +14,7 @@
 #include "state/procedural/head_rows.h"
 #include "state/procedural/reference_rows.h"
 #include "state/procedural/references.h"
+#include "state/procedural/repetition.h"
 #include "state/procedural/summarise.h"
 #include "state/rows/layer_rows.h"
 #include "state/spec/procedural_spec.h"
@@ -27,6 +28,7 @@ struct SealRequest {
   bool spread = false;                   // which lie as their Hadamard transforms
   Pos first, last;                       // positions of the block
   std::vector<const AskedAhead*> asked;  // per layer
+  const Repetition* repetition;          // of the block; nullptr: none
 };
 // The references that judge a block which leaves the window of a text of `position` tokens.
 std::vector<Pos> judges_of_seal(const References& references, Pos first, Pos last, Pos position);

@@ -56,8 +56,11 @@ void Summariser::mix_outputs(const BlockRows& b) {
   kernels_.mix(shares_.data(), count_, stride_, b.values.data(), b.padded_dim, outputs_.data());
 }
 
-std::vector<std::int64_t> Summariser::rank_rows(const BlockRows& b, RowScore score, std::size_t first) const {
+std::vector<std::int64_t> Summariser::rank_rows(const BlockRows& b, const SummaryRules& rules,
+                                                std::size_t first) const {
   const std::vector<float> attention(squares_.begin(), squares_.begin() + b.rows);
+  const RowScore score = rules.score;
+  if (!rules.repeated.empty()) return order_of({rules.repeated.begin(), rules.repeated.end()}, first);
   if (score == RowScore::attention) return order_of(attention, first);
   if (score == RowScore::novelty) return order_of(novelty(b), first);
   if (score == RowScore::value_norm) return order_of(value_norms(b), first);
@@ -227,7 +230,7 @@ Summarised Summariser::summarise(const BlockRows& b, const std::vector<float>& c
   const std::int64_t pinned =
       rules.pinned == nullptr ? 0 : std::count(rules.pinned->begin(), rules.pinned->end(), true);
   const auto exact_count = static_cast<std::size_t>(std::min(rules.exact + pinned, b.rows));
-  auto ranking = rank_rows(b, rules.score, exact_count);
+  auto ranking = rank_rows(b, rules, exact_count);
   if (rules.pinned != nullptr) pinned_first(ranking, *rules.pinned);
   std::vector<std::int64_t> exact(ranking.begin(),
                                   ranking.begin() + static_cast<std::ptrdiff_t>(exact_count));

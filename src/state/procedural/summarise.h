@@ -24,6 +24,7 @@ struct SummaryRules {
   float scale = 0.0f;                         // of q.k
   float weight = 1.0f;                        // of the head, in the scores of rows
   const std::vector<bool>* pinned = nullptr;  // [rows] that stay as they are beside `exact`; nullptr: none
+  std::span<const float> repeated = {};       // [rows] what Repetition says of the head; empty: nothing
 };
 
 struct KeptRow {
@@ -53,7 +54,7 @@ class Summariser {
   std::vector<std::int64_t> ranking(const BlockRows& block, const ReferenceRows& references,
                                     const SummaryRules& rules) {
     attend(block, references, rules.scale);
-    return rank_rows(block, rules.score, static_cast<std::size_t>(block.rows));
+    return rank_rows(block, rules, static_cast<std::size_t>(block.rows));
   }
   // The `count` rows with the largest share-weighted root mean square attention, and all pinned ones
   // ([rows]; empty: none) beside them, ascending.
@@ -67,7 +68,8 @@ class Summariser {
   void attend(const BlockRows& block, const ReferenceRows& references, float scale);
   void mix_outputs(const BlockRows& block);
   // All rows, the `first` most telling ones first and in order.
-  std::vector<std::int64_t> rank_rows(const BlockRows& block, RowScore score, std::size_t first) const;
+  std::vector<std::int64_t> rank_rows(const BlockRows& block, const SummaryRules& rules,
+                                      std::size_t first) const;
   std::vector<std::int64_t> choose_pivots(const BlockRows& block, const std::vector<std::int64_t>& rest,
                                           const SummaryRules& rules) const;
   std::vector<std::int64_t> assign(const BlockRows& block, const std::vector<std::int64_t>& rest,
