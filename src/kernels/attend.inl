@@ -8,6 +8,7 @@
 //          ascending
 //   merge  both sides scaled to the larger max and added
 #include "kernels/exp.inl"
+#include "kernels/unroll.h"
 
 #include "tensor/blocks.h"
 

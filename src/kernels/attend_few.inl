@@ -22,14 +22,14 @@ inline void score_keys(const AttendTile& tile, const AttendQueries& queries, int
   for (Lanes& one : sum) one = Lanes{};
   for (int d = 0; d < queries.head_dim; d += 2 * kLanes) {
     Pairs rows[kLanes];
-#pragma GCC unroll 16
+    KVTIDE_UNROLL(16)
     for (int i = 0; i < kLanes; ++i) {
       const F16Row key{first + i * tile.key_stride};
       rows[i] = join_pairs(key.at(d, d + kLanes), key.at(d + kLanes, d + 2 * kLanes));
     }
     transpose(rows);
     const std::uint32_t* query = queries.pairs + d / 2;
-#pragma GCC unroll 16
+    KVTIDE_UNROLL(16)
     for (int p = 0; p < kLanes; ++p) {
       __builtin_prefetch(ahead + (d / 2 + p) * 64, 0, 2);
       for (int i = 0; i < Q; ++i) sum[i] = dot_pairs(sum[i], query[i * pairs + p], rows[p]);

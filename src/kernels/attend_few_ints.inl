@@ -26,19 +26,19 @@ inline void score_bytes(const AttendTile& tile, const AttendQueries& queries, in
   for (Lanes& one : score) one = set1(0.0f);
   for (int block = 0; block < blocks; block += 2) {
     Pairs rows[kLanes];
-#pragma GCC unroll 16
+    KVTIDE_UNROLL(16)
     for (int i = 0; i < kLanes; ++i) {
       const auto* key = reinterpret_cast<const Block*>(first + i * tile.key_stride) + block;
       rows[i] = join_bytes(bytes_of(key[0]), bytes_of(key[1]));
     }
     transpose(rows);
-#pragma GCC unroll 2
+    KVTIDE_UNROLL(2)
     for (int half = 0; half < 2; ++half) {
       Ints sum[Q][kChains];
       for (auto& chains : sum)
         for (Ints& one : chains) one = Ints{};
       const std::uint32_t* query = queries.words + (block + half) * kBlock / 2;
-#pragma GCC unroll 8
+      KVTIDE_UNROLL(8)
       for (int four = 0; four < kLanes / 2; ++four) {
         const Pairs row = rows[half * kLanes / 2 + four], even = even_bytes(row), odd = odd_bytes(row);
         __builtin_prefetch(ahead + (block * kBlock / 4 + half * kLanes / 2 + four) * share, 0, 2);

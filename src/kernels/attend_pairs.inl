@@ -72,10 +72,10 @@ template <class Load>
 inline void pack_whole_keys(const Load& key, int padded_dim, std::uint32_t* out) {
   for (int d = 0; d < padded_dim; d += 2 * kLanes) {
     Pairs rows[kLanes];
-#pragma GCC unroll 16
+    KVTIDE_UNROLL(16)
     for (int i = 0; i < kLanes; ++i) rows[i] = join_pairs(key(i, d), key(i, d + kLanes));
     transpose(rows);
-#pragma GCC unroll 16
+    KVTIDE_UNROLL(16)
     for (int p = 0; p < kLanes; ++p) store(out + (d / 2 + p) * kTileRows, rows[p]);
   }
 }

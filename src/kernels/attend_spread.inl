@@ -15,12 +15,12 @@ inline Lanes butterfly(Lanes a) {
 template <int Vectors>
 inline void transform_part(float* x) {
   Lanes v[Vectors];
-#pragma GCC unroll 16
+KVTIDE_UNROLL(16)
   for (int i = 0; i < Vectors; ++i)
     v[i] = butterfly<8>(butterfly<4>(butterfly<2>(butterfly<1>(load(x + i * kLanes)))));
-#pragma GCC unroll 4
+KVTIDE_UNROLL(4)
   for (int step = 1; step < Vectors; step *= 2)
-#pragma GCC unroll 16
+KVTIDE_UNROLL(16)
     for (int i = 0; i < Vectors; ++i)
       if ((i & step) == 0) {
         const Lanes a = v[i], b = v[i + step];
@@ -28,7 +28,7 @@ inline void transform_part(float* x) {
         v[i + step] = sub(a, b);
       }
   const Lanes scale = set1(1.0f / __builtin_sqrtf(static_cast<float>(Vectors * kLanes)));
-#pragma GCC unroll 16
+KVTIDE_UNROLL(16)
   for (int i = 0; i < Vectors; ++i) store(x + i * kLanes, mul(v[i], scale));
 }
 
