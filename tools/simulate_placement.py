@@ -323,9 +323,10 @@ def picture(found, path):
     for title, key, form in rows:
         out.append(f'<text x="10" y="{y}" font-weight="bold">{title}</text>')
         y += 12
-        most = max(r[key] for r in found.values()) or 1
+        *_, second, most = sorted(r[key] for r in found.values())
+        most = min(most, 1.5 * second) or 1  # the bar of one that is far worse ends at the edge
         for policy, r in found.items():
-            long = (width - left - 90) * r[key] / most
+            long = (width - left - 90) * min(1, r[key] / most)
             colour = "#1f77b4" if policy == SHIPPED else "#b0b8c0"
             out.append(f'<text x="10" y="{y + 14}">{policy}</text><rect x="{left}" y="{y + 2}" width="{long:.1f}" height="16" fill="{colour}"/>')
             out.append(f'<text x="{left + long + 6:.1f}" y="{y + 14}">{form.format(r[key])}</text>')
