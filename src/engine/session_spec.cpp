@@ -61,6 +61,13 @@ SessionOptions completed(const ModelConfig& config, SessionOptions o) {
   if (o.procedural) {
     if (o.auto_attention)
       refuse("a procedural memory and an attention size that adapts itself cannot be combined");
+    // What is read again leaves a layer before the next one (KvState::begin_again).
+    if (o.procedural->score == RowScore::repetition &&
+        std::any_of(config.layers.begin(), config.layers.end(),
+                    [](const auto& layer) { return layer.rows_of >= 0; }))
+      refuse(
+          "rows cannot be ranked by repetition in this model, whose layers share theirs; use --kv-score "
+          "mixed");
     SessionOptions plain = o;
     plain.procedural.reset();
     o.procedural = filled_in(kv_spec(config, plain), attention_shape(config), *o.procedural);

@@ -90,6 +90,7 @@ void AttentionBlock::attend_part(ActivePart& part, int layer, const LayerWeights
                     log_mass.data());
   if (repetition != nullptr)
     repetition->look(context_.pool, context_.kernels, kept(layer), input, log_mass.data());
+  step.leave(kept(layer));
   if (!w.sinks.empty()) share_with_sinks(w, log_mass, mixed + attended * q_width, count - attended);
 }
 

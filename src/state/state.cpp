@@ -105,8 +105,6 @@ KvState::Step KvState::begin(std::int64_t tokens, bool guessed) {
 KvState::Step KvState::begin_again(std::int64_t tokens) {
   Step step(this, tokens, false);
   step.again_ = true;
-  for (auto& layer : layers_) layer.open(position(), position() + tokens);
-  bytes_peak_ = std::max(bytes_peak_, held_bytes());
   return step;
 }
 
@@ -192,6 +190,10 @@ void KvState::Step::write(const ElementwiseRow& kernels, int layer, int kv_head,
     put(rows.value(kv_head, first_ + token), state_->spec_.value_type, value);
 }
 
+void KvState::Step::leave(int layer) {
+  if (again_) state_->layers_[static_cast<std::size_t>(layer)].truncate(first_);
+}
+
 std::optional<std::int64_t> KvState::Step::window(int layer) const {
   const auto& spec = state_->spec_;
   return visibility(spec, spec.layers[static_cast<std::size_t>(layer)], state_->attention_size_).window;
@@ -274,7 +276,12 @@ bool KvState::Step::is_measured(int layer) const {
 }
 
 std::vector<std::vector<Span>> KvState::Step::spans(int layer) {
-  state_->release(static_cast<std::size_t>(layer), first_ + tokens_);
+  if (again_) {
+    state_->layers_[static_cast<std::size_t>(layer)].open(first_, first_ + tokens_);
+    state_->bytes_peak_ = std::max(state_->bytes_peak_, state_->held_bytes());
+  } else {
+    state_->release(static_cast<std::size_t>(layer), first_ + tokens_);
+  }
   const KvSpec& spec = state_->spec_;
   const LayerSpec& layer_spec = spec.layers[static_cast<std::size_t>(layer)];
   const LayerRows& rows = state_->layers_[static_cast<std::size_t>(layer)];

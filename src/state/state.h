@@ -120,6 +120,9 @@ class KvState {
     // step's own. What none of them can see goes now, layer by layer: a full window takes the same memory at
     // every moment of a step.
     std::vector<std::vector<Span>> spans(int layer);
+    // Says that a layer was attended to. A step that reads again then lets go of its rows there: it holds those of one
+    // layer at a time.
+    void leave(int layer);
     // The window of the step's queries in this layer.
     std::optional<std::int64_t> window(int layer) const;
     // Whether a procedural memory keeps the queries of a token of the step as references; if so it wants

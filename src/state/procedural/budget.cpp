@@ -67,13 +67,22 @@ std::int64_t repeated_tokens(const KvSpec& spec) {
   return std::min(kRepeated, longest_step_beside_windows(spec));
 }
 
+std::int64_t bytes_of_repetition(const KvSpec& spec, const RowStage& types) {
+  const std::int64_t rows = repeated_tokens(spec);
+  std::int64_t most = 0;
+  for (const LayerSpec& layer : spec.layers)
+    most =
+        std::max(most, layer.kv_heads * (region_bytes(rows, dtype_bytes(types.key_type, layer.head_dim)) +
+                                         region_bytes(rows, dtype_bytes(types.value_type, layer.head_dim))));
+  return most;
+}
+
 ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   const ProceduralSpec& p = *spec.procedural;
   const RowStage types = window_types(spec);
   const Pos end = tokens == 0 ? kWithoutEnd : std::min(tokens, kLongestText);
   // Rows go tile by tile.
-  const std::int64_t exact =
-      std::min<std::int64_t>(end, p.window + spec.slack + p.block + kTileRows) + repeated_tokens(spec);
+  const std::int64_t exact = std::min<std::int64_t>(end, p.window + spec.slack + p.block + kTileRows);
   const std::int64_t blocks_read =
       end < p.window + spec.slack + p.block ? 0 : (end - p.window - spec.slack) / p.block;
   std::int64_t blocks = blocks_read;
@@ -117,6 +126,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
       }
     }
   }
+  bytes.window += bytes_of_repetition(spec, types);
   bytes.references =
       References::bytes_for(reference_shape(memory_spec(spec), whole_layer(spec.layers).head_dim));
   if (p.far_from > 0 && blocks_read > 0) {

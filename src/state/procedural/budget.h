@@ -34,9 +34,10 @@ bool grows(const ProceduralSpec& spec);
 std::int64_t longest_step_beside_windows(const KvSpec& spec);
 // Tokens of the largest step.
 std::int64_t longest_step(const KvSpec& spec);
-// Tokens of a block that are read again in one step (ranking by repetition), and so the rows that come on top
-// meanwhile; 0: none are. What is kept depends on it, so it does not depend on the steps of a session.
+// Tokens of a block that are read again in one step (ranking by repetition); 0: none are. What is kept depends on it, so
+// it does not depend on the steps of a session. And what comes on top meanwhile: their rows in one layer.
 std::int64_t repeated_tokens(const KvSpec& spec);
+std::int64_t bytes_of_repetition(const KvSpec& spec, const RowStage& types);
 
 // The most that a state of this spec (procedural) holds at any moment while it reads `tokens` tokens; 0:
 // without end. Stages apart.

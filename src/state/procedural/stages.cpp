@@ -45,14 +45,14 @@ std::int64_t bytes_of_stage(const KvSpec& spec, const RowStage& stage, const Row
   const ProceduralSpec& p = *spec.procedural;
   const Pos kept = p.window + spec.slack + p.block;
   const ProceduralBytes one_block = most_bytes(spec, kept);
-  const std::int64_t again = next == nullptr ? repeated_tokens(spec) : 0;
-  const std::int64_t rows = bytes_of_rows(spec, stage, stage.until + again) + one_block.carried +
-                            (observed ? one_block.references : 0);
+  const std::int64_t rows =
+      bytes_of_rows(spec, stage, stage.until) + one_block.carried + (observed ? one_block.references : 0);
   if (next != nullptr) return rows + bytes_of_rewriting(spec, *next, stage.until);
   // Sealing gives back a block's rows before it goes on to the next, but for pages that are begun; then the window is
   // rewritten.
   const std::int64_t begun = bytes_of_rewriting(spec, stage, kept);
-  const std::int64_t sealing = rows + begun + one_block.compact + one_block.full;
+  const std::int64_t sealing =
+      rows + begun + one_block.compact + one_block.full + bytes_of_repetition(spec, stage);
   return std::max(sealing, most_bytes(spec, stage.until).total() + begun);
 }
 
