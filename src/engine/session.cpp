@@ -1,6 +1,8 @@
 #include "kvtide/session.h"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -39,10 +41,12 @@ void Session::Impl::seal_if_due(ThreadPool& threads) {
   if (shadow) shadow->keep(state);
   const PassTimer timer(options.profile ? &times : nullptr, &PassTimes::seal);
   std::optional<Repetition> repetition;
-  state.seal_if_due(threads, kernels, [&](const PosRange& block) {
+  const auto repeat_block = [&](const PosRange& block) {
     repetition.emplace(block, state.spec().layers.size());
     return repeat(*repetition, threads) ? &*repetition : nullptr;
-  });
+  };
+  state.seal_if_due(threads, kernels,
+                    std::cref(repeat_block));  // a reference: the tokens are read, and nothing may fail
 }
 
 // Reads the tokens of a block again. False: it has no meaning here, and nothing is known of the block.
