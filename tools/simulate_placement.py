@@ -314,7 +314,7 @@ def markdown(options, found, price):
 
 
 def picture(found, path):
-    """Two rows of bars, as SVG."""
+    """A group of bars for each figure, as SVG."""
     rows = [("mean of a turn, seconds", "mean_s", "{:.3f}"), ("p99 of a turn, seconds", "p99_s", "{:.2f}"), ("GB fetched from the store", "fetched_gb", "{:,.0f}"), ("busiest node over the mean", "busiest_over_mean", "{:.2f}")]
     width, height, left = 760, 40 + len(rows) * (len(found) * 22 + 50), 190
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" font-size="13">',

@@ -49,7 +49,6 @@ void Session::Impl::seal_if_due(ThreadPool& threads) {
                     std::cref(repeat_block));  // a reference: the tokens are read, and nothing may fail
 }
 
-// Reads the tokens of a block again. False: it has no meaning here, and nothing is known of the block.
 bool Session::Impl::repeat(Repetition& repetition, ThreadPool& threads) {
   const ModelConfig& config = model->internals().config;
   const PosRange block = repetition.block();

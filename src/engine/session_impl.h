@@ -47,6 +47,7 @@ struct Session::Impl {
 
   void seal_if_due() { seal_if_due(pool); }
   void seal_if_due(ThreadPool& threads);
+  // Reads the tokens of a block again. False: it has no meaning here, and nothing is known of the block.
   bool repeat(Repetition& repetition, ThreadPool& threads);
   // Throws when the session cannot take these tokens; nothing has changed then.
   void check(std::span<const TokenId> tokens) const;

@@ -50,9 +50,9 @@ def build_app(
     minutes hold more than ``warm_share`` of all budgets, or when there are more than ``ongoing`` requests for each replica;
     ``delays`` are the seconds for which that must last, up and down. ``kv_budget`` is that of each replica and ``threads``
     its share of the node. A request goes to its session's place on a consistent hash (``X-Session-Id``), unless that has
-    more than ``load_factor`` times the mean load; then to the least busy of the next seven. With HAProxy in front of Ray Serve (``RAY_SERVE_ENABLE_HA_PROXY=1``), requests
-    without a session go to the replica that has read most of their text. The other options are those of ``kvtide.cluster.app``; ``model`` is a path, or
-    a name, that means the same on every node.
+    more than ``load_factor`` times the mean load; then to the least busy of the next seven. With HAProxy in front of Ray
+    Serve (``RAY_SERVE_ENABLE_HA_PROXY=1``) requests go to the replica that has read most of their text. The other options
+    are those of ``kvtide.cluster.app``; ``model`` is a path, or a name, that means the same on every node.
 
     Raises InvalidArgumentError, UnsupportedError. What a replica refuses when it starts stands in ``serve status``.
     """

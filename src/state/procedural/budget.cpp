@@ -67,8 +67,7 @@ std::int64_t repeated_tokens(const KvSpec& spec) {
   return std::min(kRepeated, longest_step_beside_windows(spec));
 }
 
-std::int64_t bytes_of_repetition(const KvSpec& spec, const RowStage& types) {
-  const std::int64_t rows = repeated_tokens(spec);
+std::int64_t bytes_of_largest_layer(const KvSpec& spec, const RowStage& types, std::int64_t rows) {
   std::int64_t most = 0;
   for (const LayerSpec& layer : spec.layers)
     most =
@@ -126,7 +125,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
       }
     }
   }
-  bytes.window += bytes_of_repetition(spec, types);
+  bytes.window += bytes_of_largest_layer(spec, types, repeated_tokens(spec));
   bytes.references =
       References::bytes_for(reference_shape(memory_spec(spec), whole_layer(spec.layers).head_dim));
   if (p.far_from > 0 && blocks_read > 0) {

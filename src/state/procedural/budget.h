@@ -35,9 +35,11 @@ std::int64_t longest_step_beside_windows(const KvSpec& spec);
 // Tokens of the largest step.
 std::int64_t longest_step(const KvSpec& spec);
 // Tokens of a block that are read again in one step (ranking by repetition); 0: none are. What is kept depends on it, so
-// it does not depend on the steps of a session. And what comes on top meanwhile: their rows in one layer.
+// it does not depend on the steps of a session. Their rows come on top meanwhile, in one layer at a time.
 std::int64_t repeated_tokens(const KvSpec& spec);
-std::int64_t bytes_of_repetition(const KvSpec& spec, const RowStage& types);
+
+// Pages of so many rows in the layer that takes most.
+std::int64_t bytes_of_largest_layer(const KvSpec& spec, const RowStage& types, std::int64_t rows);
 
 // The most that a state of this spec (procedural) holds at any moment while it reads `tokens` tokens; 0:
 // without end. Stages apart.

@@ -30,13 +30,7 @@ std::int64_t bytes_of_rows(const KvSpec& spec, const RowStage& types, Pos tokens
 
 // Layers are rewritten one by one, in place: the newest rows are there twice, and pages that are begun.
 std::int64_t bytes_of_rewriting(const KvSpec& spec, const RowStage& types, Pos tokens) {
-  const std::int64_t rows = std::min(tokens, kRewrittenAtOnce);
-  std::int64_t bytes = 0;
-  for (const LayerSpec& layer : spec.layers)
-    bytes =
-        std::max(bytes, layer.kv_heads * (region_bytes(rows, dtype_bytes(types.key_type, layer.head_dim)) +
-                                          region_bytes(rows, dtype_bytes(types.value_type, layer.head_dim))));
-  return bytes;
+  return bytes_of_largest_layer(spec, types, std::min(tokens, kRewrittenAtOnce));
 }
 
 // The most that a stage holds, its end included; next: nullptr when blocks are sealed there. observed: are there
@@ -51,8 +45,8 @@ std::int64_t bytes_of_stage(const KvSpec& spec, const RowStage& stage, const Row
   // Sealing gives back a block's rows before it goes on to the next, but for pages that are begun; then the window is
   // rewritten.
   const std::int64_t begun = bytes_of_rewriting(spec, stage, kept);
-  const std::int64_t sealing =
-      rows + begun + one_block.compact + one_block.full + bytes_of_repetition(spec, stage);
+  const std::int64_t sealing = rows + begun + one_block.compact + one_block.full +
+                               bytes_of_largest_layer(spec, stage, repeated_tokens(spec));
   return std::max(sealing, most_bytes(spec, stage.until).total() + begun);
 }
 
