@@ -78,7 +78,7 @@ test-release:
 test-python:
 	@tools/install.sh build test python
 	@tools/configure.sh release -DKVTIDE_TESTS=ON
-	@cmake --build build/cmake --target allocation_faults
+	@cmake --build build/cmake --target allocation_faults kvtide_library
 	@tools/test_python.sh build/venv-python
 
 # make test runs a part of these numbers.

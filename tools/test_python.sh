@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the Python package, installs it in a venv of its own and runs tests/python.
+# Builds the Python package with the library of build/cmake, installs it in a venv of its own and runs tests/python.
 #
 #   tools/test_python.sh BUILD_VENV_DIR [MORE_REQUIREMENTS]
 #
@@ -23,11 +23,11 @@ folder=$(cd "$folder" && pwd)
 
 log=$folder/install.log
 if ! "$folder/bin/python" -m pip install --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall \
-  --config-settings=build-dir="$folder/build" "$root" >"$log" 2>&1 </dev/null; then
+  --config-settings=build-dir="$folder/build" --config-settings=cmake.define.kvtide_DIR="$root/build/cmake" "$root" >"$log" 2>&1 </dev/null; then
   tail -n 40 "$log" >&2
   echo "test_python.sh: the package did not build (the whole log: $log)" >&2
   exit 1
 fi
 # From elsewhere, so that the installed package is tested and not the folder of its sources.
 cd "$folder"
-"$folder/bin/python" -B -m pytest -q --rootdir "$root" -c "$root/pyproject.toml" "$root/tests/python" </dev/null
+"$folder/bin/python" -B -m pytest -q -n 2 --rootdir "$root" -c "$root/pyproject.toml" "$root/tests/python" </dev/null

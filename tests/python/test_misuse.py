@@ -338,7 +338,7 @@ CHATS = [
     ([("user", 3)], {}, TypeError),
     ([{"role": "user", "content": "hi", "more": {1: 2}}], {}, TypeError),
     ([{"role": "user", "content": "hi", "more": float("nan")}], {}, ValueError),
-    ([("user", "hi")], {"tools": [object()]}, TypeError),
+    ([("user", "hi")], {"tools": [object]}, TypeError),
     ([("user", "hi")], {"template": "{{ raise_exception('no') }}"}, ValueError),
     ([("user", "hi")], {"template": 3}, TypeError),
     ([("robot", "hi")], {}, ValueError),
