@@ -163,7 +163,7 @@ def main():
         endpoint = f"http://127.0.0.1:{proxy.port if proxy else store.port}"
         environment = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
                        "AWS_DEFAULT_REGION": "us-east-1", "OMP_NUM_THREADS": "1"}  # fmt: skip
-        cluster = LocalCluster(options.nodes, environment=environment)
+        cluster = LocalCluster(options.nodes, environment=environment, cores=options.threads)
         try:
             chat = {"chat_template": "chatml"} if "llama" in options.model else {}
             url = "s3://bucket/sessions"

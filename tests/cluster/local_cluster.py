@@ -81,9 +81,9 @@ class SingleServer:
 
 
 class LocalCluster:
-    """A head that holds Serve's controller and proxy, and nodes with one replica each."""
+    """A head that holds Serve's controller and proxy, and nodes with one replica each, of ``cores`` threads."""
 
-    def __init__(self, nodes, *, environment):
+    def __init__(self, nodes, *, environment, cores=1):
         for name, value in environment.items():
             os.environ[name] = value
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -102,6 +102,7 @@ class LocalCluster:
             initialize_head=True,
             head_node_args={"num_cpus": 0, "object_store_memory": OBJECTS, "include_dashboard": False},
         )
+        self._cores = cores
         self._nodes = [self._add() for _ in range(nodes)]
         self._random = random.Random(7)
         self.kills = {"replica": 0, "node": 0}
@@ -110,7 +111,7 @@ class LocalCluster:
     def _add(self):
         # Ray sets handlers of signals for a node, which only the main thread may.
         with mock.patch("signal.signal"):
-            return self._cluster.add_node(num_cpus=1, object_store_memory=OBJECTS)
+            return self._cluster.add_node(num_cpus=self._cores, object_store_memory=OBJECTS)
 
     def deploy(self, application, seconds=180.0):
         from ray import serve
