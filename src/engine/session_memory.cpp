@@ -58,6 +58,9 @@ void Session::Impl::check_fits(const KvState& theirs, const SnapshotExtras& extr
                ? "it holds tensors without a sequence axis, which the model has none of"
                : cat("it does not hold what the model's layers carry from token to token ('",
                      ours.recurrent[0].name, "' and so on); rows alone cannot be continued"));
+  if (theirs.past() != nullptr && theirs.past()->spec().score == RowScore::repetition &&
+      !can_repeat(model->internals().config))
+    refuse("its rows are ranked by repetition, which a model whose layers share rows cannot do");
   if (theirs.past() != nullptr && asked && asked->budget > 0) {
     const std::string why = theirs.why_not_budget(asked->budget, asked->budget_for);
     if (!why.empty()) refuse(why);

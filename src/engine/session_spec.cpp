@@ -19,6 +19,11 @@ constexpr std::int64_t kDraft = 4;
 
 }  // namespace
 
+bool can_repeat(const ModelConfig& config) {
+  return std::none_of(config.layers.begin(), config.layers.end(),
+                      [](const auto& layer) { return layer.rows_of >= 0; });
+}
+
 KvSpec kv_spec(const ModelConfig& config, const SessionOptions& o) {
   KvSpec spec = memory_shape(config);
   spec.key_type = row_dtype(o.key_type);
@@ -61,10 +66,7 @@ SessionOptions completed(const ModelConfig& config, SessionOptions o) {
   if (o.procedural) {
     if (o.auto_attention)
       refuse("a procedural memory and an attention size that adapts itself cannot be combined");
-    // What is read again leaves a layer before the next one (KvState::begin_again).
-    if (o.procedural->score == RowScore::repetition &&
-        std::any_of(config.layers.begin(), config.layers.end(),
-                    [](const auto& layer) { return layer.rows_of >= 0; }))
+    if (o.procedural->score == RowScore::repetition && !can_repeat(config))
       refuse(
           "rows cannot be ranked by repetition in this model, whose layers share theirs; use --kv-score "
           "mixed");

@@ -14,6 +14,10 @@ namespace kvtide {
 // options that contradict one another or do not fit the model.
 SessionOptions completed(const ModelConfig& config, SessionOptions options);
 
+// Whether rows can be ranked by repetition: what is read again leaves a layer before the next one begins
+// (KvState::begin_again), so no layer may look at the rows of another.
+bool can_repeat(const ModelConfig& config);
+
 // The memory of a session with these options (completed).
 KvSpec kv_spec(const ModelConfig& config, const SessionOptions& options);
 

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "base/mapped_file.h"
 #include "kvtide/session.h"
 #include "kvtide/stateful.h"
 #include "tests/engine/carried.h"
@@ -11,6 +12,7 @@
 #include "tests/formats/temporary_folder.h"
 #include "tests/kernels/same_bits.h"
 #include "tests/model/expect_refused.h"
+#include "tests/state/snapshot_bytes.h"
 
 namespace kvtide {
 namespace {
@@ -98,6 +100,27 @@ TEST_F(SharedRows, AProceduralMemoryGivesTheSameBitsForChunksAndThreads_AndForge
     options.threads = threads;
     EXPECT_TRUE(same_bits(all_logits(model_, options, text_), wanted)) << "chunks of " << chunk;
   }
+}
+
+TEST_F(SharedRows, RowsRankedByRepetitionAreRefused_InOptionsAndInSnapshots) {
+  SessionOptions options = procedural(false);
+  options.procedural->score = RowScore::repetition;
+  expect_refused(ErrorCode::invalid_argument, "by repetition", [&] { Session(model_, options); });
+
+  options.procedural->score = RowScore::mixed;
+  Session session(model_, options);
+  session.read(text_);
+  const testing::TemporaryFolder temporary;
+  session.save(temporary.path("mixed.kv"));
+  const MappedFile saved(temporary.path("mixed.kv"));
+  testing::SnapshotParts parts = testing::take_apart(saved.bytes());
+  const std::string mixed = "\"score\":\"mixed\"", repetition = "\"score\":\"repetition\"";
+  const auto at = parts.header.find(mixed);
+  ASSERT_NE(at, std::string::npos);
+  parts.header.replace(at, mixed.size(), repetition);
+  const auto file = temporary.write("repetition.kv", testing::put_together(parts));
+  expect_refused(ErrorCode::invalid_argument, "by repetition", [&] { session.load(file); });
+  EXPECT_EQ(session.tokens(), text_) << "a refused file changes nothing";
 }
 
 TEST_F(SharedRows, MemoriesOfOneShapeAreRefused) {
