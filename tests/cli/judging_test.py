@@ -150,6 +150,12 @@ class Ruler(JudgingTest):
         plain = self.assert_fine(kvtide("ruler", "-m", self.model, "--ctx", 600, "--tasks", "single-2", "--samples", 1))
         self.assertIn("no text", plain.text)
 
+    def test_pinned_positions_are_pinned_here_too(self):
+        words = ("ruler", "-m", self.model, "--ctx", 600, "--tasks", "instructions", "--samples", 2, "--json", *PROCEDURAL)
+        usual, pinned = (self.assert_fine(kvtide(*words, *more)).json["cells"][0] for more in ((), ("--kv-pin", "0-50")))
+        self.assertEqual(usual["full"], pinned["full"])
+        self.assertNotEqual(usual["memories"], pinned["memories"])
+
     def test_samples_are_written_so_that_others_can_ask_the_same(self):
         out = self.folder / "samples.jsonl"
         answer = self.assert_fine(kvtide("ruler", "-m", self.model, "--ctx", 600, "--tasks", "multivalue", "--samples", 2,
@@ -166,6 +172,7 @@ class Ruler(JudgingTest):
 
     def test_refusals(self):
         self.assert_refused(kvtide("ruler", "-m", self.model, "--tasks", "needles"), USAGE, "multikey-1", "'needles'")
+        self.assert_refused(kvtide("ruler", "-m", self.model, "--kv-pin", "system", *PROCEDURAL), USAGE, "--kv-pin system")
         self.assert_refused(kvtide("ruler", "-m", self.model, "--ctx", 100, "--samples", 1), USAGE, "no room")
 
 

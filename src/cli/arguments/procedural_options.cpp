@@ -34,6 +34,9 @@ ProceduralOptions procedural_options(const Arguments& a) {
         "be "
         "read: -c N");
   if (p.pin_system && !p.pins.empty()) refuse("--kv-pin: system or a range of positions, not both");
+  if (p.pin_system && a.command != Command::chat && !(a.command == Command::run && a.chat))
+    refuse("--kv-pin system: there is a system message only in chat and with run --chat; use --kv-pin A-B");
+  o.pins = p.pins;
   return o;
 }
 

@@ -24,15 +24,9 @@
 namespace kvtide {
 namespace {
 
-// The positions that --kv-pin names; of `system` those that the chat template puts before the first message
-// of the user. Throws Error(invalid_argument) when there is no template.
-std::vector<PosRange> pinned_positions(const Arguments& a, const Model& model) {
-  const ProceduralFlags& p = a.memory.procedural;
-  if (!p.pin_system) return p.pins;
-  if (a.command != Command::chat && !(a.command == Command::run && a.chat))
-    throw Error(
-        ErrorCode::invalid_argument,
-        "--kv-pin system: there is a system message only in chat and with run --chat; use --kv-pin A-B");
+// The positions that the chat template puts before the first message of the user (--kv-pin system). Throws
+// Error(invalid_argument) when there is no template.
+PosRange system_positions(const Arguments& a, const Model& model) {
   // A token that both renderings begin with was not changed by what the user says.
   const ChatTemplate chat = choose_template(model, a);
   const ChatRender render{.now = local_time()};
@@ -49,7 +43,7 @@ std::vector<PosRange> pinned_positions(const Arguments& a, const Model& model) {
   if (same == 0)
     throw Error(ErrorCode::invalid_argument,
                 "--kv-pin system: this template puts nothing before the first message");
-  return {{0, same}};
+  return {0, same};
 }
 
 // For how long a text a budget is planned: what a snapshot that is gone on from was planned for, or what is known of the
@@ -70,7 +64,8 @@ SessionOptions options_for(const Arguments& arguments, const Model& model, std::
     if (options.procedural->budget > 0 && options.procedural->budget_for == 0)
       options.procedural->budget_for = expected_tokens(arguments, model, expected);
     options.procedural->heads = choose_heads(arguments, model);
-    options.procedural->pins = pinned_positions(arguments, model);
+    if (arguments.memory.procedural.pin_system)
+      options.procedural->pins = {system_positions(arguments, model)};
   }
   return options;
 }
