@@ -123,6 +123,12 @@ def ask_presses(arguments, pressed, sample):
     return result
 
 
+def has_all(arguments, one):
+    """Whether a text was asked of presses in all the rows and ratios: an earlier command may have named fewer."""
+    found = {(p["rows"], p["ratio"]) for p in one["presses"]}
+    return all((rows, ratio) in found for rows in arguments.rows for ratio in arguments.ratios)
+
+
 def measure(arguments, batches):
     pressed, started, done, read = None, time.monotonic(), 0, 0
     floor_samples = defaultdict(list)
@@ -135,14 +141,15 @@ def measure(arguments, batches):
         done += len(texts)
         if is_floor(floor_samples[cell]):
             continue
-        there = {one["sample"] for one in batches.presses(*batch)}
+        there = {one["sample"] for one in batches.presses(*batch) if has_all(arguments, one)}
         for sample in texts:
             if sample["sample"] in there:
                 continue
             pressed = pressed or load_pressed(arguments)
             line = json.dumps(ask_presses(arguments, pressed, sample)) + "\n"
             file = batches.presses_file(*batch)
-            whole = "".join(json.dumps(one) + "\n" for one in batches.presses(*batch))
+            before = [one for one in batches.presses(*batch) if one["sample"] != sample["sample"]]
+            whole = "".join(json.dumps(one) + "\n" for one in before)
             file.write_text(whole + line, "utf-8")
             read += 1
             print(f"{batch[1]} of {batch[0]:,} tokens, sample {sample['sample']}; {done} of "
