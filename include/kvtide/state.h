@@ -49,13 +49,14 @@ struct StateShape {
 };
 
 // The rows of one layer that lie in one piece: row r of head h begins at data + h * head_stride +
-// r * row_bytes. Units: bytes.
+// r * row_stride. Units: bytes.
 struct RowsView {
   const std::byte* data = nullptr;
   PosRange positions;
   int kv_heads = 0;
   std::int64_t row_bytes = 0;
   std::int64_t head_stride = 0;
+  std::int64_t row_stride = 0;      // row_bytes, or more in a procedural state
   std::shared_ptr<const void> pin;  // the memory stays while this lives
 };
 

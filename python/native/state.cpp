@@ -131,7 +131,7 @@ nb::object PyState::view(int layer, KvPart part, const PosRange& positions) {
     const std::size_t sizes[3] = {static_cast<std::size_t>(rows.kv_heads),
                                   static_cast<std::size_t>(positions.size()),
                                   static_cast<std::size_t>(item == 1 ? rows.row_bytes : head_dim)};
-    const std::int64_t strides[3] = {rows.head_stride / item, rows.row_bytes / item, 1};
+    const std::int64_t strides[3] = {rows.head_stride / item, rows.row_stride / item, 1};
     nb::dlpack::dtype dtype = nb::dtype<std::uint8_t>();
     if (item == 4) dtype = nb::dtype<float>();
     if (item == 2) dtype = {static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float), 16, 1};

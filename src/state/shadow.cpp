@@ -186,8 +186,8 @@ std::vector<std::vector<Span>> Shadow::everything(
         span.key_type = shape_.key_type;
         span.value_type = shape_.value_type;
         span.spread = is_spread(shape_);
-        span.key_stride = copies.format().key_bytes;
-        span.value_stride = copies.format().value_bytes;
+        span.key_stride = copies.format().key_stride();
+        span.value_stride = copies.format().value_stride();
         span.rows = run.last - run.first;
         span.first = run.first;
         span.mass = full ? 0.0f : block.mass;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "state/rows/row_span.h"
 #include "state/snapshot_header.h"
 
 namespace kvtide::snapshot_format {
@@ -71,10 +72,10 @@ void payload_in_order(State& state, const StateImage& image, Part&& part, End&& 
       [&](std::size_t layer, const PosRange& run, bool key) {
         std::uint64_t bytes = 0;
         for (int head = 0; head < image.spec.layers[layer].kv_heads; ++head) {
-          const auto rows = key ? state.key_bytes(static_cast<int>(layer), head, run)
-                                : state.value_bytes(static_cast<int>(layer), head, run);
-          bytes += rows.size();
-          part(rows);
+          const auto rows = key ? state.key_rows(static_cast<int>(layer), head, run)
+                                : state.value_rows(static_cast<int>(layer), head, run);
+          bytes += rows.bytes();
+          in_dense_parts(rows, part);
         }
         end(bytes);
       },

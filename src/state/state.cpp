@@ -20,11 +20,6 @@ constexpr std::int64_t kSteadyBytes = std::int64_t{1} << 21, kSteadyShare = 32;
 
 }  // namespace
 
-RowFormat row_format(const KvSpec& spec, const LayerSpec& layer) {
-  return {layer.kv_heads, dtype_bytes(spec.key_type, layer.head_dim),
-          dtype_bytes(spec.value_type, layer.head_dim), keeps_rows_once(spec, layer)};
-}
-
 std::vector<LayerRows> rows_of(const KvSpec& spec) {
   std::vector<LayerRows> rows;
   rows.reserve(spec.layers.size());
@@ -309,8 +304,8 @@ std::vector<std::vector<Span>> KvState::Step::spans(int layer) {
         span.values = run.extent->value(head, run.first);
         span.key_type = spec.key_type;
         span.value_type = spec.value_type;
-        span.key_stride = rows.format().key_bytes;
-        span.value_stride = rows.format().value_bytes;
+        span.key_stride = rows.format().key_stride();
+        span.value_stride = rows.format().value_stride();
         span.rows = run.last - run.first;
         span.first = run.first;
         span.shift = segment.shift;

@@ -32,13 +32,12 @@
 #include "state/procedural/memory.h"
 #include "state/recurrent.h"
 #include "state/rows/layer_rows.h"
+#include "state/rows/row_span.h"
 #include "state/spec/bytes.h"
 #include "state/spec/spec.h"
 
 namespace kvtide {
 
-// The bytes of the rows of one layer.
-RowFormat row_format(const KvSpec& spec, const LayerSpec& layer);
 // Of all layers, and none yet.
 std::vector<LayerRows> rows_of(const KvSpec& spec);
 
@@ -62,7 +61,7 @@ class KvState {
  public:
   // Throws Error: invalid_argument (a spec that makes no sense), out_of_memory.
   explicit KvState(const KvSpec& spec);
-  // A state with the rows of `image` held but zero, to be filled through key_bytes and value_bytes.
+  // A state with the rows of `image` held but zero, to be filled through key_rows and value_rows.
   // Throws Error(invalid_argument) when the image contradicts itself.
   explicit KvState(const StateImage& image);
   KvState(KvState&&) = default;
@@ -231,11 +230,11 @@ class KvState {
   RecurrentTensors& recurrent() { return recurrent_; }
 
   StateImage image() const;
-  // The bytes of one run of image().runs[layer] of one head.
-  std::span<std::byte> key_bytes(int layer, int kv_head, const PosRange& run);
-  std::span<std::byte> value_bytes(int layer, int kv_head, const PosRange& run);
-  std::span<const std::byte> key_bytes(int layer, int kv_head, const PosRange& run) const;
-  std::span<const std::byte> value_bytes(int layer, int kv_head, const PosRange& run) const;
+  // One run of image().runs[layer], of one head.
+  RowSpan key_rows(int layer, int kv_head, const PosRange& run);
+  RowSpan value_rows(int layer, int kv_head, const PosRange& run);
+  ConstRowSpan key_rows(int layer, int kv_head, const PosRange& run) const;
+  ConstRowSpan value_rows(int layer, int kv_head, const PosRange& run) const;
   // The rows of a layer, for looking at them.
   const LayerRows& layer_rows(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
 

@@ -133,28 +133,28 @@ KvState::KvState(const StateImage& image) : KvState((check(image), image.spec)) 
       refuse_image(cat("the checkpoint at ", at, " cannot be gone back to: ", why));
 }
 
-std::span<std::byte> KvState::key_bytes(int layer, int kv_head, const PosRange& run) {
+RowSpan KvState::key_rows(int layer, int kv_head, const PosRange& run) {
   const LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
-  return {rows.runs(run.first, run.last).front().extent->key(kv_head, run.first),
-          static_cast<std::size_t>(run.size() * rows.format().key_bytes)};
+  return {rows.runs(run.first, run.last).front().extent->key(kv_head, run.first), run.size(),
+          rows.format().key_bytes, rows.format().key_stride()};
 }
 
-std::span<std::byte> KvState::value_bytes(int layer, int kv_head, const PosRange& run) {
+RowSpan KvState::value_rows(int layer, int kv_head, const PosRange& run) {
   const LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
-  return {rows.runs(run.first, run.last).front().extent->value(kv_head, run.first),
-          static_cast<std::size_t>(run.size() * rows.format().value_bytes)};
+  return {rows.runs(run.first, run.last).front().extent->value(kv_head, run.first), run.size(),
+          rows.format().value_bytes, rows.format().value_stride()};
 }
 
-std::span<const std::byte> KvState::key_bytes(int layer, int kv_head, const PosRange& run) const {
+ConstRowSpan KvState::key_rows(int layer, int kv_head, const PosRange& run) const {
   const LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
-  return {rows.runs(run.first, run.last).front().extent->key(kv_head, run.first),
-          static_cast<std::size_t>(run.size() * rows.format().key_bytes)};
+  return {rows.runs(run.first, run.last).front().extent->key(kv_head, run.first), run.size(),
+          rows.format().key_bytes, rows.format().key_stride()};
 }
 
-std::span<const std::byte> KvState::value_bytes(int layer, int kv_head, const PosRange& run) const {
+ConstRowSpan KvState::value_rows(int layer, int kv_head, const PosRange& run) const {
   const LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
-  return {rows.runs(run.first, run.last).front().extent->value(kv_head, run.first),
-          static_cast<std::size_t>(run.size() * rows.format().value_bytes)};
+  return {rows.runs(run.first, run.last).front().extent->value(kv_head, run.first), run.size(),
+          rows.format().value_bytes, rows.format().value_stride()};
 }
 
 }  // namespace kvtide

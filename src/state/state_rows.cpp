@@ -13,8 +13,8 @@ StateRows::StateRows(const KvState& state) : image_(state.image()) {
     for (const PosRange& run : image_.runs[layer]) {
       Piece piece{run, {}, {}};
       for (int head = 0; head < image_.spec.layers[layer].kv_heads; ++head) {
-        piece.keys.push_back(state.key_bytes(static_cast<int>(layer), head, run));
-        piece.values.push_back(state.value_bytes(static_cast<int>(layer), head, run));
+        piece.keys.push_back(state.key_rows(static_cast<int>(layer), head, run));
+        piece.values.push_back(state.value_rows(static_cast<int>(layer), head, run));
       }
       layers_.back().push_back(std::move(piece));
     }
@@ -39,10 +39,8 @@ std::span<const std::byte> StateRows::row(int layer, int head, KvPart part, Pos 
                                       [](Pos pos, const Piece& piece) { return pos < piece.rows.first; });
   if (after == pieces.begin() || position >= (after - 1)->rows.last) return {};
   const Piece& piece = *(after - 1);
-  const auto bytes = static_cast<std::size_t>(row_bytes(layer, part));
   const auto& heads = part == KvPart::keys ? piece.keys : piece.values;
-  return heads[static_cast<std::size_t>(head)].subspan(
-      static_cast<std::size_t>(position - piece.rows.first) * bytes, bytes);
+  return heads[static_cast<std::size_t>(head)].row(position - piece.rows.first);
 }
 
 bool StateRows::read(int layer, int head, KvPart part, Pos position, float* out) const {

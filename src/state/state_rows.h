@@ -32,7 +32,7 @@ class StateRows {
   // One piece of memory: the rows of one run of one head.
   struct Piece {
     PosRange rows;
-    std::vector<std::span<const std::byte>> keys, values;  // per head
+    std::vector<ConstRowSpan> keys, values;  // per head
   };
   StateImage image_;
   std::vector<std::vector<Piece>> layers_;

@@ -34,8 +34,8 @@ Rows rows_of(const KvState& kv, int layer, KvPart part) {
 }
 
 // Where to write the rows of a head; the run was checked before.
-std::span<std::byte> bytes_of(KvState& kv, int layer, int head, KvPart part, const PosRange& run) {
-  return part == KvPart::keys ? kv.key_bytes(layer, head, run) : kv.value_bytes(layer, head, run);
+RowSpan bytes_of(KvState& kv, int layer, int head, KvPart part, const PosRange& run) {
+  return part == KvPart::keys ? kv.key_rows(layer, head, run) : kv.value_rows(layer, head, run);
 }
 
 // The rows must lie in one run, and nobody else may be reading them.
@@ -78,8 +78,10 @@ RowsView State::view(int layer, KvPart part, const PosRange& positions) const tr
   view.data = at(0);
   view.positions = positions;
   view.kv_heads = shape.kv_heads;
+  const RowFormat& format = rows.format();
   view.row_bytes = shape.row_bytes;
-  view.head_stride = shape.kv_heads > 1 ? at(1) - at(0) : positions.size() * shape.row_bytes;
+  view.row_stride = part == KvPart::keys ? format.key_stride() : format.value_stride();
+  view.head_stride = shape.kv_heads > 1 ? at(1) - at(0) : positions.size() * view.row_stride;
   view.pin = rows.pin(positions.first);
   return view;
 } catch (const std::bad_alloc&) {
@@ -125,13 +127,12 @@ void State::read(int layer, KvPart part, const PosRange& positions, std::span<fl
   std::fill(out.begin(), out.end(), 0.0f);
   for (const auto& run : rows.runs(positions.first, positions.last))
     for (int head = 0; head < shape.kv_heads; ++head) {
-      const std::byte* from =
-          part == KvPart::keys ? run.extent->key(head, run.first) : run.extent->value(head, run.first);
-      // Rows of a head follow one another, and a row is a whole number of blocks.
       float* to = out.data() + (head * positions.size() + run.first - positions.first) * shape.head_dim;
-      decode_row(shape.dtype, from, (run.last - run.first) * shape.head_dim, to);
-      if (!is_spread(impl_->kv.spec())) continue;
-      for (Pos p = run.first; p < run.last; ++p, to += shape.head_dim) hadamard(to, shape.head_dim);
+      for (Pos p = run.first; p < run.last; ++p, to += shape.head_dim) {
+        decode_row(shape.dtype, part == KvPart::keys ? run.extent->key(head, p) : run.extent->value(head, p),
+                   shape.head_dim, to);
+        if (is_spread(impl_->kv.spec())) hadamard(to, shape.head_dim);
+      }
     }
 } catch (const std::bad_alloc&) {
   throw_out_of_memory();
@@ -169,13 +170,12 @@ void State::write_raw(int layer, KvPart part, const PosRange& positions, std::sp
     throw Error(ErrorCode::numeric, cat("layer ", layer,
                                         ": the rows hold NaN or infinity, or numbers beyond "
                                         "what the state's type can hold"));
-  std::vector<std::span<std::byte>> targets;  // of all heads, before anything is written
+  std::vector<RowSpan> targets;  // of all heads, before anything is written
   for (int head = 0; head < shape.kv_heads; ++head)
     targets.push_back(bytes_of(impl_->kv, layer, head, part, positions));
-  for (const std::span<std::byte> target : targets) {
-    std::memcpy(target.data(), in.data(), target.size());
-    in = in.subspan(target.size());
-  }
+  for (const RowSpan& target : targets)
+    for (std::int64_t r = 0; r < target.rows; ++r, in = in.subspan(as_size(target.row_bytes)))
+      std::memcpy(target.row(r).data(), in.data(), as_size(target.row_bytes));
   impl_->extras.logits.clear();
 } catch (const std::bad_alloc&) {
   throw_out_of_memory();

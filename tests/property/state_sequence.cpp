@@ -383,10 +383,9 @@ class Runner {
         missing.erase(p);
         for (int head = 0; head < l.kv_heads; ++head)
           for (const bool key : {true, false}) {
-            const auto bytes = key ? real.key_bytes(index, head, run) : real.value_bytes(index, head, run);
-            const auto stride = static_cast<std::ptrdiff_t>(bytes.size()) / run.size();
-            check_row(model.spec, key, bytes.data() + (p - run.first) * stride, place->text, index, head,
-                      l.head_dim, p);
+            const auto rows = key ? real.key_rows(index, head, run) : real.value_rows(index, head, run);
+            check_row(model.spec, key, rows.row(p - run.first).data(), place->text, index, head, l.head_dim,
+                      p);
           }
       }
     require(missing.empty(), "lacks position ", missing.empty() ? 0 : *missing.begin());

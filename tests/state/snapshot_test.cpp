@@ -284,12 +284,10 @@ TEST(Snapshot, OfVersionOne_KeepsLoading) {
     for (int head = 0; head < 2; ++head)
       for (Pos p = run.first; p < run.last; ++p)
         for (const bool key : {true, false}) {
-          const auto rows = key ? state.key_bytes(0, head, run) : state.value_bytes(0, head, run);
-          const auto stride = static_cast<std::int64_t>(rows.size()) / run.size();
-          EXPECT_EQ(
-              testing::compare_row(key ? DType::q8_0 : DType::f16, rows.data() + (p - run.first) * stride,
-                                   testing::row_numbers(p, 0, head, key, 32)),
-              "")
+          const auto rows = key ? state.key_rows(0, head, run) : state.value_rows(0, head, run);
+          EXPECT_EQ(testing::compare_row(key ? DType::q8_0 : DType::f16, rows.row(p - run.first).data(),
+                                         testing::row_numbers(p, 0, head, key, 32)),
+                    "")
               << p;
         }
   EXPECT_EQ(state.plan(Truncate{72}).refusal(), "");

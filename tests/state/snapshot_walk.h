@@ -41,9 +41,8 @@ inline std::string walk(Snapshot& snapshot) {
   for (int layer = 0; layer < layers; ++layer)
     for (int head = 0; head < image.spec.layers[static_cast<std::size_t>(layer)].kv_heads; ++head)
       for (const PosRange& run : image.runs[static_cast<std::size_t>(layer)]) {
-        const auto keys = state.key_bytes(layer, head, run), values = state.value_bytes(layer, head, run);
-        sum += sum_of(keys.data(), static_cast<std::int64_t>(keys.size()));
-        sum += sum_of(values.data(), static_cast<std::int64_t>(values.size()));
+        for (const RowSpan& rows : {state.key_rows(layer, head, run), state.value_rows(layer, head, run)})
+          for (std::int64_t r = 0; r < rows.rows; ++r) sum += sum_of(rows.row(r).data(), rows.row_bytes);
       }
   // Saved again and loaded, it is the same.
   MemoryFiles files;

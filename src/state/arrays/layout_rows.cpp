@@ -87,10 +87,9 @@ void write_array(KvState& state, const LayoutArray& array, const std::byte* byte
       if (!scales_finite(array.dtype, bytes, elements))
         throw Error(ErrorCode::invalid_argument,
                     cat("array ", quoted(array.name), " holds NaN or infinity in layer ", block.layer));
-      const std::span<std::byte> target = block.part == KvPart::keys
-                                              ? state.key_bytes(block.layer, head, array.rows)
-                                              : state.value_bytes(block.layer, head, array.rows);
-      std::copy_n(bytes, target.size(), target.data());
+      const RowSpan target = block.part == KvPart::keys ? state.key_rows(block.layer, head, array.rows)
+                                                        : state.value_rows(block.layer, head, array.rows);
+      for (std::int64_t r = 0; r < target.rows; ++r) std::copy_n(bytes + r * row, row, target.row(r).data());
     }
   }
 }

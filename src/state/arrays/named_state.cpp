@@ -181,8 +181,8 @@ std::vector<TensorView> NamedState::views(std::string_view name) const try {
     const KvPart part = tensor.blocks[b].part;
     const auto index = static_cast<std::size_t>(layer);
     const RowFormat format = row_format(image.spec, image.spec.layers[index]);
-    const auto bytes = [&](int head, const PosRange& run) {
-      return part == KvPart::keys ? memory.key_bytes(layer, head, run) : memory.value_bytes(layer, head, run);
+    const auto rows_of_head = [&](int head, const PosRange& run) {
+      return part == KvPart::keys ? memory.key_rows(layer, head, run) : memory.value_rows(layer, head, run);
     };
     for (const Segment& segment : image.segments)
       for (const PosRange& run : image.runs[index]) {
@@ -193,9 +193,10 @@ std::vector<TensorView> NamedState::views(std::string_view name) const try {
         view.first = both.first + segment.shift;
         view.kv_heads = format.kv_heads;
         view.rows = both.size();
-        view.row_stride = part == KvPart::keys ? format.key_bytes : format.value_bytes;
-        view.data = bytes(0, both).data();
-        if (format.kv_heads > 1) view.head_stride = bytes(1, both).data() - view.data;
+        const ConstRowSpan first = rows_of_head(0, both);
+        view.row_stride = first.stride;
+        view.data = first.data;
+        if (format.kv_heads > 1) view.head_stride = rows_of_head(1, both).data - view.data;
         views.push_back(view);
       }
   }

@@ -8,6 +8,7 @@
 #include "kernels/attend_kernel.h"
 #include "state/procedural/memory.h"
 #include "state/procedural/stages.h"
+#include "state/rows/row_format.h"
 #include "state/spec/bytes.h"
 
 namespace kvtide {
@@ -25,10 +26,6 @@ constexpr std::int64_t kStepBesideWindows = 128, kShortStep = 32, kPartWorthShor
 constexpr std::int64_t kRepeated = 64;  // tokens at once
 
 }  // namespace
-
-std::int64_t region_bytes(std::int64_t rows, std::int64_t row_bytes) {
-  return rows == 0 ? 0 : ((rows * row_bytes + kPage - 1) / kPage + 2) * kPage;
-}
 
 HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan) {
   if (!plan.full) return HeadRows::Kind::summaries;
@@ -70,9 +67,7 @@ std::int64_t repeated_tokens(const KvSpec& spec) {
 std::int64_t bytes_of_largest_layer(const KvSpec& spec, const RowStage& types, std::int64_t rows) {
   std::int64_t most = 0;
   for (const LayerSpec& layer : spec.layers)
-    most =
-        std::max(most, layer.kv_heads * (region_bytes(rows, dtype_bytes(types.key_type, layer.head_dim)) +
-                                         region_bytes(rows, dtype_bytes(types.value_type, layer.head_dim))));
+    most = std::max(most, most_page_bytes(row_format(spec, layer, types), rows));
   return most;
 }
 
@@ -97,15 +92,14 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   bool whole = false;  // is any head one that never thins out
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& layer = spec.layers[i];
-    const std::int64_t key = dtype_bytes(types.key_type, layer.head_dim),
-                       value = dtype_bytes(types.value_type, layer.head_dim);
+    const RowFormat format = row_format(spec, layer, types);
     if (layer.window) {
       const std::int64_t rows = std::min<std::int64_t>(end, *layer.window + spec.slack + step + kTileRows);
-      bytes.rings += layer.kv_heads * (region_bytes(rows, key) + region_bytes(rows, value));
+      bytes.rings += most_page_bytes(format, rows);
     } else {
+      bytes.window += most_page_bytes(format, exact);
       // Sinks lie on pages of their own once the window has moved on.
-      const std::int64_t sinks = blocks_read > 1 && p.sinks > 0 ? kPage : 0;
-      bytes.window += layer.kv_heads * (region_bytes(exact, key) + region_bytes(exact, value) + 2 * sinks);
+      if (blocks_read > 1) bytes.window += page_bytes(format, 0, p.sinks);
     }
     for (const HeadPlan& plan : p.plans[i]) {
       const std::int64_t row = dtype_bytes(type_of_rows(p, plan), layer.head_dim);

@@ -19,9 +19,6 @@ inline constexpr Pos kPassage = 16;  // tokens that are kept or given up togethe
 // A block of a full head that would keep fewer rows than this goes.
 inline constexpr std::int64_t kLeastFullRows = kPassage;
 
-// Pages of one region of consecutive rows, wherever they begin.
-std::int64_t region_bytes(std::int64_t rows, std::int64_t row_bytes);
-
 // What a head's rows are, by its plan.
 HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan);
 

@@ -5,16 +5,12 @@
 #include "base/pages.h"
 #include "kernels/attend_kernel.h"
 #include "state/procedural/budget.h"
+#include "state/rows/row_format.h"
 
 namespace kvtide {
 namespace {
 
 constexpr Pos kLongestStage = Pos{1} << 31;
-
-// Forks begin with a tile: where tiles are whole pages a region needs no more than its rows.
-std::int64_t bytes_of_region(std::int64_t rows, std::int64_t row_bytes) {
-  return kTileRows * row_bytes % kPage == 0 ? page_ceil(rows * row_bytes) : region_bytes(rows, row_bytes);
-}
 
 // Pages of the first `tokens` tokens: of those that are still held, in layers with a window of their own.
 std::int64_t bytes_of_rows(const KvSpec& spec, const RowStage& types, Pos tokens) {
@@ -22,8 +18,9 @@ std::int64_t bytes_of_rows(const KvSpec& spec, const RowStage& types, Pos tokens
   std::int64_t bytes = 0;
   for (const LayerSpec& layer : spec.layers) {
     const Pos held = layer.window ? std::min<Pos>(tokens, *layer.window + beside) : tokens;
-    bytes += layer.kv_heads * (bytes_of_region(held, dtype_bytes(types.key_type, layer.head_dim)) +
-                               bytes_of_region(held, dtype_bytes(types.value_type, layer.head_dim)));
+    const RowFormat format = row_format(spec, layer, types);
+    // Forks begin with a tile: where tiles are whole pages no page is there twice.
+    bytes += tiles_fill_pages(format) ? page_bytes(format, 0, held) : most_page_bytes(format, held);
   }
   return bytes;
 }

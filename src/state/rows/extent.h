@@ -15,17 +15,9 @@
 #include <cstdint>
 
 #include "base/buffer.h"
+#include "state/rows/row_format.h"
 
 namespace kvtide {
-
-// Bytes of the rows of one layer.
-struct RowFormat {
-  int kv_heads = 0;
-  std::int64_t key_bytes = 0;  // of one row of one head
-  std::int64_t value_bytes = 0;
-  bool values_in_keys = false;  // a value is read where its key lies, and has no memory of its own
-  friend bool operator==(const RowFormat&, const RowFormat&) = default;
-};
 
 class Extent {
  public:
@@ -46,6 +38,9 @@ class Extent {
   // Makes rows [first, last) read as zeros, giving back whole pages.
   void zero(std::int64_t first, std::int64_t last) noexcept;
 
+  // Rows [first, last), which both have, from an extent of the same format.
+  void copy_from(const Extent& other, std::int64_t first, std::int64_t last) noexcept;
+
   // Rows below this are read by other states as well and must not be written while they hold the extent.
   // Atomic: a fork may raise it while another state appends beyond it.
   std::atomic<std::int64_t> frozen{0};
@@ -56,23 +51,22 @@ class Extent {
 
  private:
   std::int64_t key_offset(int head, std::int64_t row) const {
-    return head * key_region_ + row * format_.key_bytes - key_base_;
+    return head * key_region_ + row * key_stride_ - key_base_;
   }
   std::int64_t value_offset(int head, std::int64_t row) const {
     if (format_.values_in_keys) return key_offset(head, row);
-    return format_.kv_heads * key_region_ + head * value_region_ + row * format_.value_bytes - value_base_;
+    return values_at_ + head * value_region_ + row * value_stride_ - value_base_;
   }
   template <class Action>
   void for_regions(std::int64_t first, std::int64_t last, Action action) noexcept;
 
   RowFormat format_;
   std::int64_t first_, last_;
+  std::int64_t key_stride_, value_stride_;
   std::int64_t key_base_, value_base_;      // byte offset of row `first` counted from row 0
-  std::int64_t key_region_, value_region_;  // bytes reserved per head
+  std::int64_t key_region_, value_region_;  // from one head to the next
+  std::int64_t values_at_;                  // from the first key to the first value
   Buffer memory_;
 };
-
-// Bytes of the pages that rows [first, last) of one layer occupy.
-std::int64_t page_bytes(const RowFormat& format, std::int64_t first, std::int64_t last);
 
 }  // namespace kvtide

@@ -1,8 +1,8 @@
 #include "state/rows/layer_rows.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "base/pages.h"
 #include "base/sole_owner.h"
 #include "kernels/attend_kernel.h"
 
@@ -79,13 +79,7 @@ void LayerRows::open(std::int64_t first, std::int64_t last) {
   for (const Run& run : runs(start, first)) {
     if (run.last != first) continue;  // rows before a gap are seen apart anyway
     held_from = run.first;
-    for (int head = 0; head < format_.kv_heads; ++head) {
-      const std::int64_t rows = run.last - run.first;
-      std::memcpy(extent->key(head, run.first), run.extent->key(head, run.first),
-                  static_cast<std::size_t>(rows * format_.key_bytes));
-      std::memcpy(extent->value(head, run.first), run.extent->value(head, run.first),
-                  static_cast<std::size_t>(rows * format_.value_bytes));
-    }
+    extent->copy_from(*run.extent, run.first, run.last);
   }
   extent->used = last;
   extents_.reserve(extents_.size() + 1);
@@ -136,7 +130,7 @@ void LayerRows::drop(std::int64_t first, std::int64_t last) {
     // A hole that grows row by row must give back the page that its new rows complete: look back one page of
     // rows, but not into rows that are still held.
     std::int64_t back = std::max(piece.first == from ? extents_[piece.extent]->first() : from,
-                                 from - 4096 / std::min(format_.key_bytes, format_.value_bytes) - 1);
+                                 from - kPage / std::min(format_.key_stride(), format_.value_stride()) - 1);
     for (const Piece& other : pieces_)
       if (other.extent == piece.extent && other.first < std::min(from, other.last))
         back = std::max(back, other.last);

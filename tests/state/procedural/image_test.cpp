@@ -168,6 +168,11 @@ std::vector<std::string> tensor_names(const StateImage& image) {
   return names;
 }
 
+void copy_rows(const ConstRowSpan& from, const RowSpan& to) {
+  ASSERT_EQ(from.bytes(), to.bytes());
+  for (std::int64_t r = 0; r < from.rows; ++r) std::ranges::copy(from.row(r), to.row(r).begin());
+}
+
 void copy_bytes(std::span<const std::byte> from, std::span<std::byte> to) {
   ASSERT_EQ(from.size(), to.size());
   std::copy(from.begin(), from.end(), to.begin());
@@ -179,8 +184,8 @@ void copy_contents(const KvState& from, KvState& to) {
   for (int layer = 0; layer < static_cast<int>(image.runs.size()); ++layer)
     for (const PosRange& run : image.runs[layer])
       for (int head = 0; head < image.spec.layers[layer].kv_heads; ++head) {
-        copy_bytes(from.key_bytes(layer, head, run), to.key_bytes(layer, head, run));
-        copy_bytes(from.value_bytes(layer, head, run), to.value_bytes(layer, head, run));
+        copy_rows(from.key_rows(layer, head, run), to.key_rows(layer, head, run));
+        copy_rows(from.value_rows(layer, head, run), to.value_rows(layer, head, run));
       }
   const auto names = tensor_names(from.image());
   const auto wanted = tensor_names(image);
