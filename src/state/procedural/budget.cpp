@@ -75,8 +75,9 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
   const ProceduralSpec& p = *spec.procedural;
   const RowStage types = window_types(spec);
   const Pos end = tokens == 0 ? kWithoutEnd : std::min(tokens, kLongestText);
-  // Rows go tile by tile.
-  const std::int64_t exact = std::min<std::int64_t>(end, p.window + spec.slack + p.block + kTileRows);
+  // Rows go block by block, and tile by tile.
+  const std::int64_t begun = p.block % kTileRows == 0 ? 0 : kTileRows;
+  const std::int64_t exact = std::min<std::int64_t>(end, p.window + spec.slack + p.block + begun);
   const std::int64_t blocks_read =
       end < p.window + spec.slack + p.block ? 0 : (end - p.window - spec.slack) / p.block;
   std::int64_t blocks = blocks_read;

@@ -32,6 +32,7 @@ constexpr Step kLadder[] = {{1024, 512, 96, 4, Texts::lengthy},
                             {128, 64, 16, 4},
                             {128, 64, 16, 2},
                             {64, 64, 16, 2},
+                            {64, 64, 16, 1},
                             {32, 32, 12, 1}};
 std::vector<Step> ladder_for(const ProceduralOptions& options) {
   const bool brief = options.budget_for > 0 && options.budget_for <= kBrief;
@@ -51,6 +52,9 @@ constexpr std::int64_t kLargestBlock = 1024;
 
 // A smaller step is better where one head in so many more keeps every row of the text for it.
 constexpr double kWorthAStep = 8.0;
+// So is one where full heads, which do not hold the whole text, hold so many times as much of it.
+constexpr double kMoreText = 1.5;
+constexpr std::int64_t kLeastForText = 64;
 // Down to this window: a shorter one, or fewer blocks, loses more than heads bring.
 constexpr std::int64_t kLeastWorth = 128;
 // Where eight bits leave fewer than one head in so many the whole text, four bits for nearly twice the heads are better.
@@ -305,12 +309,18 @@ std::optional<ProceduralOptions> picked_step(Fitting& fitting, const KvSpec& sha
                                              const ProceduralOptions& options) {
   std::optional<ProceduralOptions> best;
   for (const Step& step : ladder_for(options)) {
-    if (best && (step.window < kLeastWorth || step.levels < 3)) break;
+    const bool enough = best && fitting.rows_enough(*best);
+    if (enough && (step.window < kLeastWorth || step.levels < 3)) break;
+    if (best && step.window < kLeastForText) break;
     ProceduralOptions o = filled(shape, options, step);
     const auto eight = fitted_window(fitting, shape, options, o);
     if (!eight) continue;
     const ProceduralOptions now = fitted(fitting, options, o, *eight);
-    if (best && fitting.whole_heads(now) < fitting.whole_heads(*best) + fitting.one_in(kWorthAStep)) break;
+    if (best) {
+      const double before = fitting.whole_heads(*best), after = fitting.whole_heads(now);
+      const bool more_text = !enough && after >= kMoreText * before;
+      if (!more_text && after < before + fitting.one_in(kWorthAStep)) break;
+    }
     best = now;
     if (options.budget_for == 0) break;
   }

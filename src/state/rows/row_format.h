@@ -36,7 +36,7 @@ RowFormat row_format(const KvSpec& spec, const LayerSpec& layer, const RowStage&
 std::int64_t page_bytes(const RowFormat& format, std::int64_t first, std::int64_t last);
 // Is each attention tile of rows (64) a whole number of pages?
 bool tiles_fill_pages(const RowFormat& format);
-// The most that `rows` consecutive rows occupy, wherever they begin; forks among them included.
+// The most that `rows` consecutive rows occupy, wherever they begin, and with two forks among them.
 std::int64_t most_page_bytes(const RowFormat& format, std::int64_t rows);
 
 }  // namespace kvtide
