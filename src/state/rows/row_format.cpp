@@ -53,7 +53,8 @@ bool tiles_fill_pages(const RowFormat& format) {
 
 std::int64_t most_page_bytes(const RowFormat& format, std::int64_t rows) {
   if (rows == 0) return 0;
-  constexpr std::int64_t kBegun = 3;  // where they begin, and where a fork goes on inside a page, which is there twice
+  // Where they begin; and where forks go on inside a page, it is there twice.
+  constexpr std::int64_t kBegun = 3;
   return over_regions(format, [&](std::int64_t row) { return page_ceil(rows * row) + kBegun * kPage; });
 }
 

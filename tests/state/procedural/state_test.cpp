@@ -81,6 +81,24 @@ TEST(ProceduralBudget, WithoutAnEndIsNeverExceededEither_ByForksOrStatesThatWere
   EXPECT_GT(state.past()->counts().consolidations, 5);
 }
 
+TEST(ProceduralBudget, IsNotExceededByForks_WhereBlocksAreWholeTiles) {
+  ThreadPool pool(1);
+  KvSpec spec = procedural_spec();
+  spec.key_type = spec.value_type = DType::q8_0;  // tiles are no whole pages
+  spec.slack = 6;
+  spec.procedural->block = 64;
+  spec.procedural->window = 128;
+  for (const std::int64_t apart : {67, 99, 128}) {
+    const std::int64_t most = most_bytes(spec, 0).total();
+    KvState state(spec);
+    for (int round = 0; round < 30; ++round) {
+      feed(state, pool, apart, 16, [&] { ASSERT_LE(state.held_bytes(), most) << state.position(); });
+      if (::testing::Test::HasFatalFailure()) return;
+      state = state.fork();
+    }
+  }
+}
+
 TEST(ProceduralBudget, CountsTheTurnsOfEveryBlockThatIsSeenNearer) {
   // One head that keeps a row of each of 373 blocks: their turns of 2 x 4 x 16 bytes outgrow what pages leave
   // over.
