@@ -52,7 +52,7 @@ constexpr std::int64_t kLargestBlock = 1024;
 
 // A smaller step is better where one head in so many more keeps every row of the text for it.
 constexpr double kWorthAStep = 8.0;
-// So is one where full heads, which do not hold the whole text, hold so many times as much of it.
+// So is one with which full heads that hold only a part of the text hold so many times as much, down to this window.
 constexpr double kMoreText = 1.5;
 constexpr std::int64_t kLeastForText = 64;
 // Down to this window: a shorter one, or fewer blocks, loses more than heads bring.
@@ -318,7 +318,7 @@ std::optional<ProceduralOptions> picked_step(Fitting& fitting, const KvSpec& sha
     const ProceduralOptions now = fitted(fitting, options, o, *eight);
     if (best) {
       const double before = fitting.whole_heads(*best), after = fitting.whole_heads(now);
-      const bool more_text = !enough && after >= kMoreText * before;
+      const bool more_text = !enough && before > 0 && after >= kMoreText * before;
       if (!more_text && after < before + fitting.one_in(kWorthAStep)) break;
     }
     best = now;

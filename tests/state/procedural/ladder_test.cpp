@@ -7,6 +7,7 @@
 
 #include "base/pages.h"
 #include "kernels/attend_kernel.h"
+#include "kvtide/error.h"
 #include "state/procedural/budget.h"
 
 namespace kvtide {
@@ -188,6 +189,24 @@ TEST_P(LadderTest, WhereTheLengthIsKnownMoreHeadsKeepTheWholeTextAsBudgetsGrow) 
     heads = now;
   }
   EXPECT_EQ(heads, 16);
+}
+
+TEST_P(LadderTest, WhatALargerBudgetTakesFromCopyingHeadsIsAThirdOfTheirTextAtMost) {
+  for (const Pos expected : {Pos{4096}, Pos{8192}, kTrained}) {
+    Pos most = 0;
+    for (std::int64_t budget = 2 * kMiB; budget <= 64 * kMiB; budget += budget / 16) {
+      ProceduralOptions o;
+      try {
+        o = picked(budget, expected);
+      } catch (const Error&) {
+        continue;  // too small
+      }
+      if (o.window < 64) continue;  // no step is given up for that one
+      const Pos now = std::min(expected, o.window + o.full_rows);
+      EXPECT_GE(3 * now, 2 * most) << budget / 1024 << "K for " << expected << ": " << now << " of " << most;
+      most = std::max(most, now);
+    }
+  }
 }
 
 TEST_P(LadderTest, ABudgetThatHoldsTheCacheOfTheTextIsThatCache) {
