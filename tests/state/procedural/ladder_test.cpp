@@ -7,7 +7,6 @@
 
 #include "base/pages.h"
 #include "kernels/attend_kernel.h"
-#include "kvtide/error.h"
 #include "state/procedural/budget.h"
 
 namespace kvtide {
@@ -191,21 +190,24 @@ TEST_P(LadderTest, WhereTheLengthIsKnownMoreHeadsKeepTheWholeTextAsBudgetsGrow) 
   EXPECT_EQ(heads, 16);
 }
 
-TEST_P(LadderTest, WhatALargerBudgetTakesFromCopyingHeadsIsAThirdOfTheirTextAtMost) {
+TEST(Ladder, ALargerBudgetTakesAThirdOfTheirTextFromCopyingHeadsAtMost) {
+  KvSpec shape;
+  for (int layer = 0; layer < 30; ++layer)
+    shape.layers.push_back({3, 64, std::nullopt, std::vector<double>(32, 0.01)});
+  ProceduralOptions wanted;
+  wanted.heads.kv_heads = 3;
+  wanted.heads.needs.resize(90);
+  for (std::size_t head = 0; head < 8; ++head) wanted.heads.needs[11 * head].induction = 1.0f;
   for (const Pos expected : {Pos{4096}, Pos{8192}, kTrained}) {
+    wanted.budget_for = expected;
     Pos most = 0;
-    for (std::int64_t budget = 2 * kMiB; budget <= 64 * kMiB; budget += budget / 16) {
-      ProceduralOptions o;
-      try {
-        o = picked(budget, expected);
-      } catch (const Error&) {
-        continue;  // too small
-      }
-      if (o.window < 64) continue;  // no step is given up for that one
+    for (wanted.budget = 8 * kMiB; wanted.budget <= 64 * kMiB; wanted.budget += wanted.budget / 32) {
+      const ProceduralOptions o = filled_in(shape, {9, 0.125f, kTrained}, wanted);
       const Pos now = std::min(expected, o.window + o.full_rows);
-      EXPECT_GE(3 * now, 2 * most) << budget / 1024 << "K for " << expected << ": " << now << " of " << most;
+      EXPECT_GE(3 * now, 2 * most) << enough_for(wanted.budget) << " for " << expected;
       most = std::max(most, now);
     }
+    EXPECT_EQ(most, expected);
   }
 }
 
