@@ -30,6 +30,17 @@ def test_it_reads_more_than_it_holds_and_says_what_it_did(model):
         assert session.state.rows < 300
 
 
+def test_rows_are_seen_where_they_lie_side_by_side(model):
+    with model.session(procedural=MEMORY) as session, model.session() as full:
+        session.read(TEXT[:50])
+        full.read(TEXT[:50])
+        for layer in range(len(session.state.layers)):
+            for rows_of in (lambda state, **how: state.keys(layer, **how), lambda state, **how: state.values(layer, **how)):
+                wanted = rows_of(full.state)
+                assert np.array_equal(rows_of(session.state, copy=False), wanted)
+                assert np.array_equal(rows_of(session.state, copy=True), wanted)
+
+
 def test_chunks_and_forks_change_no_bit(model):
     with model.session(procedural=MEMORY) as whole, model.session(procedural=MEMORY, prefill_chunk=7) as parts:
         whole.read(TEXT)

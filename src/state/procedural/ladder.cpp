@@ -61,13 +61,22 @@ constexpr std::int64_t kLeastWorth = 128;
 constexpr double kWorthFourBits = 3.0;
 constexpr double kMoreInFourBits = 16.0;  // if these are one head in so many at least
 
+// Of so many levels those that reach back over the expected text: more of them hold nothing that fewer would not, and
+// their bytes go to copying heads.
+int levels_within(int levels, std::int64_t block, Pos expected) {
+  int enough = 1;
+  while (enough < levels && (expected == 0 || block * 6 * ((std::int64_t{1} << enough) - 1) < expected))
+    ++enough;
+  return enough;
+}
+
 // The step's window, block, rows and levels where the options leave them open.
 ProceduralOptions filled(const KvSpec& shape, const ProceduralOptions& options, const Step& step) {
   ProceduralOptions o = options;
   if (o.block == 0) o.block = o.window > 0 ? std::min(step.block, o.window) : step.block;
   if (o.window == 0) o.window = std::max(step.window, o.block);
   if (o.rows == 0) o.rows = std::min(step.rows, o.block);
-  if (o.levels < 0) o.levels = step.levels;
+  if (o.levels < 0) o.levels = levels_within(step.levels, o.block, options.budget_for);
   o.exact_first = false;  // decided when the rest is
   if (o.window_type == WindowType::automatic) o.window_type = WindowType::as_written;
   if (o.full_type == FullType::automatic)
