@@ -9,6 +9,8 @@ namespace {
 
 // Larger positions fill pages anyway, and reading one head of them would touch a page for every row or two.
 constexpr std::int64_t kMostTogether = 2304;
+// Wide windows waste a small part of their pages, and are streamed faster head by head.
+constexpr std::int64_t kFewRows = 1280;
 // Rows so far apart, or a multiple of it, crowd a few sets of the first cache.
 constexpr std::int64_t kCrowded = 512;
 constexpr std::int64_t kWord = 4;  // of f32
@@ -37,7 +39,8 @@ RowFormat row_format(const KvSpec& spec, const LayerSpec& layer, const RowStage&
   RowFormat format{layer.kv_heads, dtype_bytes(types.key_type, layer.head_dim),
                    dtype_bytes(types.value_type, layer.head_dim), keeps_rows_once(spec, layer)};
   const std::int64_t stride = format.position_stride();
-  format.heads_together = spec.procedural && stride <= kMostTogether && stride % kCrowded != 0;
+  format.heads_together = spec.procedural && spec.procedural->window + spec.procedural->block <= kFewRows &&
+                          stride <= kMostTogether && stride % kCrowded != 0;
   return format;
 }
 

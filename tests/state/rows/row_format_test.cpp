@@ -64,6 +64,12 @@ TEST(RowFormat, HeadsLieTogether_InSmallLayersOfAMemoryWithABudget) {
       << "1,024 bytes apart";
 }
 
+TEST(RowFormat, HeadsOfWideWindowsLieApart) {
+  KvSpec spec = spec_of(3, 64, DType::q8_0, DType::q8_0, true);
+  spec.procedural->window = 2048;
+  EXPECT_FALSE(format_of(spec).heads_together);
+}
+
 TEST(RowFormat, ValuesBeginWhereFloatsMay) {
   const RowFormat format = format_of(spec_of(3, 32, DType::q4_0, DType::f32, true));
   ASSERT_TRUE(format.heads_together);
