@@ -46,8 +46,8 @@ class Reading {
   // Keys (as rotated) and values of positions [first, last) of one head.
   BlockRows rows(int layer, int head, Pos first, Pos last) {
     BlockRows block = padded_block(last - first, config_.head_dim);
-    const RowSpan keys = state_.key_rows(layer, head, {first, last});
-    const RowSpan values = state_.value_rows(layer, head, {first, last});
+    const RowSpan keys = state_.rows_of_head(layer, head, KvPart::keys, {first, last});
+    const RowSpan values = state_.rows_of_head(layer, head, KvPart::values, {first, last});
     for (std::int64_t j = 0; j < block.rows; ++j) {
       decode_row(DType::f16, keys.row(j).data(), config_.head_dim, block.keys.data() + j * block.padded_dim);
       decode_row(DType::f16, values.row(j).data(), config_.head_dim,

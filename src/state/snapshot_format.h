@@ -72,8 +72,8 @@ void payload_in_order(State& state, const StateImage& image, Part&& part, End&& 
       [&](std::size_t layer, const PosRange& run, bool key) {
         std::uint64_t bytes = 0;
         for (int head = 0; head < image.spec.layers[layer].kv_heads; ++head) {
-          const auto rows = key ? state.key_rows(static_cast<int>(layer), head, run)
-                                : state.value_rows(static_cast<int>(layer), head, run);
+          const auto rows =
+              state.rows_of_head(static_cast<int>(layer), head, key ? KvPart::keys : KvPart::values, run);
           bytes += rows.bytes();
           in_dense_parts(rows, part);
         }

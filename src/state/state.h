@@ -25,6 +25,7 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/span.h"
+#include "kvtide/state.h"
 #include "kvtide/transition.h"
 #include "state/arrange.h"
 #include "state/auto_attention.h"
@@ -61,7 +62,7 @@ class KvState {
  public:
   // Throws Error: invalid_argument (a spec that makes no sense), out_of_memory.
   explicit KvState(const KvSpec& spec);
-  // A state with the rows of `image` held but zero, to be filled through key_rows and value_rows.
+  // A state with the rows of `image` held but zero, to be filled through rows_of_head.
   // Throws Error(invalid_argument) when the image contradicts itself.
   explicit KvState(const StateImage& image);
   KvState(KvState&&) = default;
@@ -231,10 +232,8 @@ class KvState {
 
   StateImage image() const;
   // One run of image().runs[layer], of one head.
-  RowSpan key_rows(int layer, int kv_head, const PosRange& run);
-  RowSpan value_rows(int layer, int kv_head, const PosRange& run);
-  ConstRowSpan key_rows(int layer, int kv_head, const PosRange& run) const;
-  ConstRowSpan value_rows(int layer, int kv_head, const PosRange& run) const;
+  RowSpan rows_of_head(int layer, int kv_head, KvPart part, const PosRange& run);
+  ConstRowSpan rows_of_head(int layer, int kv_head, KvPart part, const PosRange& run) const;
   // The rows of a layer, for looking at them.
   const LayerRows& layer_rows(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
 

@@ -133,28 +133,18 @@ KvState::KvState(const StateImage& image) : KvState((check(image), image.spec)) 
       refuse_image(cat("the checkpoint at ", at, " cannot be gone back to: ", why));
 }
 
-RowSpan KvState::key_rows(int layer, int kv_head, const PosRange& run) {
+RowSpan KvState::rows_of_head(int layer, int kv_head, KvPart part, const PosRange& run) {
   const LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
-  return {rows.runs(run.first, run.last).front().extent->key(kv_head, run.first), run.size(),
-          rows.format().key_bytes, rows.format().key_stride()};
+  const RowFormat& format = rows.format();
+  Extent& extent = *rows.runs(run.first, run.last).front().extent;
+  if (part == KvPart::keys)
+    return {extent.key(kv_head, run.first), run.size(), format.key_bytes, format.key_stride()};
+  return {extent.value(kv_head, run.first), run.size(), format.value_bytes, format.value_stride()};
 }
 
-RowSpan KvState::value_rows(int layer, int kv_head, const PosRange& run) {
-  const LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
-  return {rows.runs(run.first, run.last).front().extent->value(kv_head, run.first), run.size(),
-          rows.format().value_bytes, rows.format().value_stride()};
-}
-
-ConstRowSpan KvState::key_rows(int layer, int kv_head, const PosRange& run) const {
-  const LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
-  return {rows.runs(run.first, run.last).front().extent->key(kv_head, run.first), run.size(),
-          rows.format().key_bytes, rows.format().key_stride()};
-}
-
-ConstRowSpan KvState::value_rows(int layer, int kv_head, const PosRange& run) const {
-  const LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
-  return {rows.runs(run.first, run.last).front().extent->value(kv_head, run.first), run.size(),
-          rows.format().value_bytes, rows.format().value_stride()};
+ConstRowSpan KvState::rows_of_head(int layer, int kv_head, KvPart part, const PosRange& run) const {
+  const RowSpan rows = const_cast<KvState*>(this)->rows_of_head(layer, kv_head, part, run);
+  return {rows.data, rows.rows, rows.row_bytes, rows.stride};
 }
 
 }  // namespace kvtide

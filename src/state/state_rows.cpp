@@ -13,8 +13,8 @@ StateRows::StateRows(const KvState& state) : image_(state.image()) {
     for (const PosRange& run : image_.runs[layer]) {
       Piece piece{run, {}, {}};
       for (int head = 0; head < image_.spec.layers[layer].kv_heads; ++head) {
-        piece.keys.push_back(state.key_rows(static_cast<int>(layer), head, run));
-        piece.values.push_back(state.value_rows(static_cast<int>(layer), head, run));
+        piece.keys.push_back(state.rows_of_head(static_cast<int>(layer), head, KvPart::keys, run));
+        piece.values.push_back(state.rows_of_head(static_cast<int>(layer), head, KvPart::values, run));
       }
       layers_.back().push_back(std::move(piece));
     }

@@ -33,11 +33,6 @@ Rows rows_of(const KvState& kv, int layer, KvPart part) {
   return {dtype, spec.head_dim, spec.kv_heads, dtype_bytes(dtype, spec.head_dim)};
 }
 
-// Where to write the rows of a head; the run was checked before.
-RowSpan bytes_of(KvState& kv, int layer, int head, KvPart part, const PosRange& run) {
-  return part == KvPart::keys ? kv.key_rows(layer, head, run) : kv.value_rows(layer, head, run);
-}
-
 // The rows must lie in one run, and nobody else may be reading them.
 void check_writable(const KvState& kv, int layer, const PosRange& positions) {
   const LayerRows& rows = layer_of(kv, layer);
@@ -69,19 +64,16 @@ RowsView State::view(int layer, KvPart part, const PosRange& positions) const tr
       runs[0].last != positions.last)
     refuse(cat("layer ", layer, " does not hold positions ", positions.first, " to ", positions.last,
                " in one piece"));
-  const Extent& extent = *runs[0].extent;
-  const auto at = [&](int head) {
-    return part == KvPart::keys ? extent.key(head, positions.first) : extent.value(head, positions.first);
-  };
-  const Rows shape = rows_of(impl_->kv, layer, part);
+  const KvState& kv = impl_->kv;
+  const ConstRowSpan first = kv.rows_of_head(layer, 0, part, positions);
   RowsView view;
-  view.data = at(0);
+  view.data = first.data;
   view.positions = positions;
-  view.kv_heads = shape.kv_heads;
-  const RowFormat& format = rows.format();
-  view.row_bytes = shape.row_bytes;
-  view.row_stride = part == KvPart::keys ? format.key_stride() : format.value_stride();
-  view.head_stride = shape.kv_heads > 1 ? at(1) - at(0) : positions.size() * view.row_stride;
+  view.kv_heads = rows.format().kv_heads;
+  view.row_bytes = first.row_bytes;
+  view.row_stride = first.stride;
+  view.head_stride = view.kv_heads > 1 ? kv.rows_of_head(layer, 1, part, positions).data - first.data
+                                       : positions.size() * first.stride;
   view.pin = rows.pin(positions.first);
   return view;
 } catch (const std::bad_alloc&) {
@@ -116,8 +108,9 @@ PlainRows State::plain_rows(int layer) const try {
 }
 
 void State::read(int layer, KvPart part, const PosRange& positions, std::span<float> out) const try {
-  const LayerRows& rows = layer_of(impl_->kv, layer);
-  const Rows shape = rows_of(impl_->kv, layer, part);
+  const KvState& kv = impl_->kv;
+  const LayerRows& rows = layer_of(kv, layer);
+  const Rows shape = rows_of(kv, layer, part);
   constexpr Pos kFarthest = Pos{1} << 40;  // what follows cannot overflow
   if (positions.first < 0 || positions.last < positions.first || positions.last > kFarthest)
     refuse(cat("there are no positions ", positions.first, " to ", positions.last));
@@ -128,10 +121,10 @@ void State::read(int layer, KvPart part, const PosRange& positions, std::span<fl
   for (const auto& run : rows.runs(positions.first, positions.last))
     for (int head = 0; head < shape.kv_heads; ++head) {
       float* to = out.data() + (head * positions.size() + run.first - positions.first) * shape.head_dim;
-      for (Pos p = run.first; p < run.last; ++p, to += shape.head_dim) {
-        decode_row(shape.dtype, part == KvPart::keys ? run.extent->key(head, p) : run.extent->value(head, p),
-                   shape.head_dim, to);
-        if (is_spread(impl_->kv.spec())) hadamard(to, shape.head_dim);
+      const ConstRowSpan from = kv.rows_of_head(layer, head, part, {run.first, run.last});
+      for (std::int64_t r = 0; r < from.rows; ++r, to += shape.head_dim) {
+        decode_row(shape.dtype, from.row(r).data(), shape.head_dim, to);
+        if (is_spread(kv.spec())) hadamard(to, shape.head_dim);
       }
     }
 } catch (const std::bad_alloc&) {
@@ -172,7 +165,7 @@ void State::write_raw(int layer, KvPart part, const PosRange& positions, std::sp
                                         "what the state's type can hold"));
   std::vector<RowSpan> targets;  // of all heads, before anything is written
   for (int head = 0; head < shape.kv_heads; ++head)
-    targets.push_back(bytes_of(impl_->kv, layer, head, part, positions));
+    targets.push_back(impl_->kv.rows_of_head(layer, head, part, positions));
   for (const RowSpan& target : targets)
     for (std::int64_t r = 0; r < target.rows; ++r, in = in.subspan(as_size(target.row_bytes)))
       std::memcpy(target.row(r).data(), in.data(), as_size(target.row_bytes));

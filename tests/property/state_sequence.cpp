@@ -383,7 +383,7 @@ class Runner {
         missing.erase(p);
         for (int head = 0; head < l.kv_heads; ++head)
           for (const bool key : {true, false}) {
-            const auto rows = key ? real.key_rows(index, head, run) : real.value_rows(index, head, run);
+            const auto rows = real.rows_of_head(index, head, key ? KvPart::keys : KvPart::values, run);
             check_row(model.spec, key, rows.row(p - run.first).data(), place->text, index, head, l.head_dim,
                       p);
           }

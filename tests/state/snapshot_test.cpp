@@ -284,7 +284,7 @@ TEST(Snapshot, OfVersionOne_KeepsLoading) {
     for (int head = 0; head < 2; ++head)
       for (Pos p = run.first; p < run.last; ++p)
         for (const bool key : {true, false}) {
-          const auto rows = key ? state.key_rows(0, head, run) : state.value_rows(0, head, run);
+          const auto rows = state.rows_of_head(0, head, key ? KvPart::keys : KvPart::values, run);
           EXPECT_EQ(testing::compare_row(key ? DType::q8_0 : DType::f16, rows.row(p - run.first).data(),
                                          testing::row_numbers(p, 0, head, key, 32)),
                     "")

@@ -41,8 +41,10 @@ inline std::string walk(Snapshot& snapshot) {
   for (int layer = 0; layer < layers; ++layer)
     for (int head = 0; head < image.spec.layers[static_cast<std::size_t>(layer)].kv_heads; ++head)
       for (const PosRange& run : image.runs[static_cast<std::size_t>(layer)]) {
-        for (const RowSpan& rows : {state.key_rows(layer, head, run), state.value_rows(layer, head, run)})
+        for (const KvPart part : {KvPart::keys, KvPart::values}) {
+          const RowSpan rows = state.rows_of_head(layer, head, part, run);
           for (std::int64_t r = 0; r < rows.rows; ++r) sum += sum_of(rows.row(r).data(), rows.row_bytes);
+        }
       }
   // Saved again and loaded, it is the same.
   MemoryFiles files;

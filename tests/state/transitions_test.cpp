@@ -23,12 +23,13 @@ std::string refusal(const KvState& state, const Transition& transition) {
 TEST(Transition, ExpandKeepsEveryRowWhereItIs) {
   KvState state(small_spec(256));
   append(state, 256);
-  const std::byte* before = state.image().runs[0].empty() ? nullptr : state.key_rows(0, 0, {0, 256}).data;
+  const std::byte* before =
+      state.image().runs[0].empty() ? nullptr : state.rows_of_head(0, 0, KvPart::keys, {0, 256}).data;
   for (std::int64_t capacity = 512; capacity <= 32768; capacity *= 2) {
     const TransitionRecord record = state.apply(Expand{capacity});
     EXPECT_EQ(record.capacity_after, capacity);
     EXPECT_EQ(record.bytes_after, record.bytes_before);
-    EXPECT_EQ(state.key_rows(0, 0, {0, 256}).data, before) << "nothing was copied";
+    EXPECT_EQ(state.rows_of_head(0, 0, KvPart::keys, {0, 256}).data, before) << "nothing was copied";
     EXPECT_EQ(seen(state), "0-255");
   }
   append(state, 300);
@@ -261,7 +262,8 @@ TEST(Fork, SharesItsPastAndKeepsItsFutureToItself) {
   append(parent, 100);
   KvState child = parent.fork();
   EXPECT_EQ(child.shared_bytes(), child.held_bytes());
-  EXPECT_EQ(child.key_rows(0, 0, {0, 64}).data, parent.key_rows(0, 0, {0, 64}).data);
+  EXPECT_EQ(child.rows_of_head(0, 0, KvPart::keys, {0, 64}).data,
+            parent.rows_of_head(0, 0, KvPart::keys, {0, 64}).data);
   append(child, 50);
   append(parent, 20);
   EXPECT_EQ(seen(child), "0-149");
@@ -295,7 +297,7 @@ TEST(Fork, GivesBackWhatWasDroppedWhileItWasShared_WhenItIsAlone) {
     append(state, 1);
   }
   append(state, 1);
-  const std::byte* memory = state.key_rows(0, 0, {0, 64}).data;
+  const std::byte* memory = state.rows_of_head(0, 0, KvPart::keys, {0, 64}).data;
   const auto resident = resident_bytes(memory, 3000 * 128);
   if (!resident) GTEST_SKIP() << "this system does not tell which pages are in memory";
   EXPECT_LE(*resident, std::size_t{64 * 128 + 2 * 4096});

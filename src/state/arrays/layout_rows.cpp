@@ -87,8 +87,7 @@ void write_array(KvState& state, const LayoutArray& array, const std::byte* byte
       if (!scales_finite(array.dtype, bytes, elements))
         throw Error(ErrorCode::invalid_argument,
                     cat("array ", quoted(array.name), " holds NaN or infinity in layer ", block.layer));
-      const RowSpan target = block.part == KvPart::keys ? state.key_rows(block.layer, head, array.rows)
-                                                        : state.value_rows(block.layer, head, array.rows);
+      const RowSpan target = state.rows_of_head(block.layer, head, block.part, array.rows);
       for (std::int64_t r = 0; r < target.rows; ++r) std::copy_n(bytes + r * row, row, target.row(r).data());
     }
   }

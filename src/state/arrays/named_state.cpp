@@ -181,9 +181,6 @@ std::vector<TensorView> NamedState::views(std::string_view name) const try {
     const KvPart part = tensor.blocks[b].part;
     const auto index = static_cast<std::size_t>(layer);
     const RowFormat format = row_format(image.spec, image.spec.layers[index]);
-    const auto rows_of_head = [&](int head, const PosRange& run) {
-      return part == KvPart::keys ? memory.key_rows(layer, head, run) : memory.value_rows(layer, head, run);
-    };
     for (const Segment& segment : image.segments)
       for (const PosRange& run : image.runs[index]) {
         const PosRange both{std::max(run.first, segment.first), std::min(run.last, segment.last)};
@@ -193,10 +190,11 @@ std::vector<TensorView> NamedState::views(std::string_view name) const try {
         view.first = both.first + segment.shift;
         view.kv_heads = format.kv_heads;
         view.rows = both.size();
-        const ConstRowSpan first = rows_of_head(0, both);
+        const ConstRowSpan first = memory.rows_of_head(layer, 0, part, both);
         view.row_stride = first.stride;
         view.data = first.data;
-        if (format.kv_heads > 1) view.head_stride = rows_of_head(1, both).data - view.data;
+        if (format.kv_heads > 1)
+          view.head_stride = memory.rows_of_head(layer, 1, part, both).data - view.data;
         views.push_back(view);
       }
   }

@@ -21,9 +21,11 @@ struct Step {
   enum class Texts { all, brief, lengthy } texts = Texts::all;
 };
 using Texts = Step::Texts;
+// Tokens that so many levels of blocks reach back over.
+constexpr Pos reach_of(int levels, std::int64_t block) { return 6 * block * ((Pos{1} << levels) - 1); }
 // Over brief texts four levels of small blocks reach back: they lose less there than large ones of the same bytes
 // (docs/procedural_measurements.md, as the other choices here).
-constexpr Pos kBrief = 128 * 6 * ((1 << 4) - 1);
+constexpr Pos kBrief = reach_of(4, 128);
 constexpr Step kLadder[] = {{1024, 512, 96, 4, Texts::lengthy},
                             {1024, 128, 24, 4, Texts::brief},
                             {512, 256, 64, 4, Texts::lengthy},
@@ -55,18 +57,18 @@ constexpr double kWorthAStep = 8.0;
 // So is one with which full heads that hold only a part of the text hold so many times as much, down to this window.
 constexpr double kMoreText = 1.5;
 constexpr std::int64_t kLeastForText = 64;
-// Down to this window: a shorter one, or fewer blocks, loses more than heads bring.
+// Otherwise down to this window and so many levels: less loses more than heads bring.
 constexpr std::int64_t kLeastWorth = 128;
+constexpr int kLeastLevels = 3;
 // Where eight bits leave fewer than one head in so many the whole text, four bits for nearly twice the heads are better.
 constexpr double kWorthFourBits = 3.0;
 constexpr double kMoreInFourBits = 16.0;  // if these are one head in so many at least
 
-// Of so many levels those that reach back over the expected text: more of them hold nothing that fewer would not, and
-// their bytes go to copying heads.
+// Of so many levels those that it takes to reach back over the expected text. More would merge blocks later, but their
+// bytes are worth more in copying heads.
 int levels_within(int levels, std::int64_t block, Pos expected) {
-  int enough = 1;
-  while (enough < levels && (expected == 0 || block * 6 * ((std::int64_t{1} << enough) - 1) < expected))
-    ++enough;
+  int enough = expected == 0 ? levels : 1;
+  while (enough < levels && reach_of(enough, block) < expected) ++enough;
   return enough;
 }
 
@@ -179,6 +181,12 @@ class Fitting {
   bool few_whole_heads(const ProceduralOptions& o) const {
     return wanted_.budget_for > 0 &&
            kWorthFourBits * whole_heads(o) < static_cast<double>(wanted_.heads.needs.size());
+  }
+  // Is a smaller step better, for what its full heads keep of the expected text?
+  bool is_worth_more(const ProceduralOptions& smaller, const ProceduralOptions& than) const {
+    const double before = whole_heads(than), after = whole_heads(smaller);
+    const bool more_text = !rows_enough(than) && before > 0 && after >= kMoreText * before;
+    return more_text || after >= before + one_in(kWorthAStep);
   }
   // One head in so many, and one at least.
   double one_in(double heads) const {
@@ -312,24 +320,19 @@ ProceduralOptions fitted(Fitting& fitting, const ProceduralOptions& options, Pro
   return better ? *four : eight;
 }
 
-// The first step that fits, with what it leaves given away; or a smaller one that leaves room for enough more heads
-// to keep the whole text.
+// The first step that fits, with what it leaves given away; or a smaller one that is worth more.
 std::optional<ProceduralOptions> picked_step(Fitting& fitting, const KvSpec& shape,
                                              const ProceduralOptions& options) {
   std::optional<ProceduralOptions> best;
   for (const Step& step : ladder_for(options)) {
     const bool enough = best && fitting.rows_enough(*best);
-    if (enough && (step.window < kLeastWorth || step.levels < 3)) break;
-    if (best && step.window < kLeastForText) break;
+    if (best && step.window < (enough ? kLeastWorth : kLeastForText)) break;
+    if (enough && step.levels < kLeastLevels) break;
     ProceduralOptions o = filled(shape, options, step);
     const auto eight = fitted_window(fitting, shape, options, o);
     if (!eight) continue;
     const ProceduralOptions now = fitted(fitting, options, o, *eight);
-    if (best) {
-      const double before = fitting.whole_heads(*best), after = fitting.whole_heads(now);
-      const bool more_text = !enough && before > 0 && after >= kMoreText * before;
-      if (!more_text && after < before + fitting.one_in(kWorthAStep)) break;
-    }
+    if (best && !fitting.is_worth_more(now, *best)) break;
     best = now;
     if (options.budget_for == 0) break;
   }

@@ -18,9 +18,7 @@ std::int64_t bytes_of_rows(const KvSpec& spec, const RowStage& types, Pos tokens
   std::int64_t bytes = 0;
   for (const LayerSpec& layer : spec.layers) {
     const Pos held = layer.window ? std::min<Pos>(tokens, *layer.window + beside) : tokens;
-    const RowFormat format = row_format(spec, layer, types);
-    // Forks begin with a tile: where tiles are whole pages no page is there twice.
-    bytes += tiles_fill_pages(format) ? page_bytes(format, 0, held) : most_page_bytes(format, held);
+    bytes += most_page_bytes_from_start(row_format(spec, layer, types), held);
   }
   return bytes;
 }

@@ -17,7 +17,14 @@ constexpr std::int64_t kWord = 4;  // of f32
 
 std::int64_t whole_words(std::int64_t bytes) { return (bytes + kWord - 1) / kWord * kWord; }
 
-// Calls action(row bytes or stride) for every region of a layer, and gives the sum.
+// The most pages of a region.
+std::int64_t region_bytes(std::int64_t rows, std::int64_t stride) {
+  // Where they begin; and where forks go on inside a page, it is there twice.
+  constexpr std::int64_t kBegun = 3;
+  return rows == 0 ? 0 : page_ceil(rows * stride) + kBegun * kPage;
+}
+
+// The sum of bytes(stride) over all regions of a layer.
 template <class Bytes>
 std::int64_t over_regions(const RowFormat& format, const Bytes& bytes) {
   if (format.heads_together) return bytes(format.position_stride());
@@ -46,19 +53,18 @@ RowFormat row_format(const KvSpec& spec, const LayerSpec& layer, const RowStage&
 
 std::int64_t page_bytes(const RowFormat& format, std::int64_t first, std::int64_t last) {
   if (first >= last) return 0;
-  return over_regions(format,
-                      [&](std::int64_t row) { return page_ceil(last * row) - page_floor(first * row); });
-}
-
-bool tiles_fill_pages(const RowFormat& format) {
-  return kTileRows * format.key_stride() % kPage == 0 && kTileRows * format.value_stride() % kPage == 0;
+  return over_regions(
+      format, [&](std::int64_t stride) { return page_ceil(last * stride) - page_floor(first * stride); });
 }
 
 std::int64_t most_page_bytes(const RowFormat& format, std::int64_t rows) {
-  if (rows == 0) return 0;
-  // Where they begin; and where forks go on inside a page, it is there twice.
-  constexpr std::int64_t kBegun = 3;
-  return over_regions(format, [&](std::int64_t row) { return page_ceil(rows * row) + kBegun * kPage; });
+  return over_regions(format, [&](std::int64_t stride) { return region_bytes(rows, stride); });
+}
+
+std::int64_t most_page_bytes_from_start(const RowFormat& format, std::int64_t rows) {
+  return over_regions(format, [&](std::int64_t stride) {
+    return kTileRows * stride % kPage == 0 ? page_ceil(rows * stride) : region_bytes(rows, stride);
+  });
 }
 
 }  // namespace kvtide

@@ -1,8 +1,8 @@
 // row_format.h: how the rows of one layer lie in memory: their bytes, strides and pages. Pure functions.
 //
 // Rows of a head follow one another, every head in a region of its own, keys and values apart: attention streams
-// them. In a memory with a budget each region costs up to two pages that are not full, and small layers have many. There
-// a position's rows of all heads lie side by side, keys before values: one region for the layer.
+// them. Each region has up to two pages that are not full, which is much of a budget where windows are short and layers
+// small. There a position's rows of all heads lie side by side, keys before values: one region for the layer.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +34,10 @@ RowFormat row_format(const KvSpec& spec, const LayerSpec& layer, const RowStage&
 
 // Bytes of the pages that rows [first, last) of one layer occupy.
 std::int64_t page_bytes(const RowFormat& format, std::int64_t first, std::int64_t last);
-// Is each attention tile of rows (64) a whole number of pages?
-bool tiles_fill_pages(const RowFormat& format);
 // The most that `rows` consecutive rows occupy, wherever they begin, and with two forks among them.
 std::int64_t most_page_bytes(const RowFormat& format, std::int64_t rows);
+// The same from the first row on. Forks go on with a tile of attention (64 rows): where tiles are whole pages, no page
+// is there twice.
+std::int64_t most_page_bytes_from_start(const RowFormat& format, std::int64_t rows);
 
 }  // namespace kvtide

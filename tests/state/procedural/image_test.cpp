@@ -184,8 +184,8 @@ void copy_contents(const KvState& from, KvState& to) {
   for (int layer = 0; layer < static_cast<int>(image.runs.size()); ++layer)
     for (const PosRange& run : image.runs[layer])
       for (int head = 0; head < image.spec.layers[layer].kv_heads; ++head) {
-        copy_rows(from.key_rows(layer, head, run), to.key_rows(layer, head, run));
-        copy_rows(from.value_rows(layer, head, run), to.value_rows(layer, head, run));
+        for (const KvPart part : {KvPart::keys, KvPart::values})
+          copy_rows(from.rows_of_head(layer, head, part, run), to.rows_of_head(layer, head, part, run));
       }
   const auto names = tensor_names(from.image());
   const auto wanted = tensor_names(image);

@@ -55,7 +55,7 @@ void expect_written(const LayerRows& rows, std::int64_t first, std::int64_t last
       }
 }
 
-TEST(RowFormat, HeadsLieTogether_InSmallLayersOfAMemoryWithABudget) {
+TEST(RowFormat, HeadsLieTogether_InSmallLayersOfAProceduralMemory) {
   EXPECT_TRUE(format_of(spec_of(3, 64, DType::q8_0, DType::q8_0, true)).heads_together);
   EXPECT_FALSE(format_of(spec_of(3, 64, DType::q8_0, DType::q8_0, false)).heads_together);
   EXPECT_FALSE(format_of(spec_of(8, 128, DType::f16, DType::f16, true)).heads_together)
