@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "serve/routes/memory_fields.h"
 #include "tests/formats/temporary_folder.h"
 #include "tests/kernels/samples.h"
 #include "tests/serve/asking.h"
@@ -279,6 +280,62 @@ TEST_F(ServerTest, ARequestChoosesItsMemory) {
                          R"({"state":1,"kind":"full"})"})
     EXPECT_EQ(ask(server_, "/v1/completions", front + kv + "}")->status(), 400) << kv;
   EXPECT_EQ(ask(server_, "/v1/completions", front + R"({"state":4711}})")->status(), 404);
+}
+
+// Of a chat the system message is pinned: the same positions whatever the user says, so that the prefix serves both.
+TEST_F(ServerTest, AProceduralMemoryPinsTheSystemMessage) {
+  std::string text = "the end of a land in the sea";
+  for (int i = 0; i < 4; ++i) text += text;
+  const std::string memory = R"("kv":{"kind":"procedural","budget":"2M","window":64)";
+  const auto chat = [&](const std::string& said, const std::string& more) {
+    return R"({"messages":[{"role":"system","content":"a sea"},{"role":"user","content":")" + text + said +
+           R"("}],"max_tokens":2,"temperature":0,)" + memory + more + "}}";
+  };
+  const auto last_pinned = [&] {
+    const JsonValue states = json_of(*testing::fetch(server_, "/states"));
+    return *at(at(at(states, "data").list()->back(), "rows"), "pinned").integer();
+  };
+  const auto cached = [&](const std::string& body) {
+    const auto reply = ask(server_, "/v1/chat/completions", body);
+    EXPECT_EQ(reply->status(), 200) << reply->body();
+    return *at(at(at(json_of(*reply), "usage"), "prompt_tokens_details"), "cached_tokens").integer();
+  };
+  EXPECT_EQ(cached(chat(" the end", "")), 0);
+  EXPECT_EQ(last_pinned(), 0);
+  EXPECT_EQ(cached(chat(" the end", R"(,"pin":"system")")), 0) << "what pins nothing is another memory";
+  const std::int64_t pinned = last_pinned();
+  EXPECT_GT(pinned, 0);
+  EXPECT_GT(cached(chat(" the sea", R"(,"pin":"system")")), 0);
+  EXPECT_EQ(last_pinned(), pinned);
+  EXPECT_EQ(cached(chat("", R"(,"pin":{"first":0,"last":9})")), 0);
+  for (const char* pin : {R"("sistem")", "7", R"({"first":3})", R"({"first":3,"last":3})", R"({"last":-1})"})
+    EXPECT_EQ(ask(server_, "/v1/chat/completions", chat("", R"(,"pin":)" + std::string(pin)))->status(), 400)
+        << pin;
+  const auto completion = ask(server_, "/v1/completions",
+                              R"({"prompt":"the sea","max_tokens":2,)" + memory + R"(,"pin":"system"}})");
+  EXPECT_EQ(completion->status(), 400) << completion->body();
+  const auto full = ask(server_, "/v1/chat/completions",
+                        R"({"messages":[{"role":"user","content":"the sea"}],"kv":{"pin":"system"}})");
+  EXPECT_EQ(full->status(), 400) << full->body();
+}
+
+TEST_F(ServerTest, PinsTheSystemMessageForThoseWhoDoNotAsk) {
+  serve::ServiceOptions options = testing::small_service();
+  options.memory = serve::memory_from_text("procedural=2M,pin=system");
+  EXPECT_TRUE(options.memory.pin_system);
+  options.memory.procedural->window = 64;
+  serve::Server server({{"tiny", &model_}}, options);
+  std::string text = "the end of a land in the sea";
+  for (int i = 0; i < 4; ++i) text += text;
+  const auto reply = ask(server, "/v1/messages",
+                         R"({"system":"a sea","messages":[{"role":"user","content":")" + text +
+                             R"("}],"max_tokens":2,"temperature":0})");
+  ASSERT_EQ(reply->status(), 200) << reply->body();
+  const JsonValue states = json_of(*testing::fetch(server, "/states"));
+  EXPECT_GT(*at(at(at(states, "data").list()->back(), "rows"), "pinned").integer(), 0);
+  EXPECT_EQ(ask(server, "/v1/completions", R"({"prompt":"the sea","max_tokens":2})")->status(), 200);
+  for (const char* wrong : {"procedural=2M,pin=sistem", "rolling=64,pin=system", "procedural=,pin=system"})
+    EXPECT_THROW(static_cast<void>(serve::memory_from_text(wrong)), Error) << wrong;
 }
 
 // The answer is the same with and without; what was measured stands at the state, live at the answer, and in the metrics.

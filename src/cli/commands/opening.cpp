@@ -20,6 +20,7 @@
 #include "kvtide/error.h"
 #include "model/loaded_model.h"
 #include "state/snapshot.h"
+#include "text/chat/before_user.h"
 
 namespace kvtide {
 namespace {
@@ -27,23 +28,20 @@ namespace {
 // The positions that the chat template puts before the first message of the user (--kv-pin system). Throws
 // Error(invalid_argument) when there is no template.
 PosRange system_positions(const Arguments& a, const Model& model) {
-  // A token that both renderings begin with was not changed by what the user says.
   const ChatTemplate chat = choose_template(model, a);
   const ChatRender render{.now = local_time()};
-  const auto tokens_of = [&](const char* text) {
+  const auto opening = ids_before_user([&](std::string_view user) {
     std::vector<ChatMessage> messages;
     if (a.system) messages.push_back({"system", *a.system});
-    messages.push_back({"user", text});
+    messages.push_back({"user", std::string(user)});
     EncodeOptions options;
     if (a.no_bos) options.add_bos = false;
     return encode_chat(model.tokenizer(), chat.render(messages, render), options);
-  };
-  const auto one = tokens_of("a"), other = tokens_of("1");
-  const auto same = std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first - one.begin();
-  if (same == 0)
+  });
+  if (opening.empty())
     throw Error(ErrorCode::invalid_argument,
                 "--kv-pin system: this template puts nothing before the first message");
-  return {0, same};
+  return {0, static_cast<Pos>(opening.size())};
 }
 
 // For how long a text a budget is planned: what a snapshot that is gone on from was planned for, or what is known of the

@@ -185,7 +185,7 @@ void messages(Service& service, const Request& request, const std::shared_ptr<Re
   const auto metadata = fields.child("metadata");
   spec.key = read_key(fields, request.header("x-session-id"),
                       metadata ? metadata->text("user_id").value_or("") : std::string());
-  read_memory(fields, service, model, spec);
+  read_memory(fields, service, model, spec, prompt.before_user);
   AnswerHead head{service.new_id("msg_"), served.name, Service::now(), &served.model->tokenizer(), false};
   service.answer(model, std::move(spec), std::make_unique<anthropic::Format>(std::move(head)), stream, reply,
                  std::move(prompt.tools));

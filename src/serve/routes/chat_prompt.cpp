@@ -1,8 +1,11 @@
 #include "serve/routes/chat_prompt.h"
 
+#include <algorithm>
+
 #include "base/local_time.h"
 #include "base/text.h"
 #include "serve/tools/forced_call.h"
+#include "text/chat/before_user.h"
 
 namespace kvtide::serve {
 
@@ -49,6 +52,16 @@ std::string ServedChat::text(const std::vector<ChatMessage>& messages, const Too
 ChatPrompt ServedChat::prompt(const std::vector<ChatMessage>& messages, const ToolRequest& tools) const {
   ChatPrompt out;
   out.tokens = encode_chat(*tokenizer_, render(messages, tools));
+  const auto said = std::find_if(messages.begin(), messages.end(), [](const ChatMessage& message) {
+    return message.role != "system" && message.role != "developer";
+  });
+  out.before_user = [this, system = std::vector(messages.begin(), said), tools] {
+    return ids_before_user([&](std::string_view user) {
+      std::vector<ChatMessage> conversation = system;
+      conversation.push_back({"user", std::string(user)});
+      return encode_chat(*tokenizer_, render(conversation, tools));
+    });
+  };
   if (tools.is_on()) {
     const ToolFormat format =
         template_->takes_tools() ? tool_format_of(template_->source()) : ToolFormat::fenced;

@@ -3,6 +3,7 @@
 // Thread rules: const from any thread.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ struct ChatPrompt {
   std::vector<TokenId> shown;               // markers of calls
   std::optional<ToolUse> tools;             // how calls are found; without new_id
   std::optional<grammar::Grammar> grammar;  // of the call that must be made
+  // The ids that conversations with these system messages and tools begin with.
+  std::function<std::vector<TokenId>()> before_user;
 
   // Hands what the answer needs to its spec.
   void move_into(AnswerSpec& spec);
@@ -37,7 +40,7 @@ class ServedChat {
   // Throws Error: unsupported (a model without a template), whatever is wrong with the template, invalid_argument (what it
   // raises), bad_text.
   std::string text(const std::vector<ChatMessage>& messages, const ToolRequest& tools = {}) const;
-  // With what opens the answer.
+  // With what opens the answer. Its before_user refers to this object.
   ChatPrompt prompt(const std::vector<ChatMessage>& messages, const ToolRequest& tools = {}) const;
 
  private:

@@ -7,13 +7,14 @@
 #include "base/text.h"
 #include "serve/routes/state_numbers.h"
 #include "state/state_object.h"
+#include "text/chat/before_user.h"
 
 namespace kvtide::serve {
 namespace memory_fields {
 
 constexpr std::int64_t kMost = std::int64_t{1} << 31, kLeastBudget = 1 << 20;
-constexpr std::string_view kNames[] = {"kind",   "window",         "sinks", "budget",
-                                       "tokens", "attention_size", "drift", "state"};
+constexpr std::string_view kNames[] = {"kind", "window",         "sinks", "budget", "tokens",
+                                       "pin",  "attention_size", "drift", "state"};
 
 // A field that is misspelt would quietly be another memory.
 void refuse_unknown(const Fields& kv, const JsonValue& object) {
@@ -21,9 +22,9 @@ void refuse_unknown(const Fields& kv, const JsonValue& object) {
     bool known = false;
     for (const std::string_view one : kNames) known = known || one == name;
     if (!known)
-      kv.refuse(
-          name,
-          "is not known; there are kind, window, sinks, budget, tokens, attention_size, drift and state");
+      kv.refuse(name,
+                "is not known; there are kind, window, sinks, budget, tokens, pin, attention_size, drift and "
+                "state");
   }
 }
 
@@ -60,6 +61,21 @@ ProceduralOptions procedural_in(const Fields& kv) {
   return out;
 }
 
+// "system", or {"first": 0, "last": 48}.
+void read_pin(const Fields& kv, MemoryChoice& out) {
+  const JsonValue* pin = kv.find("pin");
+  if (pin == nullptr) return;
+  if (!out.procedural) kv.refuse("pin", "is of a procedural memory, and this is none");
+  out.pin_system = pin->text() != nullptr && *pin->text() == "system";
+  if (out.pin_system) return;
+  if (pin->object() == nullptr)
+    kv.refuse("pin", "must be \"system\", or positions such as {\"first\": 0, \"last\": 48}");
+  const Fields range(*pin, kv.place("pin"));
+  const auto first = range.whole("first", 0, kMost), last = range.whole("last", 1, kMost);
+  if (!first || !last || *first >= *last) range.refuse("last", "must be larger than first; both are needed");
+  out.procedural->pins = {{*first, *last}};
+}
+
 MemoryChoice choice_in(const Fields& kv, MemoryChoice otherwise) {
   MemoryChoice out = std::move(otherwise);
   if (const auto kind = kv.text("kind")) {
@@ -77,6 +93,7 @@ MemoryChoice choice_in(const Fields& kv, MemoryChoice otherwise) {
     for (const std::string_view name : {"window", "sinks", "budget", "tokens"})
       if (kv.has(name)) kv.refuse(name, "needs a kind beside it: rolling or procedural");
   }
+  read_pin(kv, out);
   if (const auto size = kv.whole("attention_size", 1, kMost)) out.attention_size = *size;
   if (const auto every = kv.whole("drift", 1, kMost)) {
     if (!out.procedural) kv.refuse("drift", "is measured of a procedural memory, and this is none");
@@ -85,16 +102,24 @@ MemoryChoice choice_in(const Fields& kv, MemoryChoice otherwise) {
   return out;
 }
 
+// Where a template moves the system message, such as before the last words of the user, what the prompt itself begins
+// with is pinned.
+void pin_system(AnswerSpec& spec, const std::function<std::vector<TokenId>()>& before_user) {
+  if (const std::int64_t count = alike_at_first(before_user(), spec.prompt); count > 0)
+    spec.memory.procedural->pins = {{0, count}};
+}
+
 }  // namespace memory_fields
 
-void read_memory(const Fields& fields, Service& service, std::size_t model, AnswerSpec& spec) {
+void read_memory(const Fields& fields, Service& service, std::size_t model, AnswerSpec& spec,
+                 const std::function<std::vector<TokenId>()>& before_user) {
   spec.memory = service.options().memory;
   if (const auto kv = fields.child("kv")) {
     memory_fields::refuse_unknown(*kv, *fields.find("kv"));
     if (const auto number = kv->whole("state", 0, std::int64_t{1} << 53)) {
       memory_fields::refuse_beside(
           *kv, "a state, which has a memory of its own",
-          {"kind", "window", "sinks", "budget", "tokens", "attention_size", "drift"});
+          {"kind", "window", "sinks", "budget", "tokens", "pin", "attention_size", "drift"});
       spec.memory = {};
       spec.from = starting_point(service, model, *number);
       const std::vector<TokenId>& before = spec.from->state.tokens();
@@ -107,15 +132,23 @@ void read_memory(const Fields& fields, Service& service, std::size_t model, Answ
       return;
     }
     spec.memory = memory_fields::choice_in(*kv, std::move(spec.memory));
+    if (kv->has("pin") && spec.memory.pin_system && !before_user)
+      kv->refuse("pin",
+                 "may be \"system\" in a chat only; in a text, positions: {\"first\": 0, \"last\": 48}");
   }
-  if (spec.memory.procedural) spec.memory.procedural->heads = service.heads(model);
+  if (!spec.memory.procedural) return;
+  spec.memory.procedural->heads = service.heads(model);
+  if (spec.memory.pin_system && before_user) memory_fields::pin_system(spec, before_user);
 }
 
 MemoryChoice memory_from_text(std::string_view text) {
   MemoryChoice out;
+  constexpr std::string_view kPin = ",pin=system";
   const std::size_t equals = text.find('=');
-  const std::string_view kind = text.substr(0, equals),
-                         value = equals == text.npos ? "" : text.substr(equals + 1);
+  const std::string_view kind = text.substr(0, equals);
+  std::string_view value = equals == text.npos ? "" : text.substr(equals + 1);
+  out.pin_system = kind == "procedural" && value.ends_with(kPin);
+  if (out.pin_system) value.remove_suffix(kPin.size());
   const std::optional<std::int64_t> size = parse_byte_size(value);
   if (text == "full") return out;
   if (kind == "rolling" && size && *size >= 1 && *size <= memory_fields::kMost)
@@ -123,8 +156,10 @@ MemoryChoice memory_from_text(std::string_view text) {
   else if (kind == "procedural" && size && *size >= memory_fields::kLeastBudget)
     out.procedural.emplace().budget = *size;
   else
-    throw Error(ErrorCode::invalid_argument,
-                cat("the memory must be full, rolling=WINDOW or procedural=BYTES, not ", quoted(text)));
+    throw Error(
+        ErrorCode::invalid_argument,
+        cat("the memory must be full, rolling=WINDOW, procedural=BYTES or procedural=BYTES,pin=system, not ",
+            quoted(text)));
   return out;
 }
 

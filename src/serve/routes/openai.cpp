@@ -73,7 +73,7 @@ void chat_completions(Service& service, const Request& request, const std::share
   const ToolRequest tools = read_tools(fields, ToolStyle::chat);
   ChatPrompt prompt = service.chat(model).prompt(read_messages(fields, "messages"), tools);
   prompt.move_into(spec);
-  read_memory(fields, service, model, spec);
+  read_memory(fields, service, model, spec, prompt.before_user);
   const auto format = read_format(fields.child("response_format"));
   service.constrain(model, prompt.grammar ? prompt.grammar : format, spec);
   AnswerHead head = openai::head_of(service, model, "chatcmpl-", spec);

@@ -75,7 +75,7 @@ void create_response(Service& service, const Request& request, const std::shared
   const ToolRequest tools = read_tools(fields, ToolStyle::responses);
   ChatPrompt prompt = service.chat(model).prompt(prompted, tools);
   prompt.move_into(spec);
-  read_memory(fields, service, model, spec);
+  read_memory(fields, service, model, spec, prompt.before_user);
   const std::optional<Fields> text = fields.child("text");
   const auto format = read_format(text ? text->child("format") : std::nullopt);
   service.constrain(model, prompt.grammar ? prompt.grammar : format, spec);

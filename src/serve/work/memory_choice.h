@@ -17,6 +17,7 @@ namespace kvtide::serve {
 struct MemoryChoice {
   std::optional<Rolling> rolling;
   std::optional<ProceduralOptions> procedural;
+  bool pin_system = false;  // a procedural one keeps what stands before the user's first words exact
   std::optional<std::int64_t> attention_size;
   std::optional<ShadowOptions> shadow =
       {};  // measures a procedural one, which then reads its text from the start
