@@ -1,0 +1,195 @@
+#include "state/procedural/fitting.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace kvtide {
+namespace {
+
+// Where the length of the text is not known, full heads get so many rows before the window grows.
+constexpr std::int64_t kFullRowsFirst = 24576;
+// Rows of full heads, or of a window: more than any text has.
+constexpr std::int64_t kMostRows = std::int64_t{1} << 21;
+constexpr float kEveryHead = -1.0f;     // below any share of attention: all heads keep their rows
+constexpr std::int64_t kRowsApart = 8;  // rows of a block grow by so many
+constexpr std::int64_t kLargestBlock = 1024;
+
+// A smaller step is better where one head in so many more keeps every row of the text for it.
+constexpr double kWorthAStep = 8.0;
+// So is one with which full heads that hold only a part of the text hold so many times as much.
+constexpr double kMoreText = 1.5;
+// Where eight bits leave fewer than one head in so many the whole text, four bits for nearly twice the heads are better.
+constexpr double kWorthFourBits = 3.0;
+constexpr double kMoreInFourBits = 16.0;  // if these are one head in so many at least
+
+std::int64_t whole(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// The largest number up to `most` that fits; 0 does.
+template <class Fits>
+std::int64_t largest(std::int64_t most, const Fits& fits) {
+  std::int64_t low = 0, high = std::max<std::int64_t>(0, most);
+  while (low < high) {
+    const std::int64_t middle = (low + high + 1) / 2;
+    if (fits(middle))
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+}  // namespace
+
+Fitting::Fitting(const KvSpec& shape, const AttentionShape& attention, const ProceduralOptions& wanted)
+    : shape_(shape), attention_(attention), wanted_(wanted), widest_(kMostRows), rows_first_(kFullRowsFirst) {
+  // A text longer than the model was trained for is seen squeezed into seven eighths of that length: rows of a
+  // window are not.
+  const Pos expected = wanted.budget_for;
+  const bool beyond = attention.trained > 0 && (expected == 0 || expected > attention.trained);
+  if (beyond) widest_ = attention.trained / 8 * 7;
+  if (expected > 0) {
+    widest_ = std::min(widest_, expected);
+    rows_first_ = expected;
+  }
+  for (const HeadNeed& need : wanted.heads.needs)
+    if (need.induction > 0.0f && need.induction < wanted.full_from) more_heads_.push_back(need.induction);
+  std::sort(more_heads_.begin(), more_heads_.end(), std::greater<>());
+}
+
+void Fitting::keep_window_within(std::int64_t rows) { widest_ = std::min(widest_, rows); }
+
+std::optional<ProceduralOptions> Fitting::whole_window(ProceduralOptions o) const {
+  if (wanted_.budget_for == 0 || wanted_.window > 0 || widest_ < wanted_.budget_for) return std::nullopt;
+  o.window = whole(widest_, o.block);
+  o.full_rows = wanted_.full_rows > 0 ? wanted_.full_rows : 2 * o.block;
+  if (!fits(o)) return std::nullopt;
+  if (wanted_.full_rows == 0) enlarge(o, &ProceduralOptions::full_rows, o.block, kFullRowsFirst);
+  return o;
+}
+
+std::optional<ProceduralOptions> Fitting::all_rows(ProceduralOptions o) const {
+  if (wanted_.window > 0 || wanted_.full_rows > 0 || wanted_.rows > 0) return std::nullopt;
+  o.full_from = kEveryHead;
+  const std::int64_t least = o.window, widest = whole(widest_, o.block);
+  if (wanted_.budget_for == 0) {
+    o.window = std::max(least, widest);
+    o.full_rows = kFullRowsFirst;
+    if (!fits(o)) return std::nullopt;
+    enlarge(o, &ProceduralOptions::full_rows, o.block, kMostRows);
+    return o;
+  }
+  const auto with_window = [&](std::int64_t blocks) {
+    o.window = least + blocks * o.block;
+    o.full_rows = rows_of_text(o);
+    return fits(o);
+  };
+  if (!with_window(0)) return std::nullopt;
+  with_window(largest((widest - least) / o.block, with_window));
+  return o;
+}
+
+std::optional<ProceduralOptions> Fitting::fit(const ProceduralOptions& step) {
+  ProceduralOptions o = step;
+  // Full heads take what the others leave, in whole blocks.
+  const std::int64_t most = rows_of_text(o);
+  o.full_rows =
+      wanted_.full_rows > 0 ? wanted_.full_rows : std::min({std::int64_t{8192}, 8 * o.window, most});
+  const ProceduralBytes needed = bytes_of(o);
+  if (!smallest_ || needed.total() < smallest_->total()) smallest_ = needed;
+  if (needed.total() > o.budget) return std::nullopt;
+  if (wanted_.full_rows == 0) {
+    enlarge(o, &ProceduralOptions::full_rows, o.block, most);
+    if (!rows_enough(o)) return o;
+    if (wanted_.budget_for > 0) add_heads(o);
+  }
+  if (wanted_.window == 0) enlarge(o, &ProceduralOptions::window, o.block, whole(widest_, o.block));
+  if (wanted_.rows == 0) enlarge(o, &ProceduralOptions::rows, kRowsApart, o.block);
+  if (wanted_.levels < 0) enlarge(o, &ProceduralOptions::levels, 1, kMostLevels);
+  const bool all_given = wanted_.block == 0 && o.rows == o.block && !is_used_up(o);
+  return all_given ? fit_larger_blocks(step).value_or(o) : o;
+}
+
+bool Fitting::is_used_up(const ProceduralOptions& o) const {
+  return bytes_of(o).total() >= o.budget / 100 * 92;
+}
+
+bool Fitting::rows_enough(const ProceduralOptions& o) const {
+  return o.window + o.full_rows + o.block > rows_first_;
+}
+
+bool Fitting::wants_four_bits(const ProceduralOptions& eight) const {
+  if (!rows_enough(eight)) return true;
+  return wanted_.budget_for > 0 &&
+         kWorthFourBits * whole_heads(eight) < static_cast<double>(wanted_.heads.needs.size());
+}
+
+// Half of the facts are gone with half of the rows, whereas four bits hold nearly all of what eight bits hold.
+bool Fitting::is_better_in_four_bits(const ProceduralOptions& four, const ProceduralOptions& eight) const {
+  if (!rows_enough(eight)) return four.full_rows > eight.full_rows;
+  return whole_heads(four) >= whole_heads(eight) + one_in(kMoreInFourBits);
+}
+
+bool Fitting::is_worth_more(const ProceduralOptions& smaller, const ProceduralOptions& than) const {
+  const double before = whole_heads(than), after = whole_heads(smaller);
+  const bool more_text = !rows_enough(than) && before > 0 && after >= kMoreText * before;
+  return more_text || after >= before + one_in(kWorthAStep);
+}
+
+// What a full head needs behind the window, in whole blocks, to keep all that comes first.
+std::int64_t Fitting::rows_of_text(const ProceduralOptions& o) const {
+  return std::max(2 * o.block, whole(rows_first_ - o.window, o.block));
+}
+
+// Where every row of a block stays and bytes are left: blocks of which more can stay.
+std::optional<ProceduralOptions> Fitting::fit_larger_blocks(ProceduralOptions step) {
+  if (step.block >= kLargestBlock) return std::nullopt;
+  step.block *= 2;
+  step.window = std::max(step.window, step.block);
+  return fit(step);
+}
+
+// More heads keep every row of the expected text: those next in the head table.
+void Fitting::add_heads(ProceduralOptions& o) const {
+  const float least = o.full_from;
+  const auto with = [&](std::int64_t heads) {
+    o.full_from = heads == 0 ? least : more_heads_[static_cast<std::size_t>(heads - 1)];
+    return fits(o);
+  };
+  with(largest(static_cast<std::int64_t>(more_heads_.size()), with));
+}
+
+// The largest value that fits, whole units above what it is now.
+template <class Count>
+void Fitting::enlarge(ProceduralOptions& o, Count ProceduralOptions::*field, std::int64_t unit,
+                      std::int64_t most) const {
+  const std::int64_t least = o.*field;
+  const auto with = [&](std::int64_t units) {
+    o.*field = static_cast<Count>(least + units * unit);
+    return fits(o);
+  };
+  with(largest((most - least) / unit, with));
+}
+
+// Full heads, each counted by its share of the rows of the expected text.
+double Fitting::whole_heads(const ProceduralOptions& o) const {
+  const auto heads = std::count_if(wanted_.heads.needs.begin(), wanted_.heads.needs.end(),
+                                   [&](const HeadNeed& need) { return need.induction >= o.full_from; });
+  const std::int64_t old = std::max<std::int64_t>(1, rows_first_ - o.window);
+  return static_cast<double>(heads * std::min(old, o.full_rows)) / static_cast<double>(old);
+}
+
+// One head in so many, and one at least.
+double Fitting::one_in(double heads) const {
+  return std::max(1.0, static_cast<double>(wanted_.heads.needs.size()) / heads);
+}
+
+bool Fitting::fits(const ProceduralOptions& o) const { return bytes_of(o).total() <= o.budget; }
+
+ProceduralBytes Fitting::bytes_of(const ProceduralOptions& o) const {
+  KvSpec spec = shape_;
+  spec.rolling.reset();
+  spec.procedural = procedural_spec(shape_, attention_, o);
+  return planned_bytes(spec);
+}
+
+}  // namespace kvtide

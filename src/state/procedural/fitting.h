@@ -1,0 +1,68 @@
+// fitting.h: what fits into a budget: the widest window, the most rows and the most full heads.
+//
+// A full head keeps every row of the text behind the window; of other heads blocks are compressed. Ownership: refers to
+// what it was made from. Thread rules: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kvtide/types.h"
+#include "state/procedural/budget.h"
+#include "state/procedural/choice.h"
+
+namespace kvtide {
+
+class Fitting {
+ public:
+  Fitting(const KvSpec& shape, const AttentionShape& attention, const ProceduralOptions& wanted);
+
+  void keep_window_within(std::int64_t rows);
+
+  // Each begins with the options of a step, and is nullopt where they do not fit.
+  // A window that holds the expected text, if it may be so wide.
+  std::optional<ProceduralOptions> whole_window(ProceduralOptions o) const;
+  // Every head keeps every row of the expected text, exact ones in as wide a window as fits. Longer texts thin out.
+  // Without an end: the widest window, and in every head as many rows as fit.
+  std::optional<ProceduralOptions> all_rows(ProceduralOptions o) const;
+  // As many full rows as fit, then more full heads, then a wider window, then more rows of each block, then more
+  // blocks.
+  std::optional<ProceduralOptions> fit(const ProceduralOptions& step);
+
+  // Is so much of the budget taken as should be of every one?
+  bool is_used_up(const ProceduralOptions& o) const;
+  // Do full heads have as many rows as they get before anything else grows?
+  bool rows_enough(const ProceduralOptions& o) const;
+  // Are more full heads, in four bits, better than these in eight?
+  bool is_better_in_four_bits(const ProceduralOptions& four, const ProceduralOptions& eight) const;
+  // Do full heads have so little in eight bits that four are worth trying?
+  bool wants_four_bits(const ProceduralOptions& eight) const;
+  // Is a smaller step better, for what its full heads keep of the expected text?
+  bool is_worth_more(const ProceduralOptions& smaller, const ProceduralOptions& than) const;
+
+  // Of all that was tried by fit().
+  const ProceduralBytes& smallest() const { return *smallest_; }
+
+ private:
+  std::int64_t rows_of_text(const ProceduralOptions& o) const;
+  std::optional<ProceduralOptions> fit_larger_blocks(ProceduralOptions step);
+  void add_heads(ProceduralOptions& o) const;
+  template <class Count>
+  void enlarge(ProceduralOptions& o, Count ProceduralOptions::*field, std::int64_t unit,
+               std::int64_t most) const;
+  double whole_heads(const ProceduralOptions& o) const;
+  double one_in(double heads) const;
+  bool fits(const ProceduralOptions& o) const;
+  ProceduralBytes bytes_of(const ProceduralOptions& o) const;
+
+  const KvSpec& shape_;
+  const AttentionShape& attention_;
+  const ProceduralOptions& wanted_;
+  std::int64_t widest_,
+      rows_first_;  // rows of a window; tokens whose rows full heads get before anything else grows
+  std::vector<float> more_heads_;  // induction of those that are not full, falling
+  std::optional<ProceduralBytes> smallest_;
+};
+
+}  // namespace kvtide
