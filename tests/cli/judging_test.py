@@ -310,6 +310,11 @@ class Plan(JudgingTest):
         text = self.assert_fine(kvtide("plan", "--like", "mistral-7b", "--ctx", 32768, "--ladder")).text
         for word in ("budget", "23 of 256 heads keep", "every row; the newest", "= exact rows", "loss: that of SmolLM2-135M", "KL per token"):
             self.assertIn(word, text)
+        # Longer than the model was trained for: a full cache, of which the loss is told, is no measure.
+        longer = self.assert_fine(kvtide("plan", "--like", "mistral-7b", "--ctx", 65536, "--ladder")).text
+        self.assertIn("not measured", longer)
+        self.assertIn("loss: unknown beyond the 32,768 tokens", longer)
+        self.assertNotIn("expected_kl", self.plan("--like", "mistral-7b", "--ctx", 65536, "--budget", "1G"))
         self.assertIn("too small: use at least", self.assert_fine(kvtide("plan", "--like", "mistral-7b", "--ctx", 512, "--ladder")).text)
         self.assert_refused(kvtide("plan", "--like", "mistral-7b", "--ladder", "--budget", "1G"), USAGE, "leave out the one that is given")
 

@@ -195,7 +195,7 @@ std::string plan_json(const Predicted& all) {
       .set("read_tok_s", rates.read_tok_s)
       .set("write_tok_s", rates.write_tok_s)
       .set("full_cache_write_tok_s", rates.full_write_tok_s);
-  set_loss(json, loss_of(plan, subject.hash, tokens));
+  set_loss(json, loss_of(subject.config, plan, subject.hash, tokens));
   return json.text() + "\n";
 }
 
@@ -229,8 +229,9 @@ std::string memory_line(const ModelConfig& config) {
 
 // What the budget costs, as far as it was measured.
 std::string loss_line(const Predicted& all) {
-  const auto loss = loss_of(all.plan, all.subject.hash, all.tokens);
-  if (!loss) return "";
+  const auto loss = loss_of(all.subject.config, all.plan, all.subject.hash, all.tokens);
+  const bool exact = all.plan.options.procedural->budget == 0 || all.plan.exact_below > all.tokens;
+  if (!loss) return exact ? "" : no_measure_words(all.subject.config, all.tokens);
   return cat("expected loss: KL ", number_text(loss->kl, 4), " nats per token, perplexity ",
              loss->perplexity < 0.0 ? "" : "+", number_text(100.0 * loss->perplexity, 1), "%\n",
              measured_words(*loss, all.tokens));
@@ -282,7 +283,8 @@ int plan_command(const Arguments& arguments) {
       throw Error(ErrorCode::invalid_argument,
                   "--ladder tells of many budgets; leave out the one that is given");
     const auto ladder = plan_ladder(subject.config, options, subject.hash, tokens, subject.read_bytes);
-    write_result(arguments.json ? ladder_json(ladder, subject.name, tokens) : ladder_text(ladder, tokens));
+    write_result(arguments.json ? ladder_json(ladder, subject.name, tokens)
+                                : ladder_text(subject.config, ladder, tokens));
     return kExitFine;
   }
   MemoryPlan plan = plan_memory(subject.config, options, tokens);

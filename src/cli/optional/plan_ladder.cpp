@@ -9,6 +9,7 @@
 #include "cli/output/columns.h"
 #include "cli/output/terminal.h"
 #include "kvtide/error.h"
+#include "model/memory_shape.h"
 
 namespace kvtide {
 namespace {
@@ -71,10 +72,17 @@ std::string loss_text(const LadderLine& line, std::int64_t tokens) {
 
 }  // namespace
 
-std::optional<ExpectedLoss> loss_of(const MemoryPlan& plan, std::string_view model_hash,
-                                    std::int64_t tokens) {
+std::string no_measure_words(const ModelConfig& config, std::int64_t tokens) {
+  const Pos trained = attention_shape(config).trained;
+  if (trained == 0 || tokens <= trained) return "";
+  return cat("  loss: unknown beyond the ", count_text(trained),
+             " tokens that the model was trained for; a full cache reads worse there itself\n");
+}
+
+std::optional<ExpectedLoss> loss_of(const ModelConfig& config, const MemoryPlan& plan,
+                                    std::string_view model_hash, std::int64_t tokens) {
   const std::int64_t budget = plan.options.procedural->budget;
-  if (budget == 0 || plan.full_cache == 0) return std::nullopt;
+  if (budget == 0 || plan.full_cache == 0 || !no_measure_words(config, tokens).empty()) return std::nullopt;
   auto loss =
       expected_loss(model_hash, tokens, static_cast<double>(budget) / static_cast<double>(plan.full_cache));
   if (loss && is_exact(plan, tokens)) loss->kl = loss->perplexity = 0.0;
@@ -116,7 +124,7 @@ std::vector<LadderLine> plan_ladder(const ModelConfig& config, const SessionOpti
     try {
       line.plan = plan_memory(config, chosen, tokens);
       line.write_tok_s = predict(config, line.plan, limits, read_bytes).write_tok_s;
-      line.loss = loss_of(line.plan, model_hash, tokens);
+      line.loss = loss_of(config, line.plan, model_hash, tokens);
     } catch (const Error& error) {
       const std::string_view why = error.what();
       const auto least = why.rfind("use at least ");
@@ -127,9 +135,10 @@ std::vector<LadderLine> plan_ladder(const ModelConfig& config, const SessionOpti
   return ladder;
 }
 
-std::string ladder_text(const std::vector<LadderLine>& ladder, std::int64_t tokens) {
+std::string ladder_text(const ModelConfig& config, const std::vector<LadderLine>& ladder,
+                        std::int64_t tokens) {
   std::vector<std::vector<std::string>> rows{{"budget", "full cache", "loss", "write tok/s", "bytes"}};
-  std::string measured;
+  std::string measured = no_measure_words(config, tokens);
   std::vector<std::string> kept{"what is kept"};
   for (const LadderLine& line : ladder) {
     if (!line.refused.empty()) {

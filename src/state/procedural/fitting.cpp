@@ -8,6 +8,9 @@ namespace {
 
 // Where the length of the text is not known, full heads get so many rows before the window grows.
 constexpr std::int64_t kFullRowsFirst = 24576;
+// Where it is known to be longer than what the model was trained for, they get this many times that length. Of more rows,
+// which are all seen squeezed into it, each is found less, and perplexity grows (docs/procedural_measurements.md).
+constexpr std::int64_t kTrainedLengths = 3;
 // Rows of full heads, or of a window: more than any text has.
 constexpr std::int64_t kMostRows = std::int64_t{1} << 21;
 constexpr float kEveryHead = -1.0f;     // below any share of attention: all heads keep their rows
@@ -38,6 +41,11 @@ std::int64_t largest(std::int64_t most, const Fits& fits) {
   return low;
 }
 
+// What a full head needs behind the window, in whole blocks, to keep so many tokens.
+std::int64_t rows_behind_window(const ProceduralOptions& o, std::int64_t tokens) {
+  return std::max(2 * o.block, whole(tokens - o.window, o.block));
+}
+
 }  // namespace
 
 Fitting::Fitting(const KvSpec& shape, const AttentionShape& attention, const ProceduralOptions& wanted)
@@ -45,11 +53,11 @@ Fitting::Fitting(const KvSpec& shape, const AttentionShape& attention, const Pro
   // A text longer than the model was trained for is seen squeezed into seven eighths of that length: rows of a
   // window are not.
   const Pos expected = wanted.budget_for;
-  const bool beyond = attention.trained > 0 && (expected == 0 || expected > attention.trained);
-  if (beyond) widest_ = attention.trained / 8 * 7;
+  beyond_ = attention.trained > 0 && (expected == 0 || expected > attention.trained);
+  if (beyond_) widest_ = attention.trained / 8 * 7;
   if (expected > 0) {
     widest_ = std::min(widest_, expected);
-    rows_first_ = expected;
+    rows_first_ = beyond_ ? std::min(expected, kTrainedLengths * attention.trained) : expected;
   }
   for (const HeadNeed& need : wanted.heads.needs)
     if (need.induction > 0.0f && need.induction < wanted.full_from) more_heads_.push_back(need.induction);
@@ -80,7 +88,7 @@ std::optional<ProceduralOptions> Fitting::all_rows(ProceduralOptions o) const {
   }
   const auto with_window = [&](std::int64_t blocks) {
     o.window = least + blocks * o.block;
-    o.full_rows = rows_of_text(o);
+    o.full_rows = rows_behind_window(o, wanted_.budget_for);
     return fits(o);
   };
   if (!with_window(0)) return std::nullopt;
@@ -91,7 +99,7 @@ std::optional<ProceduralOptions> Fitting::all_rows(ProceduralOptions o) const {
 std::optional<ProceduralOptions> Fitting::fit(const ProceduralOptions& step) {
   ProceduralOptions o = step;
   // Full heads take what the others leave, in whole blocks.
-  const std::int64_t most = rows_of_text(o);
+  const std::int64_t most = rows_behind_window(o, rows_first_);
   o.full_rows =
       wanted_.full_rows > 0 ? wanted_.full_rows : std::min({std::int64_t{8192}, 8 * o.window, most});
   const ProceduralBytes needed = bytes_of(o);
@@ -100,7 +108,7 @@ std::optional<ProceduralOptions> Fitting::fit(const ProceduralOptions& step) {
   if (wanted_.full_rows == 0) {
     enlarge(o, &ProceduralOptions::full_rows, o.block, most);
     if (!rows_enough(o)) return o;
-    if (wanted_.budget_for > 0) add_heads(o);
+    if (wanted_.budget_for > 0 && !beyond_) add_heads(o);
   }
   if (wanted_.window == 0) enlarge(o, &ProceduralOptions::window, o.block, whole(widest_, o.block));
   if (wanted_.rows == 0) enlarge(o, &ProceduralOptions::rows, kRowsApart, o.block);
@@ -133,11 +141,6 @@ bool Fitting::is_worth_more(const ProceduralOptions& smaller, const ProceduralOp
   const double before = whole_heads(than), after = whole_heads(smaller);
   const bool more_text = !rows_enough(than) && before > 0 && after >= kMoreText * before;
   return more_text || after >= before + one_in(kWorthAStep);
-}
-
-// What a full head needs behind the window, in whole blocks, to keep all that comes first.
-std::int64_t Fitting::rows_of_text(const ProceduralOptions& o) const {
-  return std::max(2 * o.block, whole(rows_first_ - o.window, o.block));
 }
 
 // Where every row of a block stays and bytes are left: blocks of which more can stay.

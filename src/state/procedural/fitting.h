@@ -26,8 +26,8 @@ class Fitting {
   // Every head keeps every row of the expected text, exact ones in as wide a window as fits. Longer texts thin out.
   // Without an end: the widest window, and in every head as many rows as fit.
   std::optional<ProceduralOptions> all_rows(ProceduralOptions o) const;
-  // As many full rows as fit, then more full heads, then a wider window, then more rows of each block, then more
-  // blocks.
+  // As many full rows as fit; then more full heads, unless the model was trained for shorter texts; then a wider window,
+  // then more rows of each block, then more blocks.
   std::optional<ProceduralOptions> fit(const ProceduralOptions& step);
 
   // Is so much of the budget taken as should be of every one?
@@ -45,7 +45,6 @@ class Fitting {
   const ProceduralBytes& smallest() const { return *smallest_; }
 
  private:
-  std::int64_t rows_of_text(const ProceduralOptions& o) const;
   std::optional<ProceduralOptions> fit_larger_blocks(ProceduralOptions step);
   void add_heads(ProceduralOptions& o) const;
   template <class Count>
@@ -60,7 +59,8 @@ class Fitting {
   const AttentionShape& attention_;
   const ProceduralOptions& wanted_;
   std::int64_t widest_,
-      rows_first_;  // rows of a window; tokens whose rows full heads get before anything else grows
+      rows_first_;       // rows of a window; tokens whose rows full heads get before anything else grows
+  bool beyond_ = false;  // may the text be longer than what the model was trained for?
   std::vector<float> more_heads_;  // induction of those that are not full, falling
   std::optional<ProceduralBytes> smallest_;
 };

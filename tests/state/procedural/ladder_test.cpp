@@ -190,14 +190,48 @@ TEST_P(LadderTest, WhereTheLengthIsKnownMoreHeadsKeepTheWholeTextAsBudgetsGrow) 
   EXPECT_EQ(heads, 16);
 }
 
-TEST(Ladder, ALargerBudgetTakesAThirdOfTheirTextFromCopyingHeadsAtMost) {
-  KvSpec shape;
-  for (int layer = 0; layer < 30; ++layer)
-    shape.layers.push_back({3, 64, std::nullopt, std::vector<double>(32, 0.01)});
+// Eight of 90 heads copy, as in SmolLM2.
+ProceduralOptions wanted_of_small_model() {
   ProceduralOptions wanted;
   wanted.heads.kv_heads = 3;
   wanted.heads.needs.resize(90);
   for (std::size_t head = 0; head < 8; ++head) wanted.heads.needs[11 * head].induction = 1.0f;
+  return wanted;
+}
+
+KvSpec shape_of_small_model() {
+  KvSpec shape;
+  for (int layer = 0; layer < 30; ++layer)
+    shape.layers.push_back({3, 64, std::nullopt, std::vector<double>(32, 0.01)});
+  return shape;
+}
+
+// More rows of copying heads, all of them seen from within the trained length, would cost what they bring.
+TEST(Ladder, BeyondTheTrainedLengthBudgetsBuyWindowsAndRowsOfBlocks) {
+  constexpr Pos kShort = 8192, kExpected = 100'000;
+  const KvSpec shape = shape_of_small_model();
+  ProceduralOptions wanted = wanted_of_small_model();
+  for (HeadNeed& need : wanted.heads.needs) need.induction = std::max(need.induction, 0.01f);
+  wanted.budget_for = kExpected;
+  std::int64_t window = 0;
+  for (const std::int64_t budget : {48 * kMiB, 64 * kMiB, 96 * kMiB, 128 * kMiB, 192 * kMiB, 384 * kMiB}) {
+    wanted.budget = budget;
+    const ProceduralOptions o = filled_in(shape, {9, 0.125f, kShort}, wanted);
+    EXPECT_LE(o.full_rows, 3 * kShort) << enough_for(budget);
+    EXPECT_GT(o.window + o.full_rows + o.block, 3 * kShort) << enough_for(budget);
+    EXPECT_EQ(o.full_from, wanted.full_from) << enough_for(budget);
+    EXPECT_GE(o.window, window) << enough_for(budget);
+    window = o.window;
+    KvSpec spec = shape;
+    spec.procedural = procedural_spec(shape, {9, 0.125f, kShort}, o);
+    EXPECT_GE(planned_bytes(spec).total(), budget / 100 * 92) << enough_for(budget);
+  }
+  EXPECT_EQ(window, kShort / 8 * 7);
+}
+
+TEST(Ladder, ALargerBudgetTakesAThirdOfTheirTextFromCopyingHeadsAtMost) {
+  const KvSpec shape = shape_of_small_model();
+  ProceduralOptions wanted = wanted_of_small_model();
   for (const Pos expected : {Pos{4096}, Pos{8192}, kTrained}) {
     wanted.budget_for = expected;
     Pos most = 0;
