@@ -8,8 +8,9 @@ namespace {
 
 // Where the length of the text is not known, full heads get so many rows before the window grows.
 constexpr std::int64_t kFullRowsFirst = 24576;
-// Where it is known to be longer than what the model was trained for, they get this many times that length. Of more rows,
-// which are all seen squeezed into it, each is found less, and perplexity grows (docs/procedural_measurements.md).
+// Where it is known to be longer than what the model was trained for, they get this many times that length, or as many as
+// above. Of more rows, which are all seen squeezed into it, each is found less, and perplexity grows
+// (docs/procedural_measurements.md).
 constexpr std::int64_t kTrainedLengths = 3;
 // Rows of full heads, or of a window: more than any text has.
 constexpr std::int64_t kMostRows = std::int64_t{1} << 21;
@@ -57,7 +58,9 @@ Fitting::Fitting(const KvSpec& shape, const AttentionShape& attention, const Pro
   if (beyond_) widest_ = attention.trained / 8 * 7;
   if (expected > 0) {
     widest_ = std::min(widest_, expected);
-    rows_first_ = beyond_ ? std::min(expected, kTrainedLengths * attention.trained) : expected;
+    rows_first_ = expected;
+    if (beyond_)
+      rows_first_ = std::min(expected, std::max(kFullRowsFirst, kTrainedLengths * attention.trained));
   }
   for (const HeadNeed& need : wanted.heads.needs)
     if (need.induction > 0.0f && need.induction < wanted.full_from) more_heads_.push_back(need.induction);
