@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Measures what budgets cost a model, and writes src/cli/optional/measured_losses_table.cpp.
 
-    tools/ship_losses.py measure KVTIDE MODEL.gguf TEXTS TOKENS BUDGETS RESULT.json [NAME]
+    tools/ship_losses.py measure KVTIDE MODEL.gguf TEXT TOKENS BUDGETS RESULT.json [NAME]
     tools/ship_losses.py write RESULT.json [RESULT.json ...]
 
 BUDGETS: for instance 16M,32M,64M. Every budget is one `kvtide ppl --stream --against full` over the first TOKENS tokens of
-each of the TEXTS (files, with commas between), of which the mean is written. A result that is there is kept, so that a campaign can be interrupted.
+TEXT. A result that is there is kept, so that a campaign can be interrupted.
 """
 
 import hashlib
@@ -13,7 +13,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from statistics import mean
 
 FRONT = """// measured_losses_table.cpp: written by tools/ship_losses.py; do not edit.
 #include "cli/optional/measured_losses.h"
@@ -28,7 +27,7 @@ def run(*words: object) -> dict:
     return json.loads(subprocess.run([str(w) for w in words], check=True, capture_output=True, text=True).stdout)
 
 
-def measure(kvtide: str, model: str, texts: str, tokens: str, budgets: str, result: str, name: str = "") -> None:
+def measure(kvtide: str, model: str, text: str, tokens: str, budgets: str, result: str, name: str = "") -> None:
     path = Path(result)
     kept = json.loads(path.read_text()) if path.exists() else {}
     kept.setdefault("model", hashlib.sha256(Path(model).read_bytes()).hexdigest())
@@ -39,10 +38,8 @@ def measure(kvtide: str, model: str, texts: str, tokens: str, budgets: str, resu
         if budget in losses:
             continue
         plan = run(kvtide, "plan", "-m", model, "--ctx", tokens, "--budget", budget, "--json")
-        ppl = ("ppl", "-m", model, "-c", tokens, "--stream", "--against", "full", "--kv-budget", budget, "--json")
-        told = [run(kvtide, *ppl, "-f", text) for text in texts.split(",")]
-        share = plan["budget"] / plan["full_cache_bytes"]
-        losses[budget] = {"share": share, "kl": mean(one["kl"] for one in told), "perplexity": mean(one["dppl"] for one in told)}
+        told = run(kvtide, "ppl", "-m", model, "-f", text, "-c", tokens, "--stream", "--against", "full", "--kv-budget", budget, "--json")
+        losses[budget] = {"share": plan["budget"] / plan["full_cache_bytes"], "kl": told["kl"], "perplexity": told["dppl"]}
         path.write_text(json.dumps(kept, indent=1) + "\n")
         print(budget, losses[budget], flush=True)
 

@@ -28,6 +28,13 @@ class ServerTest : public ::testing::Test {
     return found == nullptr ? json : *found;
   }
 
+  // Of the procedural memories here.
+  static std::string longer_than_a_window() {
+    std::string text = "the end of a land in the sea";
+    for (int i = 0; i < 4; ++i) text += text;
+    return text;
+  }
+
   const testing::TemporaryFile file_ = testing::chat_model_file();
   const Model model_{file_.path()};
   serve::Server server_{{{"tiny", &model_}}, testing::small_service()};
@@ -284,8 +291,7 @@ TEST_F(ServerTest, ARequestChoosesItsMemory) {
 
 // Of a chat the system message is pinned: the same positions whatever the user says, so that the prefix serves both.
 TEST_F(ServerTest, AProceduralMemoryPinsTheSystemMessage) {
-  std::string text = "the end of a land in the sea";
-  for (int i = 0; i < 4; ++i) text += text;
+  const std::string text = longer_than_a_window();
   const std::string memory = R"("kv":{"kind":"procedural","budget":"2M","window":64)";
   const auto chat = [&](const std::string& said, const std::string& more) {
     return R"({"messages":[{"role":"system","content":"a sea"},{"role":"user","content":")" + text + said +
@@ -325,8 +331,7 @@ TEST_F(ServerTest, PinsTheSystemMessageForThoseWhoDoNotAsk) {
   EXPECT_TRUE(options.memory.pin_system);
   options.memory.procedural->window = 64;
   serve::Server server({{"tiny", &model_}}, options);
-  std::string text = "the end of a land in the sea";
-  for (int i = 0; i < 4; ++i) text += text;
+  const std::string text = longer_than_a_window();
   const auto reply = ask(server, "/v1/messages",
                          R"({"system":"a sea","messages":[{"role":"user","content":")" + text +
                              R"("}],"max_tokens":2,"temperature":0})");
@@ -340,8 +345,7 @@ TEST_F(ServerTest, PinsTheSystemMessageForThoseWhoDoNotAsk) {
 
 // The answer is the same with and without; what was measured stands at the state, live at the answer, and in the metrics.
 TEST_F(ServerTest, AProceduralMemoryTellsItsDrift) {
-  std::string text = "the end of a land in the sea";
-  for (int i = 0; i < 4; ++i) text += text;
+  const std::string text = longer_than_a_window();
   const std::string front = R"({"prompt":")" + text + R"(","max_tokens":6,"temperature":0,"kv":)";
   const std::string memory = R"("kind":"procedural","budget":"2M","window":64)";
   const auto plain = ask(server_, "/v1/completions", front + "{" + memory + "}}");

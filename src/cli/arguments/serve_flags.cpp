@@ -44,8 +44,7 @@ constexpr Flag kServeMemory[] = {
     {"", "--kv-budget", "BYTES", "KV memory of all answers and of the prefixes kept for later [2G]",
      [](A& a, const G& g) { a.serve.kv_budget = bytes(g, "the budget", 1 << 20); }},
     {"", "--session-kv", "KIND",
-     "full, rolling=WINDOW, procedural=BYTES or procedural=BYTES,pin=system (the system message stays "
-     "exact): of "
+     "full, rolling=WINDOW, procedural=BYTES or procedural=BYTES,pin=system (exact system messages): of "
      "answers whose request does not say [full]",
      [](A& a, const G& g) { a.serve.session_kv = g.value; }},
 };

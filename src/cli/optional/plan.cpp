@@ -230,8 +230,8 @@ std::string memory_line(const ModelConfig& config) {
 // What the budget costs, as far as it was measured.
 std::string loss_line(const Predicted& all) {
   const auto loss = loss_of(all.subject.config, all.plan, all.subject.hash, all.tokens);
-  const bool exact = all.plan.options.procedural->budget == 0 || all.plan.exact_below > all.tokens;
-  if (!loss) return exact ? "" : no_measure_words(all.subject.config, all.tokens);
+  const bool asked = all.plan.options.procedural->budget > 0 && !is_exact(all.plan, all.tokens);
+  if (!loss) return asked ? no_measure_words(all.subject.config, all.tokens) : "";
   return cat("expected loss: KL ", number_text(loss->kl, 4), " nats per token, perplexity ",
              loss->perplexity < 0.0 ? "" : "+", number_text(100.0 * loss->perplexity, 1), "%\n",
              measured_words(*loss, all.tokens));

@@ -9,7 +9,6 @@
 #include "cli/output/columns.h"
 #include "cli/output/terminal.h"
 #include "kvtide/error.h"
-#include "model/memory_shape.h"
 
 namespace kvtide {
 namespace {
@@ -19,10 +18,6 @@ constexpr std::int64_t kMiB = 1 << 20;
 constexpr double kShares[] = {1.0 / 40, 1.0 / 24, 1.0 / 16, 1.0 / 12, 1.0 / 8, 1.0 / 6, 1.0 / 4,
                               3.0 / 8,  1.0 / 2,  5.0 / 8,  3.0 / 4,  1.0,     1.25};
 constexpr double kBar = 24.0;  // characters of a whole budget
-
-bool is_exact(const MemoryPlan& plan, std::int64_t tokens) {
-  return plan.options.procedural->window >= tokens || plan.exact_below > tokens;
-}
 
 std::string kept_text(const MemoryPlan& plan, std::int64_t tokens) {
   const ProceduralOptions& p = *plan.options.procedural;
@@ -70,19 +65,26 @@ std::string loss_text(const LadderLine& line, std::int64_t tokens) {
              : "not measured";
 }
 
+bool is_beyond(const ModelConfig& config, std::int64_t tokens) {
+  return config.context_length > 0 && tokens > config.context_length;
+}
+
 }  // namespace
 
+bool is_exact(const MemoryPlan& plan, std::int64_t tokens) {
+  return plan.options.procedural->window >= tokens || plan.exact_below > tokens;
+}
+
 std::string no_measure_words(const ModelConfig& config, std::int64_t tokens) {
-  const Pos trained = attention_shape(config).trained;
-  if (trained == 0 || tokens <= trained) return "";
-  return cat("  loss: unknown beyond the ", count_text(trained),
+  if (!is_beyond(config, tokens)) return "";
+  return cat("  loss: unknown beyond the ", count_text(config.context_length),
              " tokens that the model was trained for; a full cache reads worse there itself\n");
 }
 
 std::optional<ExpectedLoss> loss_of(const ModelConfig& config, const MemoryPlan& plan,
                                     std::string_view model_hash, std::int64_t tokens) {
   const std::int64_t budget = plan.options.procedural->budget;
-  if (budget == 0 || plan.full_cache == 0 || !no_measure_words(config, tokens).empty()) return std::nullopt;
+  if (budget == 0 || plan.full_cache == 0 || is_beyond(config, tokens)) return std::nullopt;
   auto loss =
       expected_loss(model_hash, tokens, static_cast<double>(budget) / static_cast<double>(plan.full_cache));
   if (loss && is_exact(plan, tokens)) loss->kl = loss->perplexity = 0.0;

@@ -18,6 +18,8 @@ struct LadderLine {
   std::optional<ExpectedLoss> loss;  // nullopt: it was not measured
 };
 
+// Is every row of the text kept as it was written?
+bool is_exact(const MemoryPlan& plan, std::int64_t tokens);
 // What a plan's text loses, as far as it was measured; nothing where every row is exact, or where there is no measure.
 std::optional<ExpectedLoss> loss_of(const ModelConfig& config, const MemoryPlan& plan,
                                     std::string_view model_hash, std::int64_t tokens);

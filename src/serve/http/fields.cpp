@@ -103,6 +103,11 @@ std::string Fields::required_text(std::string_view key) const {
   return *text(key);
 }
 
+std::int64_t Fields::required_whole(std::string_view key, std::int64_t low, std::int64_t high) const {
+  if (!has(key)) refuse(key, "is missing; it must be a whole number");
+  return *whole(key, low, high);
+}
+
 const JsonValue::List& Fields::required_list(std::string_view key) const {
   if (!has(key)) refuse(key, "is missing; it must be a list");
   return *list(key);

@@ -36,6 +36,7 @@ class Fields {
 
   // Throw when the field is absent.
   std::string required_text(std::string_view key) const;
+  std::int64_t required_whole(std::string_view key, std::int64_t low, std::int64_t high) const;
   const JsonValue::List& required_list(std::string_view key) const;
 
   [[noreturn]] void refuse(std::string_view key, std::string_view why) const;

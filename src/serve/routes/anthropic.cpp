@@ -172,8 +172,7 @@ void messages(Service& service, const Request& request, const std::shared_ptr<Re
   spec.sampler.seed = service.new_seed();
   read_sampling(fields, spec);
   read_stop(fields, "stop_sequences", spec);
-  if (!fields.has("max_tokens")) fields.refuse("max_tokens", "is missing; it must be a whole number");
-  spec.max_tokens = *fields.whole("max_tokens", 1, anthropic::kMostTokens);
+  spec.max_tokens = fields.required_whole("max_tokens", 1, anthropic::kMostTokens);
   const bool stream = fields.flag("stream").value_or(false);
   if (const auto thinking = fields.child("thinking"))
     if (thinking->text("type").value_or("disabled") != "disabled")

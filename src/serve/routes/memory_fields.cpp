@@ -6,8 +6,8 @@
 #include "base/byte_size.h"
 #include "base/text.h"
 #include "serve/routes/state_numbers.h"
+#include "serve/work/prefix_cache.h"
 #include "state/state_object.h"
-#include "text/chat/before_user.h"
 
 namespace kvtide::serve {
 namespace memory_fields {
@@ -71,9 +71,7 @@ void read_pin(const Fields& kv, MemoryChoice& out) {
   if (pin->object() == nullptr)
     kv.refuse("pin", "must be \"system\", or positions such as {\"first\": 0, \"last\": 48}");
   const Fields range(*pin, kv.place("pin"));
-  const auto first = range.whole("first", 0, kMost), last = range.whole("last", 1, kMost);
-  if (!first || !last || *first >= *last) range.refuse("last", "must be larger than first; both are needed");
-  out.procedural->pins = {{*first, *last}};
+  out.procedural->pins = {{range.required_whole("first", 0, kMost), range.required_whole("last", 1, kMost)}};
 }
 
 MemoryChoice choice_in(const Fields& kv, MemoryChoice otherwise) {
@@ -105,7 +103,7 @@ MemoryChoice choice_in(const Fields& kv, MemoryChoice otherwise) {
 // Where a template moves the system message, such as before the last words of the user, what the prompt itself begins
 // with is pinned.
 void pin_system(AnswerSpec& spec, const std::function<std::vector<TokenId>()>& before_user) {
-  if (const std::int64_t count = alike_at_first(before_user(), spec.prompt); count > 0)
+  if (const std::int64_t count = common_prefix(before_user(), spec.prompt); count > 0)
     spec.memory.procedural->pins = {{0, count}};
 }
 

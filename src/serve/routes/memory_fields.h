@@ -21,7 +21,8 @@ namespace kvtide::serve {
 void read_memory(const Fields& fields, Service& service, std::size_t model, AnswerSpec& spec,
                  const std::function<std::vector<TokenId>()>& before_user = {});
 
-// "full", "rolling=1024", "procedural=64M", "procedural=64M,pin=system": the default of a server. Throws Error(invalid_argument).
+// "full", "rolling=1024", "procedural=64M", "procedural=64M,pin=system": the default of a server. Throws
+// Error(invalid_argument).
 MemoryChoice memory_from_text(std::string_view text);
 
 // For people and reports: "full", "rolling", "procedural".

@@ -17,9 +17,7 @@ using Entry = PrefixCache::Entry;
 constexpr std::int64_t kMost = std::int64_t{1} << 40;
 
 std::int64_t required(const Fields& fields, std::string_view key) {
-  const auto value = fields.whole(key, 0, kMost);
-  if (!value) fields.refuse(key, "is missing; it must be a whole number");
-  return *value;
+  return fields.required_whole(key, 0, kMost);
 }
 
 PosRange range_in(const Fields& fields) { return {required(fields, "first"), required(fields, "last")}; }

@@ -58,9 +58,8 @@ Fitting::Fitting(const KvSpec& shape, const AttentionShape& attention, const Pro
   if (beyond_) widest_ = attention.trained / 8 * 7;
   if (expected > 0) {
     widest_ = std::min(widest_, expected);
-    rows_first_ = expected;
-    if (beyond_)
-      rows_first_ = std::min(expected, std::max(kFullRowsFirst, kTrainedLengths * attention.trained));
+    const Pos most = beyond_ ? std::max(kFullRowsFirst, kTrainedLengths * attention.trained) : expected;
+    rows_first_ = std::min(expected, most);
   }
   for (const HeadNeed& need : wanted.heads.needs)
     if (need.induction > 0.0f && need.induction < wanted.full_from) more_heads_.push_back(need.induction);

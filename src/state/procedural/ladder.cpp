@@ -63,8 +63,7 @@ std::optional<ProceduralOptions> fitted_window(Fitting& fitting, const KvSpec& s
 ProceduralOptions fitted(Fitting& fitting, const ProceduralOptions& options, ProceduralOptions o,
                          const ProceduralOptions& eight) {
   const bool open = options.full_type == FullType::automatic && o.full_type == FullType::q8_0;
-  if (!open || !options.spill.empty()) return eight;
-  if (!fitting.wants_four_bits(eight)) return eight;
+  if (!open || !options.spill.empty() || !fitting.wants_four_bits(eight)) return eight;
   o.full_type = FullType::q4_0;
   const auto four = fitting.fit(o);
   return four && fitting.is_better_in_four_bits(*four, eight) ? *four : eight;

@@ -3,7 +3,7 @@
 // A pure function of the memory's shape, the attention that reads it and the options that were given. A budget that
 // holds the expected text holds it: exactly, or beyond a window in eight bits. A smaller one gets a step of the ladder
 // that fits and as many rows of copying heads as fit. Then more heads keep the whole of an expected text, then the
-// window grows, then the rows of every block. Of texts beyond the trained length copying heads get a part.
+// window grows, then the rows of every block. Of a text beyond the trained length copying heads keep a part.
 #pragma once
 
 #include "state/procedural/choice.h"

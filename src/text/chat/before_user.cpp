@@ -4,14 +4,11 @@
 
 namespace kvtide {
 
-std::int64_t alike_at_first(std::span<const TokenId> a, std::span<const TokenId> b) {
-  return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
-}
-
 std::vector<TokenId> ids_before_user(const FirstMessage& conversation) {
   // A token that both begin with was not changed by what the user says.
   std::vector<TokenId> one = conversation("a");
-  one.resize(static_cast<std::size_t>(alike_at_first(one, conversation("1"))));
+  const std::vector<TokenId> other = conversation("1");
+  one.erase(std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first, one.end());
   return one;
 }
 

@@ -3,9 +3,7 @@
 // Pure functions.
 #pragma once
 
-#include <cstdint>
 #include <functional>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -18,8 +16,5 @@ using FirstMessage = std::function<std::vector<TokenId>(std::string_view user)>;
 
 // The ids that conversations begin with whatever the user says; empty: none.
 std::vector<TokenId> ids_before_user(const FirstMessage& conversation);
-
-// How many ids two conversations begin with alike.
-std::int64_t alike_at_first(std::span<const TokenId> a, std::span<const TokenId> b);
 
 }  // namespace kvtide
