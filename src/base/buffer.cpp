@@ -6,12 +6,13 @@
 #include <cstring>
 #include <utility>
 
+#include "base/pages.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 
 namespace kvtide {
 namespace {
-constexpr std::size_t kPage = 4096, kLargePage = std::size_t{2} << 20;
+constexpr std::size_t kLargePage = std::size_t{2} << 20;
 }
 
 Buffer::Buffer(std::size_t size, Pages pages) : size_(size) {
@@ -29,7 +30,7 @@ Buffer::Buffer(std::size_t size, Pages pages) : size_(size) {
   if (pages == Pages::small) ::madvise(memory, size, MADV_NOHUGEPAGE);
   if (pages != Pages::large) return;
   const std::size_t before = -reinterpret_cast<std::uintptr_t>(memory) % kLargePage;
-  const std::size_t kept = (size + kPage - 1) & ~(kPage - 1);
+  const std::size_t kept = page_ceil(size);
   if (before > 0) ::munmap(memory, before);
   data_ += before;
   if (before + kept < size + spare) ::munmap(data_ + kept, size + spare - before - kept);
@@ -50,14 +51,12 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 
 void Buffer::give_back(std::size_t offset, std::size_t size) noexcept {
-  const std::size_t begin = (offset + kPage - 1) & ~(kPage - 1);
-  const std::size_t end = (offset + size) & ~(kPage - 1);
+  const std::size_t begin = page_ceil(offset), end = page_floor(offset + size);
   if (begin < end) ::madvise(data_ + begin, end - begin, MADV_DONTNEED);
 }
 
 void Buffer::zero(std::size_t offset, std::size_t size) noexcept {
-  const std::size_t begin = (offset + kPage - 1) & ~(kPage - 1);
-  const std::size_t end = (offset + size) & ~(kPage - 1);
+  const std::size_t begin = page_ceil(offset), end = page_floor(offset + size);
   if (begin >= end) {
     std::memset(data_ + offset, 0, size);
     return;

@@ -5,11 +5,12 @@
 
 #include <utility>
 
+#include "base/pages.h"
+
 namespace kvtide {
 
 ForkMark::ForkMark() : process_(::getpid()) {
 #ifdef MADV_WIPEONFORK
-  constexpr std::size_t kPage = 4096;
   Buffer page(kPage, Buffer::Pages::small);
   if (::madvise(page.data(), kPage, MADV_WIPEONFORK) != 0) return;
   *page.as<volatile unsigned char>() = 1;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/pages.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 
@@ -84,9 +85,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 void MappedFile::release(std::size_t offset, std::size_t size) const noexcept {
   if (!mapped_) return;
-  constexpr std::size_t kPage = 4096;
-  const std::size_t begin = (offset + kPage - 1) & ~(kPage - 1);
-  const std::size_t end = (offset + size) & ~(kPage - 1);
+  const std::size_t begin = page_ceil(offset), end = page_floor(offset + size);
   if (begin < end) ::madvise(data_ + begin, end - begin, MADV_DONTNEED);
 }
 

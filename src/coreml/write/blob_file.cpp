@@ -13,7 +13,6 @@ namespace kvtide::coreml {
 namespace {
 
 constexpr std::uint64_t kBlobAlignment = 64;
-constexpr std::size_t kLeastElements = 10;
 
 // A numbering of its own, not that of the program.
 std::uint32_t blob_code(DataType type) {
@@ -91,7 +90,7 @@ std::vector<std::byte> made_now(const Value& value) {
 
 bool goes_to_blob(const Value& value, int specification) {
   if (value.type.kind != ValueType::Kind::tensor ||
-      elements_of(value.type.shape).value_or(0) < kLeastElements)
+      elements_of(value.type.shape).value_or(0) < kLeastBlobElements)
     return false;
   switch (value.type.dtype) {
     case DataType::int16:

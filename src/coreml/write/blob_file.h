@@ -7,6 +7,8 @@
 // Thread rules: one caller.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -15,6 +17,9 @@
 #include "coreml/program/program.h"
 
 namespace kvtide::coreml {
+
+// Constants of fewer elements stand in the program.
+inline constexpr std::size_t kLeastBlobElements = 10;
 
 // Whether a constant goes into the weight file. `specification`: 16- and 32-bit integers do so since 9.
 bool goes_to_blob(const Value& value, int specification);

@@ -5,6 +5,7 @@
 #include "base/half.h"
 #include "base/text.h"
 #include "coreml/program/data_type.h"
+#include "coreml/write/blob_file.h"
 #include "kvtide/error.h"
 
 namespace kvtide::coreml {
@@ -98,8 +99,7 @@ Value text(std::string_view value) {
 }
 
 Value later(DataType dtype, Shape shape, std::function<std::vector<std::byte>()> make) {
-  constexpr std::size_t kLeastElements = 10;  // as goes_to_blob has it
-  if (elements_of(shape).value_or(0) < kLeastElements) return raw(dtype, std::move(shape), make());
+  if (elements_of(shape).value_or(0) < kLeastBlobElements) return raw(dtype, std::move(shape), make());
   Value value;
   value.type = tensor(dtype, std::move(shape));
   value.late = std::make_shared<const LateBytes>(LateBytes{std::move(make)});
