@@ -202,9 +202,10 @@ test-aarch64:  ## built for aarch64, the tests of kernels, of what lies below th
 	@tools/check_isa.sh build/aarch64
 	@tools/test_aarch64.sh build/aarch64
 
+# --no-compile: Python then compiles only what is imported, a small part of torch.
 test-references: build  ## compare with the Python references, on both real models
 	@tools/install.sh references demo
-	@tools/make_venv.sh build/venv-references tools/requirements-references.txt
+	@tools/make_venv.sh build/venv-references tools/requirements-references.txt --no-compile
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
 	@tools/fetch_text.sh ezekiel $(LONG_TEXT)
 	@tools/real_models.sh build/cmake $(SMOLLM2) $(GEMMA3)
@@ -217,7 +218,7 @@ test-references: build  ## compare with the Python references, on both real mode
 	build/venv-references/bin/python tools/references/compare_gpt2.py --answers build/cmake/tests/stateful_answers
 	build/venv-references/bin/python tools/references/compare_zaya.py --answers build/cmake/tests/session_answers
 	build/venv-references/bin/python tools/references/compare_architectures.py --answers build/cmake/tests/session_answers
-	@tools/make_venv.sh build/venv-coreml tools/requirements-coreml.txt
+	@tools/make_venv.sh build/venv-coreml tools/requirements-coreml.txt --no-compile
 	build/venv-coreml/bin/python tools/references/compare_coreml.py --answers build/cmake/tests/coreml_answers --kvtide build/kvtide
 	build/venv-references/bin/python tools/references/compare_chat_templates.py --answers build/cmake/tests/chat_template_answers \
 	  --goldens tests/goldens/chat_templates/jinja2.json $(if $(TEMPLATES),--templates $(TEMPLATES))

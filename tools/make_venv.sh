@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Makes a Python venv with the packages of a requirements file. Does nothing when it was made from the same file.
 #
-#   tools/make_venv.sh FOLDER REQUIREMENTS
+#   tools/make_venv.sh FOLDER REQUIREMENTS [PIP_OPTION...]
 #
 # PYTHON names the interpreter (default python3). The packages come from wherever pip is set up to look.
 set -euo pipefail
 
-if [ $# -ne 2 ]; then
-  echo "usage: tools/make_venv.sh FOLDER REQUIREMENTS" >&2
+if [ $# -lt 2 ]; then
+  echo "usage: tools/make_venv.sh FOLDER REQUIREMENTS [PIP_OPTION...]" >&2
   exit 2
 fi
 folder=$1
 requirements=$2
+shift 2
 if [ ! -f "$requirements" ]; then
   echo "make_venv.sh: $requirements: no such file" >&2
   exit 1
@@ -27,7 +28,7 @@ if ! "${PYTHON:-python3}" -m venv "$folder"; then
 fi
 log=$folder/pip.log
 for attempt in 1 2; do
-  if "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --retries 2 -r "$requirements" \
+  if "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --retries 2 -r "$requirements" "$@" \
     >"$log" 2>&1 </dev/null; then
     cp "$requirements" "$folder/.made-from"
     exit 0
