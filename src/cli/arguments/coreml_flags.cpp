@@ -104,7 +104,7 @@ constexpr Flag kCoreml[] = {
      [](A& a, const G&) { a.coreml.how.replace = a.coreml.changes_export = true; }},
 };
 
-constexpr std::string_view kUsage =
+constexpr std::string_view kCoremlUsage =
     "kvtide coreml inspect|lint|run|bench PACKAGE [flags], or kvtide coreml export -m MODEL -o PATH [flags]";
 
 void check_export(const Arguments& a) {
@@ -117,9 +117,9 @@ void check_export(const Arguments& a) {
     return;
   }
   if (!a.coreml.package.empty())
-    refuse(cat("kvtide coreml export takes no ", quoted(a.coreml.package), ": ", kUsage));
-  if (a.model.empty()) refuse(cat("-m MODEL is missing: ", kUsage));
-  if (a.out.empty()) refuse(cat("-o PATH is missing: ", kUsage));
+    refuse(cat("kvtide coreml export takes no ", quoted(a.coreml.package), ": ", kCoremlUsage));
+  if (a.model.empty()) refuse(cat("-m MODEL is missing: ", kCoremlUsage));
+  if (a.out.empty()) refuse(cat("-o PATH is missing: ", kCoremlUsage));
   if (!a.coreml.tokenizer.empty()) refuse("--tokenizer: kvtide coreml lint and run take it");
 }
 
@@ -149,9 +149,10 @@ void check_coreml_request(const Arguments& a) {
   if (std::find(std::begin(kActions), std::end(kActions), request.action) == std::end(kActions))
     refuse(cat("kvtide coreml: ",
                request.action.empty() ? "say what to do" : "there is no action " + quoted(request.action),
-               ": ", kUsage));
+               ": ", kCoremlUsage));
   check_export(a);
-  if (request.package.empty() && request.action != "export") refuse(cat("PACKAGE is missing: ", kUsage));
+  if (request.package.empty() && request.action != "export")
+    refuse(cat("PACKAGE is missing: ", kCoremlUsage));
   if (request.mil && request.action != "inspect") refuse("--mil: kvtide coreml inspect takes it");
   if (request.splits && request.action != "lint") refuse("--run: kvtide coreml lint takes it");
   if (request.read_given && request.action != "bench") refuse("--read: kvtide coreml bench takes it");
