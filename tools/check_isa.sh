@@ -4,8 +4,9 @@
 #   1. an object of a file named for an instruction set (*.scalar.cpp, *.avx2.cpp, *.neon.cpp ...) exports one symbol, a
 #      kvtide::k... table, and no weak ones: an inline function shared with a baseline file could put its code on every
 #      machine's path;
-#   2. AVX registers and instructions appear in no other object, and 512-bit ones only in *.avx512.cpp; of Arm's
-#      instructions beyond Armv8.0 those for bytes only in *.dotprod.cpp and *.i8mm.cpp, those for bf16 in *_bf16.neon.cpp;
+#   2. AVX registers and instructions appear in no other object, 512-bit ones only in *.avx512.cpp and *.amx.cpp, and tiles
+#      only in *.amx.cpp; of Arm's instructions beyond Armv8.0 those for bytes only in *.dotprod.cpp and *.i8mm.cpp, those
+#      for bf16 in *_bf16.neon.cpp;
 #   3. no floor below cli owns memory that changes and that no caller passed in (globals, statics, thread_local).
 #
 #   tools/check_isa.sh BUILD      a build folder with the compiled floors, for x86-64 or aarch64
@@ -50,7 +51,7 @@ for object in "${objects[@]}"; do
   esac
 
   case "$name" in
-    *.scalar.cpp | *.avx2.cpp | *.avx512.cpp | *.neon.cpp | *.dotprod.cpp | *.i8mm.cpp)
+    *.scalar.cpp | *.avx2.cpp | *.avx512.cpp | *.amx.cpp | *.neon.cpp | *.dotprod.cpp | *.i8mm.cpp)
       isa_files=$((isa_files + 1))
       # DW.ref.* are weak pointers of the exception tables: data, the same on every machine.
       exported=$(nm --defined-only --extern-only -C "$object" | grep -v ' DW\.ref\.' | sed -E 's/^[0-9a-f]+ //' || true)
@@ -64,12 +65,13 @@ for object in "${objects[@]}"; do
   esac
 
   case "$name" in
-    *.avx512.cpp) too_new='' ;;
+    *.amx.cpp) too_new='' ;;
+    *.avx512.cpp) too_new='%tmm|\\btile' ;;
     *.avx2.cpp) too_new='%zmm|%k[0-7]\b|%[xy]mm(1[6-9]|2[0-9]|3[01])\b' ;;
     *_bf16.neon.cpp) too_new="$arm_bytes" ;;
     *.i8mm.cpp) too_new="$arm_bf16" ;;
     *.dotprod.cpp) too_new="\\b[su]mmla\\b|$arm_bf16" ;;
-    *) too_new="%[yz]mm|\\bv[a-z0-9]+ .*%xmm|%k[0-7]\\b|$arm_bytes|$arm_bf16" ;;
+    *) too_new="%[yzt]mm|\\bv[a-z0-9]+ .*%xmm|%k[0-7]\\b|$arm_bytes|$arm_bf16" ;;
   esac
   if [ -n "$too_new" ]; then
     found=$(objdump -d --no-show-raw-insn "$object" | grep -m1 -E -- "$too_new" || true)

@@ -254,14 +254,14 @@ void to_f16(const float* x, std::int64_t n, std::uint16_t* y) noexcept {
   for (std::int64_t j = 0; i + j < n; ++j) y[i + j] = tail[j];
 }
 
-// Sixteen elements as four entries of q; their sum.
-inline std::int32_t quantize16(Lanes x, Lanes inverse, std::int8_t* q, std::int64_t stride) {
+// Sixteen elements from four `first` on; their sum.
+inline std::int32_t quantize16(Lanes x, Lanes inverse, const QuantRow& out, std::int64_t first) {
   // min also turns the NaN that 0 * infinity gives into a number: the step carries the fault.
   const Lanes whole = round(max(min(mul(x, inverse), set1(127.0f)), set1(-127.0f)));
   std::int8_t bytes[kLanes];
   store_i8(bytes, whole);
-  for (std::int64_t entry = 0; entry < 4; ++entry)
-    __builtin_memcpy(q + entry * stride * 4, bytes + entry * 4, 4);
+  constexpr std::int64_t kRun = kRunBytes < kLanes ? kRunBytes : kLanes;
+  for (std::int64_t i = 0; i < kLanes; i += kRun) __builtin_memcpy(out.four(first + i / 4), bytes + i, kRun);
   return static_cast<std::int32_t>(reduce_add(whole));  // at most 2032: exact in f32
 }
 
@@ -275,9 +275,8 @@ void quantize(const float* x, std::int64_t n, const QuantRow& out) noexcept {
     // Below 2^-120 the inverse of the step would leave f32 and turn the block's zeros into 127: such numbers
     // become 0.
     const Lanes inverse = set1(highest > 0x1p-120f && fault == 0.0f ? 127.0f / highest : 0.0f);
-    std::int8_t* q = out.q + block * 8 * out.stride * 4;
-    const std::int32_t first = quantize16(a, inverse, q, out.stride),
-                       second = quantize16(b, inverse, q + 4 * out.stride * 4, out.stride);
+    const std::int32_t first = quantize16(a, inverse, out, block * 8),
+                       second = quantize16(b, inverse, out, block * 8 + 4);
     out.d[block * out.stride] = step;
     out.d_sum[block * out.stride] = step * static_cast<float>(first + second);
     out.minus_sums[2 * block * out.stride] = -(first + second);

@@ -2,6 +2,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -19,6 +23,7 @@ const Kernels kAvx2{"avx2", kMatmulAvx2, kAttendAvx2, kElementwiseAvx2, kDenseAv
 const Kernels kAvx512{"avx512", kMatmulAvx512, kAttendAvx512, kElementwiseAvx512, kDenseAvx512, kProbeAvx512};
 const Kernels kAvx512Bf16{"avx512_bf16",      kMatmulAvx512, kAttendAvx512Bf16,
                           kElementwiseAvx512, kDenseAvx512,  kProbeAvx512};
+const Kernels kAmx{"amx", kMatmulAmx, kAttendAvx512Bf16, kElementwiseAvx512, kDenseAvx512, kProbeAmx};
 
 // clang 14 does not know "f16c" by name: bit 29 of ECX of leaf 1.
 bool has_f16c() {
@@ -35,6 +40,21 @@ bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512vnni");
+}
+
+// Whether the processor has tiles of bytes, and the system lets this process use them. The kernel gives them on demand,
+// because they add 8 KiB to what it saves of a thread: <https://docs.kernel.org/arch/x86/xstate.html>.
+bool has_amx() {
+#if defined(__linux__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!has_avx512() || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  constexpr unsigned kTiles = 1u << 24, kTilesOfBytes = 1u << 25;
+  if ((d & kTiles) == 0 || (d & kTilesOfBytes) == 0) return false;
+  constexpr int kAskForState = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA
+  return syscall(SYS_arch_prctl, kAskForState, kTileData) == 0;
+#else
+  return false;
+#endif
 }
 #elif defined(__aarch64__)
 const Kernels kNeon{"neon", kMatmulNeon, kAttendNeon, kElementwiseNeon, kDenseNeon, kProbeNeon};
@@ -62,7 +82,9 @@ ArmFeatures arm_features() {
 std::vector<const Kernels*> available_kernels() {
   std::vector<const Kernels*> tables;
 #if defined(__x86_64__)
-  if (has_avx512() && __builtin_cpu_supports("avx512bf16")) tables.push_back(&kAvx512Bf16);
+  const bool bf16 = has_avx512() && __builtin_cpu_supports("avx512bf16");
+  if (bf16 && has_amx()) tables.push_back(&kAmx);
+  if (bf16) tables.push_back(&kAvx512Bf16);
   if (has_avx512()) tables.push_back(&kAvx512);
   if (has_avx2()) tables.push_back(&kAvx2);
 #elif defined(__aarch64__)

@@ -17,7 +17,7 @@ namespace kvtide {
 
 struct Kernels {
   const char*
-      isa;  // "scalar"; x86: "avx2", "avx512", "avx512_bf16"; Arm: "neon", "dotprod", "i8mm", "i8mm_bf16"
+      isa;  // "scalar"; x86: "avx2", "avx512", "avx512_bf16", "amx"; Arm: "neon", "dotprod", "i8mm", "i8mm_bf16"
   const MatmulRow& matmul;
   const AttendRow& attend;
   const ElementwiseRow& elementwise;
@@ -25,7 +25,7 @@ struct Kernels {
   const ProbeRow& probe;
 };
 
-// The best table that this processor can run. Asks the processor (Arm: the kernel) each time, which takes a virtual
+// The best table that this processor can run. On Linux a processor with AMX lets this process use its tiles from then on. Asks the processor (Arm: the kernel) each time, which takes a virtual
 // machine tens of microseconds: once per run, not per token.
 const Kernels& best_kernels();
 

@@ -24,7 +24,7 @@ struct XBlock {
   QuantRow row;
   std::int64_t block;
 
-  int q(int e) const { return row.q[(block * 8 + e / 4) * row.stride * 4 + e % 4]; }
+  int q(int e) const { return row.four(block * 8 + e / 4)[e % 4]; }
   float d() const { return row.d[block * row.stride]; }
   float d_sum() const { return row.d_sum[block * row.stride]; }
 };

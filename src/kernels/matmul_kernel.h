@@ -45,6 +45,7 @@ struct MatmulRow {
 extern const MatmulRow kMatmulScalar;
 extern const MatmulRow kMatmulAvx2;
 extern const MatmulRow kMatmulAvx512;
+extern const MatmulRow kMatmulAmx;
 extern const MatmulRow kMatmulNeon;
 extern const MatmulRow kMatmulDotprod;
 extern const MatmulRow kMatmulI8mm;

@@ -1,5 +1,6 @@
 // matmul_tuned.inl: what the tuned matrix products of x86 share: the steps along k and the walk over rows. Included by
-// matmul.avx2.cpp and matmul.avx512.cpp behind what it is written on, which includes what matmul_decode.inl wants:
+// matmul.avx2.cpp, matmul.avx512.cpp and matmul.amx.cpp behind what it is written on, which includes what
+// matmul_decode.inl wants:
 //   Float16, Int16  sixteen floats or 32-bit integers; lane r belongs to row r of the panel
 //   load, store, store_columns, half16, bf16_16, set1, mul, add, subtract, fma, fnma, to_float
 //   zero, every (an integer in each lane), shifted_left<bits>, less (a difference), bytes_to_int
@@ -19,23 +20,22 @@ namespace {
 template <int M>
 struct XView {
   QuantRow at;
-  std::int64_t stride() const { return M == kGroupRows ? kGroupRows : at.stride; }
 
-  const std::int8_t* q(int entry, int m) const { return at.q + (entry * stride() + m) * 4; }
+  const std::int8_t* q(int group, int m) const { return at.q + m * kRunBytes + group * 4; }
   Float16 d(int m) const { return set1(at.d[m]); }
   Float16 d_sum(int m) const { return set1(at.d_sum[m]); }
   // Minus the sum of the block, or of a half of it.
   Int16 minus_sum(int m) const { return every(at.minus_sums[m]); }
   Int16 minus_sum16(int half, int m) const {
-    const Int16 second = every(at.minus_sums[stride() + m]);
+    const Int16 second = every(at.minus_sums[at.stride + m]);
     return half == 1 ? second : less(minus_sum(m), second);
   }
 
   void next() {
-    at.q += 32 * stride();
-    at.d += stride();
-    at.d_sum += stride();
-    at.minus_sums += 2 * stride();
+    at.q += kRunBytes * at.stride;
+    at.d += at.stride;
+    at.d_sum += at.stride;
+    at.minus_sums += 2 * at.stride;
   }
 };
 

@@ -27,6 +27,7 @@ struct ProbeRow {
 extern const ProbeRow kProbeScalar;
 extern const ProbeRow kProbeAvx2;
 extern const ProbeRow kProbeAvx512;
+extern const ProbeRow kProbeAmx;
 extern const ProbeRow kProbeNeon;
 extern const ProbeRow kProbeDotprod;
 extern const ProbeRow kProbeI8mm;

@@ -107,7 +107,7 @@ TEST(Guarded, MatrixProducts_OfEveryTypeAndTail) {
   for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0,
                            DType::q8_0, DType::q4_k, DType::q6_k, DType::q5_1, DType::q2_k})
     for (const std::int64_t n : {1, 15, 16, 17, 33})
-      for (const std::int64_t m : {1, 2, 3, 5, 8, 9, 13}) {
+      for (const std::int64_t m : {1, 2, 3, 5, 8, 9, 13, 16, 37}) {
         const std::int64_t k = 256;
         const std::vector<std::byte> blocks =
             random_blocks(type, n * k, static_cast<std::uint64_t>(n * 100 + m), 0.05f);

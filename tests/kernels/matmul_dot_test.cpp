@@ -116,7 +116,7 @@ TEST(MatmulDot, EqualsDirectArithmeticOnTheFilesBlocks) {
     for (const std::int64_t k : {std::int64_t{256}, std::int64_t{1024}}) {
       const auto blocks = random_blocks(dtype, k * 16, static_cast<std::uint64_t>(k), 0.03f);
       const auto panel = panel_of(dtype, blocks, k);
-      const Quants x(5, k, 77, 0.02f);
+      const Quants x(21, k, 77, 0.02f);
       for (const Kernels* kernels : available_kernels())
         expect_near_direct(dtype, blocks, x, run(kernels->matmul, dtype, panel, x), kernels->isa);
     }
@@ -135,12 +135,13 @@ TEST(MatmulDot, EqualsDirectArithmeticWithTheLargestQuantsAndScales) {
           const std::uint16_t scale = at % (2 * block) == 0 ? 0x7bff : 0xfbff;  // +-65504
           std::memcpy(blocks.data() + at + offset, &scale, 2);
         }
-      Quants x(3, k, 1, 1e-3f);
-      for (std::int64_t i = 0; i < k; ++i) {
-        x.q[static_cast<std::size_t>(i)] = 127;
-        x.q[static_cast<std::size_t>(k + i)] = -127;
-        x.q[static_cast<std::size_t>(2 * k + i)] = i % 2 == 0 ? 127 : -127;
-      }
+      Quants x(18, k, 1, 1e-3f);
+      for (std::int64_t m = 0; m < x.rows; m += 3)
+        for (std::int64_t i = 0; i < k; ++i) {
+          x.q[static_cast<std::size_t>(m * k + i)] = 127;
+          x.q[static_cast<std::size_t>((m + 1) * k + i)] = -127;
+          x.q[static_cast<std::size_t>((m + 2) * k + i)] = i % 2 == 0 ? 127 : -127;
+        }
       const auto panel = panel_of(dtype, blocks, k);
       for (const Kernels* kernels : available_kernels())
         expect_near_direct(dtype, blocks, x, run(kernels->matmul, dtype, panel, x), kernels->isa);
@@ -151,7 +152,7 @@ TEST(MatmulDot, GivesTheSameBitsOnEveryTable_ForAnyNumberOfRows) {
   const std::int64_t k = 768;
   for (const DType dtype : kPanelTypes) {
     const auto panel = panel_of(dtype, random_blocks(dtype, k * 16, 21, 0.05f), k);
-    std::vector<std::int64_t> counts = {130};
+    std::vector<std::int64_t> counts = {32, 35, 130, 272};
     for (std::int64_t m = 1; m <= 17; ++m) counts.push_back(m);
     for (const std::int64_t m : counts) {
       const Quants x(m, k, static_cast<std::uint64_t>(m), 0.1f);
@@ -163,11 +164,24 @@ TEST(MatmulDot, GivesTheSameBitsOnEveryTable_ForAnyNumberOfRows) {
   }
 }
 
+TEST(MatmulDot, GivesTheSameBitsOnEveryTable_ForAnyWidth) {
+  for (const DType dtype : kPanelTypes)
+    for (const std::int64_t blocks : {1, 2, 3, 5, 15, 16, 17, 33}) {
+      const std::int64_t k = blocks * dtype_info(dtype).block_elements;
+      const auto panel = panel_of(dtype, random_blocks(dtype, k * 16, 25, 0.05f), k);
+      const Quants x(18, k, 11, 0.1f);
+      const auto wanted = run(kMatmulScalar, dtype, panel, x);
+      for (const Kernels* kernels : available_kernels())
+        ASSERT_TRUE(same_bits(run(kernels->matmul, dtype, panel, x), wanted))
+            << dtype_info(dtype).name << " " << kernels->isa << " k " << k;
+    }
+}
+
 TEST(MatmulDot, GivesTheSameBitsOnEveryTable_WithNanInfinityAndOverflow) {
   const std::int64_t k = 256;
   for (const DType dtype : kPanelTypes) {
     const auto panel = panel_of(dtype, random_blocks(dtype, k * 16, 22, 6e4f), k);
-    Quants x(6, k, 5, 1.0f);
+    Quants x(22, k, 5, 1.0f);
     x.d[0] = std::nanf("");
     const std::int64_t blocks = x.blocks();
     x.d[static_cast<std::size_t>(2 * blocks - 1)] = INFINITY;
@@ -186,7 +200,7 @@ TEST(MatmulDot, GivesARowTheSameBitsWhateverTravelsWithIt) {
   const std::int64_t k = 512;
   for (const DType dtype : kPanelTypes) {
     const auto panel = panel_of(dtype, random_blocks(dtype, k * 16, 23, 0.05f), k);
-    const Quants x(19, k, 9, 0.1f);
+    const Quants x(39, k, 9, 0.1f);
     for (const Kernels* kernels : available_kernels()) {
       const auto together = run(kernels->matmul, dtype, panel, x);
       for (std::int64_t m = 0; m < x.rows; ++m)
@@ -199,7 +213,7 @@ TEST(MatmulDot, GivesARowTheSameBitsWhateverTravelsWithIt) {
 }
 
 TEST(MatmulDot, WritesOnlyItsColumns) {
-  const std::int64_t k = 256, rows = 7, stride = 20;
+  const std::int64_t k = 256, rows = 23, stride = 20;
   for (const DType dtype : kPanelTypes)
     for (const int columns : {1, 2, 5, 8, 11, 15, 16}) {
       const auto blocks = random_blocks(dtype, k * 16, 24, 0.05f);

@@ -41,7 +41,7 @@ inline void lay_out(const std::int8_t* q, const float* d, const QuantRows& out) 
       std::int32_t sums[2] = {};
       for (std::int64_t i = 0; i < 32; ++i) {
         const std::int8_t value = q[m * out.k + b * 32 + i];
-        row.q[(b * 8 + i / 4) * row.stride * 4 + i % 4] = value;
+        row.four(b * 8 + i / 4)[i % 4] = value;
         sums[i / 16] += value;
       }
       row.d[b * row.stride] = d[m * (out.k / 32) + b];
