@@ -25,8 +25,9 @@ struct Kernels {
   const ProbeRow& probe;
 };
 
-// The best table that this processor can run. On Linux a processor with AMX lets this process use its tiles from then on. Asks the processor (Arm: the kernel) each time, which takes a virtual
-// machine tens of microseconds: once per run, not per token.
+// The best table that this processor can run. Asks the processor (Arm: the kernel) each time, which takes a virtual
+// machine tens of microseconds: once per run, not per token. With AMX it also asks Linux for tiles, which this process
+// may use from then on.
 const Kernels& best_kernels();
 
 // Every table that this processor can run, best first.

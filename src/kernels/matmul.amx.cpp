@@ -4,12 +4,11 @@
 //
 // Rows of activations that do not fill a tile take the way of AVX-512. Whoever picks this table has asked the system for
 // the use of tiles.
-#include <immintrin.h>
-
 #include <algorithm>
 #include <type_traits>
 
 #include "kernels/matmul_lanes.avx512.h"
+#include "kernels/tiles.amx.h"
 
 // Behind the operations on which it is written.
 #include "kernels/matmul_tuned.inl"
@@ -19,30 +18,27 @@ namespace {
 
 constexpr int kTileRows = 16;
 constexpr int kTileBytes = kTileRows * kRunBytes;  // the activations of a block
-constexpr int kChunk =
-    16;  // blocks of a panel that are unpacked at once: 8 KiB, which stay in the first cache
-constexpr std::int64_t kMostTiles = 8;  // whose accumulators wait in memory between chunks
-constexpr int kAhead =
-    3;  // blocks between a product and the use of its sums; as far on, activations are fetched
+// Blocks of a panel that are unpacked at once: 8 KiB, which stay in the first cache.
+constexpr int kChunk = 16;
+// Tiles of rows whose accumulators wait in memory between chunks.
+constexpr std::int64_t kMostTiles = 8;
+// Blocks between a product and the use of its sums. As far ahead, activations come into the first cache.
+constexpr int kAhead = 3;
 constexpr int kSums = kAhead + 1;
 static_assert(kGroupRows == kTileRows && kRunBytes == 32);
 
 template <class Type>
 constexpr int kParts = std::is_same_v<Type, Q6K> ? 2 : 1;  // of a block: each has a factor of its own
 
-// What `ldtilecfg` reads. Tile 0 has the sums, tiles 1 and 2 the activations and the weights of a part of a block.
 template <class Type>
-struct alignas(64) TileConfig {
-  static constexpr std::uint8_t kBytes = kRunBytes / kParts<Type>, kGroups = kBytes / 4;
-  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  std::uint16_t bytes[16] = {64, kBytes, 64};
-  std::uint8_t rows[16] = {kTileRows, kTileRows, kGroups};
-};
+constexpr std::uint8_t kPartBytes = kRunBytes / kParts<Type>;
 template <class Type>
-constexpr TileConfig<Type> kConfig;
+constexpr std::uint8_t kPartGroups = kPartBytes<Type> / 4;
 
-// g++ 12 does not know that tiles are read from memory.
-inline void written() { asm volatile("" ::: "memory"); }
+// Tile 0 has the sums, tiles 1 and 2 the activations and the weights of a part of a block.
+template <class Type>
+constexpr TileConfig kConfig{.bytes = {64, kPartBytes<Type>, 64},
+                             .rows = {kTileRows, kTileRows, kPartGroups<Type>}};
 
 // Blocks of a panel as tiles want them, and the two rows of factors of each: the step and what comes with it.
 struct Chunk {
@@ -133,8 +129,8 @@ template <class Type>
 inline void multiply(const std::int8_t* x, const std::int8_t (*w)[64], Sums<Type>& sums) {
   for (int line = 0; line < kTileBytes; line += 64) __builtin_prefetch(x + kAhead * kTileBytes + line);
   for (int part = 0; part < kParts<Type>; ++part) {
-    _tile_loadd(1, x + part * TileConfig<Type>::kBytes, kRunBytes);
-    _tile_loadd(2, w + part * TileConfig<Type>::kGroups, 64);
+    _tile_loadd(1, x + part * kPartBytes<Type>, kRunBytes);
+    _tile_loadd(2, w + part * kPartGroups<Type>, 64);
     _tile_zero(0);
     _tile_dpbssd(0, 1, 2);
     _tile_stored(0, sums.of[part], 64);

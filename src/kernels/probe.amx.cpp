@@ -1,17 +1,13 @@
 // probe.amx.cpp: the limit of AMX's products of bytes; the rest is that of AVX-512.
 #include "kernels/probe_lanes.avx512.h"
+#include "kernels/tiles.amx.h"
 
 namespace kvtide {
 namespace {
 
-constexpr int kTiles = 4;  // sums; a product takes three times as long as the next one waits
-
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  std::uint16_t bytes[16] = {64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16};
-};
-constexpr TileConfig kConfig;
+// Sums in turns: a product is done after 52 cycles, and the next one may begin after 16.
+constexpr int kTiles = 4;
+constexpr TileConfig kConfig{.bytes = {64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16}};
 
 std::int32_t dot_rounds(std::int64_t rounds) noexcept {
   alignas(64) std::int8_t weights[1024], activations[1024];
@@ -21,7 +17,7 @@ std::int32_t dot_rounds(std::int64_t rounds) noexcept {
     activations[i] = -5;
   }
   _tile_loadconfig(&kConfig);
-  asm volatile("" ::: "memory");  // g++ 12 does not know that tiles are read from memory
+  written();
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
