@@ -19,11 +19,11 @@ using testing::Fault;
 using testing::FaultyFiles;
 using testing::MemoryFiles;
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> bytes_written(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 void save(FileSystem& files, const std::string& path, std::initializer_list<std::string_view> parts) {
   std::vector<std::span<const std::byte>> pieces;
-  for (const auto part : parts) pieces.push_back(bytes_of(part));
+  for (const auto part : parts) pieces.push_back(bytes_written(part));
   save_file(files, path, pieces);
 }
 

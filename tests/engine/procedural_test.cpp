@@ -19,7 +19,7 @@ namespace {
 using testing::all_logits;
 using testing::same_bits;
 
-constexpr std::int64_t kVocabulary = 64;
+constexpr std::int64_t kTokensOfTheModel = 64;
 constexpr std::int64_t kSinks = 4, kWindow = 64, kBlock = 32;
 
 // A model that was trained for 512 tokens reads 1,100: distances are squeezed on the way.
@@ -57,12 +57,12 @@ class ProceduralTest : public ::testing::Test {
     return std::span(text_).subspan(first, last - first);
   }
   std::span<const float> rows(std::size_t first, std::size_t last) const {
-    return std::span(wanted_).subspan(first * kVocabulary, (last - first) * kVocabulary);
+    return std::span(wanted_).subspan(first * kTokensOfTheModel, (last - first) * kTokensOfTheModel);
   }
 
   const testing::TemporaryFile file_{"sample.gguf", testing::sample_model(sample()).build().bytes};
   const Model model_{file_.path()};
-  const std::vector<TokenId> text_ = testing::random_tokens(1100, kVocabulary, 5);
+  const std::vector<TokenId> text_ = testing::random_tokens(1100, kTokensOfTheModel, 5);
   Session reference_{model_, options()};
   const std::vector<float> wanted_ = all_logits(reference_, text_);
 };
@@ -106,15 +106,15 @@ TEST_F(ProceduralTest, BeforeTheFirstBlockIsSealedItIsAFullMemory) {
   SessionOptions full = options();
   full.procedural.reset();
   const auto kept = all_logits(model_, full, text(0, 200));
-  EXPECT_TRUE(same_bits(std::span(kept).first(96 * kVocabulary), rows(0, 96)));
-  EXPECT_FALSE(same_bits(std::span(kept).subspan(96 * kVocabulary), rows(96, 200)));
+  EXPECT_TRUE(same_bits(std::span(kept).first(96 * kTokensOfTheModel), rows(0, 96)));
+  EXPECT_FALSE(same_bits(std::span(kept).subspan(96 * kTokensOfTheModel), rows(96, 200)));
 }
 
 TEST_F(ProceduralTest, AForkGoesOnWithTheSameBitsAndLeavesItsParentAlone) {
   Session parent(model_, options());
   parent.read(text(0, 700));
   Session fork = parent.fork();
-  fork.read(testing::random_tokens(150, kVocabulary, 6));
+  fork.read(testing::random_tokens(150, kTokensOfTheModel, 6));
   EXPECT_TRUE(same_bits(all_logits(parent, text(700, 900)), rows(700, 900)));
   Session second = parent.fork();
   EXPECT_TRUE(same_bits(all_logits(second, text(900, 1100)), rows(900, 1100)));
@@ -263,7 +263,7 @@ TEST_F(ProceduralTest, InFourBits_ChunksThreadsKernelsForksAndSnapshotsChangeNoB
   Session loaded(model_, options());
   loaded.load(folder.path("a"));
   EXPECT_EQ(loaded.options().procedural->full_type, FullType::q4_0);
-  const auto rest = std::span(whole).subspan(700 * kVocabulary);
+  const auto rest = std::span(whole).subspan(700 * kTokensOfTheModel);
   EXPECT_TRUE(same_bits(all_logits(fork, text(700, 1100)), rest));
   EXPECT_TRUE(same_bits(all_logits(loaded, text(700, 1100)), rest));
 }

@@ -21,7 +21,7 @@ class GgufGetters : public ::testing::Test {
 };
 
 template <class Get>
-std::string refusal(Get get) {
+std::string refused_getter(Get get) {
   try {
     get();
   } catch (const Error& error) {
@@ -54,8 +54,8 @@ TEST_F(GgufGetters, GiveUnsignedNumbersOfEveryIntegerType) {
 }
 
 TEST_F(GgufGetters, RefuseANegativeNumberWhereNoneMayBe) {
-  EXPECT_EQ(refusal([&] { file.get_uint("a.i8"); }), "m.gguf: key 'a.i8': is -100; it must not be negative");
-  EXPECT_NE(refusal([&] { file.get_uint("a.i64"); }).find("is -1152921504606846976"), std::string::npos);
+  EXPECT_EQ(refused_getter([&] { file.get_uint("a.i8"); }), "m.gguf: key 'a.i8': is -100; it must not be negative");
+  EXPECT_NE(refused_getter([&] { file.get_uint("a.i64"); }).find("is -1152921504606846976"), std::string::npos);
 }
 
 TEST_F(GgufGetters, GiveNumbersOfEveryType) {
@@ -78,12 +78,12 @@ TEST_F(GgufGetters, RefuseNumbersThatAreNotFinite) {
                        .array("huge", std::vector<double>{1e39})
                        .build();
   const GgufFile other = GgufFile::from_bytes(bad.bytes, "m.gguf");
-  EXPECT_EQ(refusal([&] { other.get_number("inf"); }), "m.gguf: key 'inf': is -inf; it must be finite");
-  EXPECT_NE(refusal([&] { other.get_number("nan"); }).find("it must be finite"), std::string::npos);
-  EXPECT_EQ(refusal([&] { other.get_numbers("infs"); }),
+  EXPECT_EQ(refused_getter([&] { other.get_number("inf"); }), "m.gguf: key 'inf': is -inf; it must be finite");
+  EXPECT_NE(refused_getter([&] { other.get_number("nan"); }).find("it must be finite"), std::string::npos);
+  EXPECT_EQ(refused_getter([&] { other.get_numbers("infs"); }),
             "m.gguf: key 'infs': element 1 is inf; it must be finite");
-  EXPECT_NE(refusal([&] { other.get_floats("nans"); }).find("element 2 is"), std::string::npos);
-  EXPECT_EQ(refusal([&] { other.get_floats("huge"); }),
+  EXPECT_NE(refused_getter([&] { other.get_floats("nans"); }).find("element 2 is"), std::string::npos);
+  EXPECT_EQ(refused_getter([&] { other.get_floats("huge"); }),
             "m.gguf: key 'huge': element 0 is 1e+39; it must be a finite f32");
   EXPECT_EQ(other.get_numbers("huge")->at(0), 1e39);
 }
@@ -116,7 +116,7 @@ TEST_F(GgufGetters, GiveArraysOfEveryNumericType) {
 }
 
 TEST_F(GgufGetters, RefuseIntegersThatDoNotFit) {
-  EXPECT_EQ(refusal([&] { file.get_ints("b.u32"); }),
+  EXPECT_EQ(refused_getter([&] { file.get_ints("b.u32"); }),
             "m.gguf: key 'b.u32': element 1 is 4000000000; it must fit into 32 bits with a sign");
 }
 
@@ -132,7 +132,7 @@ TEST_F(GgufGetters, RefuseEveryWrongTypeAndNameIt) {
   const auto expect_refused = [&](bool wrong, const std::string& key, const std::string& is_type, auto get,
                                   const char* wants) {
     if (!wrong) return;
-    EXPECT_EQ(refusal([&] { get(key); }),
+    EXPECT_EQ(refused_getter([&] { get(key); }),
               "m.gguf: key '" + key + "': is of type " + is_type + "; " + wants + " is needed");
   };
   for (const bool array : {false, true}) {

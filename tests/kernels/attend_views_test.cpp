@@ -90,14 +90,14 @@ std::vector<double> direct_views(const AttendCase& c, const std::vector<Piece>& 
 }
 
 // As in attend_test.cpp, and the rotated queries were rounded to f32 once more.
-constexpr double kTolerance = 2e-5;
+constexpr double kViewTolerance = 2e-5;
 
 void expect_near_direct(const AttendCase& c, const std::vector<Piece>& pieces, const std::string& what) {
   const auto wanted = direct_views(c, pieces);
   for (const Kernels* kernels : available_kernels()) {
     const auto got = run_attend(c, kernels->attend, 2, spans_of(c, pieces));
     for (std::size_t i = 0; i < got.size(); ++i)
-      ASSERT_NEAR(got[i], wanted[i], kTolerance) << what << " " << kernels->isa << " element " << i;
+      ASSERT_NEAR(got[i], wanted[i], kViewTolerance) << what << " " << kernels->isa << " element " << i;
   }
 }
 
@@ -177,7 +177,7 @@ TEST(AttendViews, AreTheSameBitsForEveryTableAndThreadCount) {
 }
 
 // The rows [from, from + tokens) of the case's queries.
-AttendCase part_of(const AttendCase& whole, std::int64_t from, std::int64_t tokens) {
+AttendCase part_of_views(const AttendCase& whole, std::int64_t from, std::int64_t tokens) {
   AttendCase part = whole;
   part.shape.first += from;
   part.shape.tokens = tokens;
@@ -193,7 +193,7 @@ TEST(AttendViews, AreTheSameBitsForEveryChunk) {
     for (const std::int64_t chunk : {1, 7, 32}) {
       std::vector<float> got;
       for (std::int64_t from = 0; from < 70; from += chunk) {
-        const AttendCase part = part_of(c, from, std::min<std::int64_t>(chunk, 70 - from));
+        const AttendCase part = part_of_views(c, from, std::min<std::int64_t>(chunk, 70 - from));
         std::vector<Piece> pieces = layout.pieces;
         pieces.back().last = part.shape.first + part.shape.tokens;
         const auto rows = run_attend(part, best_kernels().attend, 2, spans_of(c, pieces));

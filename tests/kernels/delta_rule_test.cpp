@@ -12,11 +12,11 @@ namespace {
 using testing::normals;
 constexpr std::int64_t kKeys = testing::kRecurrenceKeys;
 
-struct Case {
+struct DeltaCase {
   std::vector<float> query, key, value, before;
   DeltaStep step;
 
-  explicit Case(std::int64_t values)
+  explicit DeltaCase(std::int64_t values)
       : query(normals(kKeys, 1)),
         key(normals(kKeys, 2)),
         value(normals(values, 3)),
@@ -33,7 +33,7 @@ struct Case {
 
 TEST(DeltaRule, EqualsTheFormulaInDouble) {
   for (const std::int64_t n : testing::kRecurrenceWidths) {
-    const Case c(n);
+    const DeltaCase c(n);
     std::vector<float> after(c.before.size() + 1, -7.5f), out(static_cast<std::size_t>(n) + 1, -7.5f);
     kElementwiseScalar.delta_rule(c.step, c.before.data(), after.data(), out.data());
     for (std::int64_t j = 0; j < n; ++j) {
@@ -58,7 +58,7 @@ TEST(DeltaRule, EqualsTheFormulaInDouble) {
 }
 
 TEST(DeltaRule, EveryTableGivesTheSameBits_AlsoInPlace) {
-  testing::expect_same_bits_in_place<Case>(&ElementwiseRow::delta_rule);
+  testing::expect_same_bits_in_place<DeltaCase>(&ElementwiseRow::delta_rule);
 }
 
 }  // namespace

@@ -16,11 +16,11 @@ namespace {
 using testing::normals;
 using testing::same_bits;
 
-constexpr std::int64_t kLengths[] = {1, 2, 8, 15, 16, 17, 31, 33, 64, 100, 576, 1009};
+constexpr std::int64_t kRowLengths[] = {1, 2, 8, 15, 16, 17, 31, 33, 64, 100, 576, 1009};
 
 TEST(RmsNorm, EqualsTheFormulaInDouble) {
   for (const Kernels* kernels : available_kernels())
-    for (const std::int64_t n : kLengths) {
+    for (const std::int64_t n : kRowLengths) {
       const auto x = normals(n, 1, 3.0f), weight = normals(n, 2);
       std::vector<float> y(n + 1, -7.5f);
       kernels->elementwise.rms_norm(x.data(), weight.data(), n, 1e-5f, y.data());
@@ -37,7 +37,7 @@ TEST(RmsNorm, EqualsTheFormulaInDouble) {
 
 TEST(RmsNorm, WorksInPlace_AndIsZeroForZeros) {
   for (const Kernels* kernels : available_kernels())
-    for (const std::int64_t n : kLengths) {
+    for (const std::int64_t n : kRowLengths) {
       auto x = normals(n, 3);
       const auto weight = normals(n, 4);
       std::vector<float> y(x.size());
@@ -128,7 +128,7 @@ TEST(SiluMul, IsTheIdentityForLargeArguments_AndVanishesForLargeNegativeOnes) {
 
 TEST(LayerNorm, EqualsTheFormulaInDouble_AlsoInPlace) {
   for (const Kernels* kernels : available_kernels())
-    for (const std::int64_t n : kLengths) {
+    for (const std::int64_t n : kRowLengths) {
       auto x = normals(n, 31, 3.0f);
       for (float& v : x) v += 5.0f;  // far from zero, so that the mean matters
       const auto weight = normals(n, 32), bias = normals(n, 33);
@@ -153,7 +153,7 @@ TEST(LayerNorm, EqualsTheFormulaInDouble_AlsoInPlace) {
 }
 
 TEST(LayerNorm, GivesTheSameBitsOnEveryInstructionSet) {
-  for (const std::int64_t n : kLengths) {
+  for (const std::int64_t n : kRowLengths) {
     const auto x = normals(n, 34), weight = normals(n, 35), bias = normals(n, 36);
     std::vector<float> wanted(x.size()), y(x.size());
     kernels_by_name("scalar").elementwise.layer_norm(x.data(), weight.data(), bias.data(), n, 1e-6f,
@@ -167,7 +167,7 @@ TEST(LayerNorm, GivesTheSameBitsOnEveryInstructionSet) {
 
 TEST(Gelu, EqualsTheTanhFormInDouble) {
   for (const Kernels* kernels : available_kernels())
-    for (const std::int64_t n : kLengths) {
+    for (const std::int64_t n : kRowLengths) {
       const auto x = normals(n, 37, 4.0f);
       auto y = x;
       kernels->elementwise.gelu(y.data(), n);
@@ -215,7 +215,7 @@ TEST(SoftCap, EqualsTheFormulaInDouble) {
 
 TEST(Elementwise, AddsAndScalesWithOneRounding) {
   for (const Kernels* kernels : available_kernels())
-    for (const std::int64_t n : kLengths) {
+    for (const std::int64_t n : kRowLengths) {
       const auto x = normals(n, 8), y = normals(n, 9);
       auto sum = x, scaled = x;
       sum.push_back(-7.5f);
@@ -265,7 +265,7 @@ std::vector<float> all_results(const ElementwiseRow& row, const std::vector<floa
 
 TEST(Elementwise, GivesTheSameBitsOnEveryTable) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  for (const std::int64_t n : kLengths)
+  for (const std::int64_t n : kRowLengths)
     for (const float scale : {1.0f, 1e-20f, 1e-40f, 1e18f, 3e37f, 50.0f}) {
       auto x = normals(n, 10, scale);
       const auto y = normals(n, 11);

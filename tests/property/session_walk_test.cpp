@@ -29,9 +29,9 @@ testing::SampleModel random_model(Rng& rng) {
   return sample;
 }
 
-class Walk {
+class SessionWalk {
  public:
-  explicit Walk(std::uint64_t seed)
+  explicit SessionWalk(std::uint64_t seed)
       : rng_(seed),
         seed_(seed),
         file_("sample.gguf", testing::sample_model(random_model(rng_)).build().bytes),
@@ -96,7 +96,7 @@ class Walk {
 
 TEST(SessionWalk, EndsInTheLogitsOfItsText_WhateverHappenedOnTheWay) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
-    Walk(seed).run();
+    SessionWalk(seed).run();
     if (HasFatalFailure()) return;
   }
 }

@@ -21,7 +21,7 @@ using testing::expect_refused;
 using testing::HostCall;
 using testing::ShardSample;
 
-const std::string kFolder = KVTIDE_GOLDENS "/folders/zaya-f16";  // one layer slides over 16 positions
+const std::string kHybridFolder = KVTIDE_GOLDENS "/folders/zaya-f16";  // one layer slides over 16 positions
 
 SessionOptions exact_f16() {
   SessionOptions options;
@@ -33,7 +33,7 @@ SessionOptions exact_f16() {
 class ShardedHybrid : public ::testing::Test {
  protected:
   static const ShardSample& sample() {
-    static const ShardSample made{kFolder};
+    static const ShardSample made{kHybridFolder};
     return made;
   }
   static std::vector<float> logits_of(ShardedModel& model, std::span<const TokenId> tokens,
@@ -49,7 +49,7 @@ class ShardedHybrid : public ::testing::Test {
 };
 
 TEST_F(ShardedHybrid, ShardsGiveTheBitsOfASession_ForAnyNumberOfColumns) {
-  const Model model(kFolder);
+  const Model model(kHybridFolder);
   const auto ids = testing::random_tokens(80, model.vocabulary(), 3);
   const std::vector<float> wanted = testing::all_logits(model, exact_f16(), ids);
   for (const Kernels* kernels : available_kernels())
@@ -60,7 +60,7 @@ TEST_F(ShardedHybrid, ShardsGiveTheBitsOfASession_ForAnyNumberOfColumns) {
 }
 
 TEST_F(ShardedHybrid, DraftsWriteTheTokensOfPlainDecoding_AndOfASession) {
-  const Model model(kFolder);
+  const Model model(kHybridFolder);
   std::int64_t accepted = 0, rejected = 0;
   for (const std::uint64_t seed : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u}) {
     const auto prompt = testing::random_tokens(4 + seed, model.vocabulary(), seed);
@@ -93,7 +93,7 @@ TEST_F(ShardedHybrid, EightBitExpertsComeNearTheSession) {
   ShardExport how = ShardSample::small();
   how.type = ShardExport::Type::int8;
   how.min_elements = 1;
-  const ShardSample eight(kFolder, how);
+  const ShardSample eight(kHybridFolder, how);
   int integers = 0;
   for (const TensorEntry& tensor : eight.manifest().find("moe.1")->tensors) {
     if (tensor.name.starts_with("router")) {
@@ -102,7 +102,7 @@ TEST_F(ShardedHybrid, EightBitExpertsComeNearTheSession) {
     integers += tensor.dtype == "I8" ? 1 : 0;
   }
   EXPECT_EQ(integers, 3 * 4);
-  const Model model(kFolder);
+  const Model model(kHybridFolder);
   const auto ids = testing::random_tokens(60, model.vocabulary(), 3);
   const std::vector<float> wanted = testing::all_logits(model, exact_f16(), ids);
   ShardedModel sharded(eight.path(), {.threads = 1});

@@ -20,7 +20,7 @@ ValidationReport report_on(Fault fault, bool integers = false, std::uint64_t see
   return validate(model, reference, tokens, options);
 }
 
-std::string told(const ValidationReport& report) {
+std::string told_of_faults(const ValidationReport& report) {
   std::string out;
   for (const CheckResult& check : report.checks)
     out += check.name + ": " + outcome_name(check.outcome) + ", " + check.detail + "\n";
@@ -40,13 +40,13 @@ struct Expected {
 
 TEST(ValidateFaults, CorrectShardsRaiseNoAlarm) {
   const ValidationReport report = report_on(Fault::none);
-  EXPECT_TRUE(report.passed) << told(report);
-  EXPECT_TRUE(report.findings.empty()) << told(report);
+  EXPECT_TRUE(report.passed) << told_of_faults(report);
+  EXPECT_TRUE(report.findings.empty()) << told_of_faults(report);
 }
 
 TEST(ValidateFaults, CorrectShardsOfEightBitIntegersRaiseNoAlarm) {
   const ValidationReport report = report_on(Fault::none, true);
-  EXPECT_TRUE(report.passed) << told(report);
+  EXPECT_TRUE(report.passed) << told_of_faults(report);
 }
 
 class PlantedFault : public ::testing::TestWithParam<Expected> {};
@@ -54,13 +54,13 @@ class PlantedFault : public ::testing::TestWithParam<Expected> {};
 TEST_P(PlantedFault, IsNamedWithItsLayerAndItsToken) {
   const Expected& expected = GetParam();
   const ValidationReport report = report_on(expected.fault, expected.integers);
-  EXPECT_FALSE(report.passed) << told(report);
+  EXPECT_FALSE(report.passed) << told_of_faults(report);
   ASSERT_FALSE(report.findings.empty());
   const Finding& first = report.findings.front();
-  EXPECT_EQ(first.cause, expected.cause) << told(report);
-  EXPECT_EQ(first.layer, expected.layer) << told(report);
-  EXPECT_EQ(first.token, expected.token) << told(report);
-  EXPECT_NE(first.what.find(expected.words), std::string::npos) << told(report);
+  EXPECT_EQ(first.cause, expected.cause) << told_of_faults(report);
+  EXPECT_EQ(first.layer, expected.layer) << told_of_faults(report);
+  EXPECT_EQ(first.token, expected.token) << told_of_faults(report);
+  EXPECT_NE(first.what.find(expected.words), std::string::npos) << told_of_faults(report);
   EXPECT_FALSE(first.advice.empty());
 }
 
@@ -109,11 +109,11 @@ TEST(ValidateFaults, AreNamedAlikeForOtherWeightsAndTexts) {
     for (const auto& [fault, cause] : faults) {
       const ValidationReport report = report_on(fault, false, seed);
       ASSERT_FALSE(report.findings.empty()) << cause << seed;
-      EXPECT_EQ(report.findings.front().cause, cause) << seed << "\n" << told(report);
+      EXPECT_EQ(report.findings.front().cause, cause) << seed << "\n" << told_of_faults(report);
     }
     const ValidationReport report = report_on(Fault::tensor_scale, true, seed);
     ASSERT_FALSE(report.findings.empty()) << seed;
-    EXPECT_EQ(report.findings.front().cause, "one_scale_per_tensor") << seed << "\n" << told(report);
+    EXPECT_EQ(report.findings.front().cause, "one_scale_per_tensor") << seed << "\n" << told_of_faults(report);
   }
 }
 
@@ -123,8 +123,8 @@ TEST(ValidateFaults, ALayerIsNamedThatAloneIsWrong) {
         Fault::history_dropped, Fault::halves_swapped, Fault::not_causal}) {
     const ValidationReport report = report_on(fault, false, 11, 1);
     ASSERT_FALSE(report.findings.empty());
-    EXPECT_EQ(report.findings.front().layer, 1) << told(report);
-    EXPECT_NE(report.findings.front().what.find("layer 1 is touched"), std::string::npos) << told(report);
+    EXPECT_EQ(report.findings.front().layer, 1) << told_of_faults(report);
+    EXPECT_NE(report.findings.front().what.find("layer 1 is touched"), std::string::npos) << told_of_faults(report);
   }
 }
 

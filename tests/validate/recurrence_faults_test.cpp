@@ -11,7 +11,7 @@
 namespace kvtide {
 namespace {
 
-std::vector<TokenId> text() {
+std::vector<TokenId> recurrent_text() {
   auto ids = testing::read_npy<std::int32_t>(KVTIDE_GOLDENS "/models/tiny.ids.npy", "<i4");
   ids.resize(23);
   return ids;
@@ -21,7 +21,7 @@ std::string folder(std::string_view name) {
   return std::string(KVTIDE_GOLDENS "/folders/") + std::string(name);
 }
 
-std::string told(const ValidationReport& report) {
+std::string told_of_recurrence(const ValidationReport& report) {
   std::string out;
   for (const CheckResult& check : report.checks)
     out += check.name + ": " + outcome_name(check.outcome) + ", " + check.detail + "\n";
@@ -55,7 +55,7 @@ ValidationReport report_on_forgetting(std::string_view model_name, std::string_v
   options.key_type = options.value_type = ElementType::f32;
   options.threads = 1;
   Forgetful tested(model, options, what);
-  return validate(tested, reference, text(), {});
+  return validate(tested, reference, recurrent_text(), {});
 }
 
 TEST(RecurrenceFaults, WhatACallDoesNotHandOn_IsNamed) {
@@ -72,8 +72,8 @@ TEST(RecurrenceFaults, WhatACallDoesNotHandOn_IsNamed) {
     const ValidationReport report = report_on_forgetting(c.model, c.what);
     EXPECT_FALSE(report.passed);
     ASSERT_FALSE(report.findings.empty()) << c.model << c.what;
-    EXPECT_EQ(report.findings.front().cause, c.cause) << c.model << " " << c.what << "\n" << told(report);
-    EXPECT_EQ(report.findings.front().layer, 0) << told(report);
+    EXPECT_EQ(report.findings.front().cause, c.cause) << c.model << " " << c.what << "\n" << told_of_recurrence(report);
+    EXPECT_EQ(report.findings.front().layer, 0) << told_of_recurrence(report);
   }
   EXPECT_TRUE(report_on_forgetting("qwen3-5-f32", "no tensor").passed);
 }
@@ -135,10 +135,10 @@ TEST(RecurrenceFaults, WhatALayerComputesWrongly_IsNamedByLogitsAlone) {
     Slipping tested(folder(c.model), c.slip);
     ValidateOptions options;
     options.chunks = {1, 4};
-    const ValidationReport report = validate(tested, reference, text(), options);
+    const ValidationReport report = validate(tested, reference, recurrent_text(), options);
     EXPECT_FALSE(report.passed) << c.cause;
     ASSERT_FALSE(report.findings.empty()) << c.model << c.cause;
-    EXPECT_EQ(report.findings.front().cause, c.cause) << c.model << "\n" << told(report);
+    EXPECT_EQ(report.findings.front().cause, c.cause) << c.model << "\n" << told_of_recurrence(report);
   }
 }
 

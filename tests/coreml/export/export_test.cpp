@@ -33,7 +33,7 @@ using kvtide::testing::SampleModel;
 using kvtide::testing::TemporaryFolder;
 
 // Longer than the windows of Gemma 3 and Qwen 2.
-const std::vector<TokenId> kText = {7, 3, 41, 12, 5, 47, 22, 9, 18, 2, 31, 6, 44, 8, 13, 40, 21, 3, 19, 28};
+const std::vector<TokenId> kExportedText = {7, 3, 41, 12, 5, 47, 22, 9, 18, 2, 31, 6, 44, 8, 13, 40, 21, 3, 19, 28};
 
 CoremlExport small(int chunks = 0) {
   CoremlExport how;
@@ -73,7 +73,7 @@ class Families : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Families, SayWhatASessionSaysInOnePackageAndInSeveral) {
   const std::string model = cat(KVTIDE_GOLDENS, "/folders/", GetParam());
-  const std::vector<float> wanted = session_logits(model, kText);
+  const std::vector<float> wanted = session_logits(model, kExportedText);
   TemporaryFolder folder;
   for (const int chunks : {0, CoremlExport::kEveryLayer}) {
     const std::string path = folder / (chunks == 0 ? "whole.mlpackage" : "layers");
@@ -82,7 +82,7 @@ TEST_P(Families, SayWhatASessionSaysInOnePackageAndInSeveral) {
     EXPECT_EQ(decoder->kind(), ContractKind::masks);
     EXPECT_EQ(decoder->slots(), 32);
     for (const std::int64_t chunk : {1, 3, 0})
-      EXPECT_LE(farthest(wanted, decoder_logits(*decoder, kText, chunk)), 4e-3f * range_of(wanted))
+      EXPECT_LE(farthest(wanted, decoder_logits(*decoder, kExportedText, chunk)), 4e-3f * range_of(wanted))
           << path << ", " << chunk;
     if (chunks == 0)
       expect_clean(path);
@@ -104,7 +104,7 @@ std::string sample_path(const TemporaryFolder& folder) {
 TEST(Export, WritesWeightsInFewerBits) {
   TemporaryFolder folder;
   const std::string model = sample_path(folder);
-  const std::vector<float> wanted = session_logits(model, kText);
+  const std::vector<float> wanted = session_logits(model, kExportedText);
   const std::tuple<CoremlWeights, const char*, float> ways[] = {{CoremlWeights::f16, "fp16", 4e-3f},
                                                                 {CoremlWeights::int8_channel, "int8", 0.05f},
                                                                 {CoremlWeights::int8_tensor, "int8", 0.05f},
@@ -116,7 +116,7 @@ TEST(Export, WritesWeightsInFewerBits) {
     const std::string path = folder / "m.mlpackage";
     export_coreml(model, path, how);
     EXPECT_NE(inspect_coreml(path).find(cat("\"", type, "\"")), std::string::npos) << type;
-    EXPECT_LE(farthest(wanted, open_decoder(path, {})->read(kText)), most * range_of(wanted)) << type;
+    EXPECT_LE(farthest(wanted, open_decoder(path, {})->read(kExportedText)), most * range_of(wanted)) << type;
   }
 }
 
@@ -127,7 +127,7 @@ TEST(Export, TakesListedSizesAndOneToken) {
   how.token_sizes = {8, 1};
   export_coreml(model, folder / "listed", how);
   const auto decoder = open_decoder(folder / "listed", {});
-  decoder->read(kText);
+  decoder->read(kExportedText);
   EXPECT_EQ(decoder->calls(), 2 + 4);
   EXPECT_EQ(decoder->parts().size(), 4u);
   EXPECT_EQ(decoder->parts().front().name, "embedding.mlpackage");
@@ -216,16 +216,16 @@ TEST(Export, ASequenceGoesOnInPackagesWithMoreAndFewerSlots) {
   };
   const auto small_one = decoder_of("small.mlpackage", 0, 24), large = decoder_of("large", 2, 40),
              same = decoder_of("same.mlpackage", 0, 24);
-  small_one->read(std::span(kText).first(10));
+  small_one->read(std::span(kExportedText).first(10));
   save_sequence(*small_one, folder / "ten.safetensors");
   const std::vector<TokenId> last = load_sequence(*large, folder / "ten.safetensors", 1);
-  EXPECT_EQ(last, (std::vector<TokenId>{kText[9]}));
+  EXPECT_EQ(last, (std::vector<TokenId>{kExportedText[9]}));
   EXPECT_EQ(large->position(), 9);
   large->read(last);
-  large->read(std::span(kText).subspan(10, 5));
+  large->read(std::span(kExportedText).subspan(10, 5));
   same->restore(large->tokens(), large->rows());
-  const std::vector<float> there_and_back = same->read(std::span(kText).subspan(15)),
-                           at_once = small_one->read(std::span(kText).subspan(10));
+  const std::vector<float> there_and_back = same->read(std::span(kExportedText).subspan(15)),
+                           at_once = small_one->read(std::span(kExportedText).subspan(10));
   EXPECT_EQ(same->position(), 20);
   EXPECT_LE(farthest(at_once, there_and_back), 4e-3f * range_of(at_once));
   const auto tiny = decoder_of("tiny.mlpackage", 0, 8);
@@ -326,7 +326,7 @@ TEST(Export, StatesMoveToAPackageOfAnotherLengthAndBack) {
   const auto read = [](CoremlModel& with, CoremlState& state, std::size_t from, std::size_t to) {
     CoremlArray logits;
     for (std::size_t at = from; at < to; ++at)
-      logits = with.predict(call_of(with, kText[at], static_cast<std::int64_t>(at)), &state).at("logits");
+      logits = with.predict(call_of(with, kExportedText[at], static_cast<std::int64_t>(at)), &state).at("logits");
     return logits.bytes;
   };
   CoremlState large = long_one.make_state();

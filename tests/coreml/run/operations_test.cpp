@@ -5,11 +5,10 @@
 #include "coreml/run/loaded.h"
 #include "coreml/write/builder.h"
 #include "kvtide/error.h"
+#include "tests/coreml/sample_numbers.h"
 
 namespace kvtide::coreml {
 namespace {
-
-using Numbers = std::vector<float>;
 
 struct Case {
   DataType dtype = DataType::fp32;
