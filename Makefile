@@ -225,8 +225,8 @@ bench-state: build  ## measure resizing, forking, saving and loading a KV state 
 DEPTHS ?= 0,4096,8192
 ROUNDS ?= 3
 bench-peers: build  ## kvtide and llama.cpp in turn at several depths, on both real models (compiles llama.cpp: minutes)
-	@tools/install.sh references demo
-	@tools/make_venv.sh build/venv-peers tools/requirements-peers.txt
+	@tools/install.sh references demo peers
+	@CC=clang-14 CXX=clang++-14 tools/make_venv.sh build/venv-peers tools/requirements-peers.txt --no-cache-dir
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
 	build/venv-peers/bin/python bench/compare.py --kvtide build/kvtide --depths $(DEPTHS) --rounds $(ROUNDS) \
 	  --json build/peers.json --markdown build/peers.md --plot build/peers.svg $(SMOLLM2) $(GEMMA3)
@@ -234,8 +234,8 @@ bench-peers: build  ## kvtide and llama.cpp in turn at several depths, on both r
 # Eight of Mistral's 32 layers do as well: every layer is alike.
 SHAPES ?= llama1b:q4_k_m:16 llama1b:q8_0:16 llama1b:q4_0:16 mistral7b:q4_k_m:8
 bench-shapes: build  ## the same on random weights in the shapes of models of 1B and 7B (4 GiB of disk, half an hour)
-	@tools/install.sh references demo
-	@tools/make_venv.sh build/venv-peers tools/requirements-peers.txt
+	@tools/install.sh references demo peers
+	@CC=clang-14 CXX=clang++-14 tools/make_venv.sh build/venv-peers tools/requirements-peers.txt --no-cache-dir
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
 	@mkdir -p build/shapes
 	@for shape in $(SHAPES); do \

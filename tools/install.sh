@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that a part of the project needs. Silent when everything is there.
 #
-#   tools/install.sh GROUP...     groups: small build test fuzz check python demo texts references package test-packages page aarch64
+#   tools/install.sh GROUP...     groups: small build test fuzz check python demo texts references peers package test-packages page aarch64
 #
 # Needs no network and no rights when nothing is missing. Otherwise it uses apt-get, through sudo for anyone but root,
 # and says in one line what it could not get.
@@ -18,19 +18,20 @@ packages_of() {
     demo) echo python3-venv ;;
     texts) echo bible-kjv ;;
     references) echo python3-venv ;;
+    peers) echo clang-14 libomp-14-dev ;;
     package) echo dpkg-dev file ;;
     test-packages) echo debootstrap python3-venv python3-pip ;;
     page) echo chromium python3-venv ;;
     aarch64) echo g++-aarch64-linux-gnu qemu-user googletest ;;
     *)
-      echo "install.sh: unknown group '$1'; the groups are: small build test fuzz check python demo texts references package test-packages page aarch64" >&2
+      echo "install.sh: unknown group '$1'; the groups are: small build test fuzz check python demo texts references peers package test-packages page aarch64" >&2
       exit 2
       ;;
   esac
 }
 
 if [ $# -eq 0 ]; then
-  echo "usage: tools/install.sh GROUP...   (small build test fuzz check python demo texts references package test-packages page aarch64)" >&2
+  echo "usage: tools/install.sh GROUP...   (small build test fuzz check python demo texts references peers package test-packages page aarch64)" >&2
   exit 2
 fi
 wanted=()

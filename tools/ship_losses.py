@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Measures what budgets cost a model, and writes src/cli/optional/measured_losses_table.cpp.
 
-    tools/ship_losses.py measure KVTIDE MODEL.gguf TEXT TOKENS BUDGETS RESULT.json [NAME]
+    tools/ship_losses.py measure KVTIDE MODEL.gguf TEXT[,TEXT...] TOKENS BUDGETS RESULT.json [NAME]
     tools/ship_losses.py write RESULT.json [RESULT.json ...]
 
 BUDGETS: for instance 16M,32M,64M. Every budget is one `kvtide ppl --stream --against full` over the first TOKENS tokens of
-TEXT. A result that is there is kept, so that a campaign can be interrupted.
+each TEXT, and its losses are the means: a short text alone says little. A result that is there is kept, so that a campaign
+can be interrupted.
 """
 
 import hashlib
 import json
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +29,7 @@ def run(*words: object) -> dict:
     return json.loads(subprocess.run([str(w) for w in words], check=True, capture_output=True, text=True).stdout)
 
 
-def measure(kvtide: str, model: str, text: str, tokens: str, budgets: str, result: str, name: str = "") -> None:
+def measure(kvtide: str, model: str, texts: str, tokens: str, budgets: str, result: str, name: str = "") -> None:
     path = Path(result)
     kept = json.loads(path.read_text()) if path.exists() else {}
     kept.setdefault("model", hashlib.sha256(Path(model).read_bytes()).hexdigest())
@@ -38,8 +40,12 @@ def measure(kvtide: str, model: str, text: str, tokens: str, budgets: str, resul
         if budget in losses:
             continue
         plan = run(kvtide, "plan", "-m", model, "--ctx", tokens, "--budget", budget, "--json")
-        told = run(kvtide, "ppl", "-m", model, "-f", text, "-c", tokens, "--stream", "--against", "full", "--kv-budget", budget, "--json")
-        losses[budget] = {"share": plan["budget"] / plan["full_cache_bytes"], "kl": told["kl"], "perplexity": told["dppl"]}
+        told = [
+            run(kvtide, "ppl", "-m", model, "-f", text, "-c", tokens, "--stream", "--against", "full", "--kv-budget", budget, "--json")
+            for text in texts.split(",")
+        ]
+        means = {name: statistics.mean(one[key] for one in told) for name, key in (("kl", "kl"), ("perplexity", "dppl"))}
+        losses[budget] = {"share": plan["budget"] / plan["full_cache_bytes"], **means}
         path.write_text(json.dumps(kept, indent=1) + "\n")
         print(budget, losses[budget], flush=True)
 
