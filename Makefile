@@ -221,12 +221,15 @@ bench-state: build  ## measure resizing, forking, saving and loading a KV state 
 	@build/cmake/bench_state_transition 256 15 build/bench/transition.json
 	@build/cmake/bench_state_snapshot build/bench build/bench/snapshot.json
 
+# llama.cpp asks for the use of tiles by g++'s names of what the processor has. clang 14 has other names.
+PEERS_BUILD = flags="$$(grep -qm1 amx_int8 /proc/cpuinfo && echo -D__AMX_TILE__=1 -D__AMX_INT8__=1 || true)" ; \
+  CC=clang-14 CXX=clang++-14 CFLAGS="$$flags" CXXFLAGS="$$flags"
 # Deep rounds take minutes each: llama.cpp reads 8,192 tokens of SmolLM2 in more than a minute.
 DEPTHS ?= 0,4096,8192
 ROUNDS ?= 3
 bench-peers: build  ## kvtide and llama.cpp in turn at several depths, on both real models (compiles llama.cpp: minutes)
 	@tools/install.sh references demo peers
-	@CC=clang-14 CXX=clang++-14 tools/make_venv.sh build/venv-peers tools/requirements-peers.txt --no-cache-dir
+	@$(PEERS_BUILD) tools/make_venv.sh build/venv-peers tools/requirements-peers.txt --no-cache-dir
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
 	build/venv-peers/bin/python bench/compare.py --kvtide build/kvtide --depths $(DEPTHS) --rounds $(ROUNDS) \
 	  --json build/peers.json --markdown build/peers.md --plot build/peers.svg $(SMOLLM2) $(GEMMA3)
@@ -235,7 +238,7 @@ bench-peers: build  ## kvtide and llama.cpp in turn at several depths, on both r
 SHAPES ?= llama1b:q4_k_m:16 llama1b:q8_0:16 llama1b:q4_0:16 mistral7b:q4_k_m:8
 bench-shapes: build  ## the same on random weights in the shapes of models of 1B and 7B (4 GiB of disk, half an hour)
 	@tools/install.sh references demo peers
-	@CC=clang-14 CXX=clang++-14 tools/make_venv.sh build/venv-peers tools/requirements-peers.txt --no-cache-dir
+	@$(PEERS_BUILD) tools/make_venv.sh build/venv-peers tools/requirements-peers.txt --no-cache-dir
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
 	@mkdir -p build/shapes
 	@for shape in $(SHAPES); do \

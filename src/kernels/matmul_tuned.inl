@@ -179,8 +179,7 @@ struct Q6K {
 };
 
 // Panels lie one behind the other and come from memory for the first rows alone. Processors stop fetching ahead at every
-// small page: so much further on, lines come into the second cache. For few rows nothing is computed meanwhile, and
-// asking for lines costs more than it gives.
+// small page: so much further on, lines come into the second cache.
 constexpr std::int64_t kFetchAhead = 4096;
 
 template <class Type, int M>
@@ -192,7 +191,7 @@ inline void tile(const typename Type::Panel* panel, const QuantRows& rows, const
   XView<M> x{rows.row(row)};
   constexpr int kSteps = Type::kBlock / 32;
   constexpr std::int64_t kStepBytes = sizeof(*panel) / kSteps;
-  const std::int64_t fetched = M >= 4 && row == 0 ? kStepBytes : 0;
+  const std::int64_t fetched = row == 0 ? kStepBytes : 0;
   const std::byte* ahead = reinterpret_cast<const std::byte*>(panel) + kFetchAhead;
   for (std::int64_t b = 0; b < rows.k / Type::kBlock; ++b)
 #pragma GCC unroll 1
