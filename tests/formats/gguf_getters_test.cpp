@@ -54,8 +54,10 @@ TEST_F(GgufGetters, GiveUnsignedNumbersOfEveryIntegerType) {
 }
 
 TEST_F(GgufGetters, RefuseANegativeNumberWhereNoneMayBe) {
-  EXPECT_EQ(refused_getter([&] { file.get_uint("a.i8"); }), "m.gguf: key 'a.i8': is -100; it must not be negative");
-  EXPECT_NE(refused_getter([&] { file.get_uint("a.i64"); }).find("is -1152921504606846976"), std::string::npos);
+  EXPECT_EQ(refused_getter([&] { file.get_uint("a.i8"); }),
+            "m.gguf: key 'a.i8': is -100; it must not be negative");
+  EXPECT_NE(refused_getter([&] { file.get_uint("a.i64"); }).find("is -1152921504606846976"),
+            std::string::npos);
 }
 
 TEST_F(GgufGetters, GiveNumbersOfEveryType) {
@@ -78,7 +80,8 @@ TEST_F(GgufGetters, RefuseNumbersThatAreNotFinite) {
                        .array("huge", std::vector<double>{1e39})
                        .build();
   const GgufFile other = GgufFile::from_bytes(bad.bytes, "m.gguf");
-  EXPECT_EQ(refused_getter([&] { other.get_number("inf"); }), "m.gguf: key 'inf': is -inf; it must be finite");
+  EXPECT_EQ(refused_getter([&] { other.get_number("inf"); }),
+            "m.gguf: key 'inf': is -inf; it must be finite");
   EXPECT_NE(refused_getter([&] { other.get_number("nan"); }).find("it must be finite"), std::string::npos);
   EXPECT_EQ(refused_getter([&] { other.get_numbers("infs"); }),
             "m.gguf: key 'infs': element 1 is inf; it must be finite");

@@ -113,7 +113,8 @@ TEST(ValidateFaults, AreNamedAlikeForOtherWeightsAndTexts) {
     }
     const ValidationReport report = report_on(Fault::tensor_scale, true, seed);
     ASSERT_FALSE(report.findings.empty()) << seed;
-    EXPECT_EQ(report.findings.front().cause, "one_scale_per_tensor") << seed << "\n" << told_of_faults(report);
+    EXPECT_EQ(report.findings.front().cause, "one_scale_per_tensor") << seed << "\n"
+                                                                     << told_of_faults(report);
   }
 }
 
@@ -124,7 +125,8 @@ TEST(ValidateFaults, ALayerIsNamedThatAloneIsWrong) {
     const ValidationReport report = report_on(fault, false, 11, 1);
     ASSERT_FALSE(report.findings.empty());
     EXPECT_EQ(report.findings.front().layer, 1) << told_of_faults(report);
-    EXPECT_NE(report.findings.front().what.find("layer 1 is touched"), std::string::npos) << told_of_faults(report);
+    EXPECT_NE(report.findings.front().what.find("layer 1 is touched"), std::string::npos)
+        << told_of_faults(report);
   }
 }
 

@@ -72,7 +72,8 @@ TEST(RecurrenceFaults, WhatACallDoesNotHandOn_IsNamed) {
     const ValidationReport report = report_on_forgetting(c.model, c.what);
     EXPECT_FALSE(report.passed);
     ASSERT_FALSE(report.findings.empty()) << c.model << c.what;
-    EXPECT_EQ(report.findings.front().cause, c.cause) << c.model << " " << c.what << "\n" << told_of_recurrence(report);
+    EXPECT_EQ(report.findings.front().cause, c.cause) << c.model << " " << c.what << "\n"
+                                                      << told_of_recurrence(report);
     EXPECT_EQ(report.findings.front().layer, 0) << told_of_recurrence(report);
   }
   EXPECT_TRUE(report_on_forgetting("qwen3-5-f32", "no tensor").passed);

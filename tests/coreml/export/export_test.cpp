@@ -33,7 +33,8 @@ using kvtide::testing::SampleModel;
 using kvtide::testing::TemporaryFolder;
 
 // Longer than the windows of Gemma 3 and Qwen 2.
-const std::vector<TokenId> kExportedText = {7, 3, 41, 12, 5, 47, 22, 9, 18, 2, 31, 6, 44, 8, 13, 40, 21, 3, 19, 28};
+const std::vector<TokenId> kExportedText = {7,  3, 41, 12, 5,  47, 22, 9, 18, 2,
+                                            31, 6, 44, 8,  13, 40, 21, 3, 19, 28};
 
 CoremlExport small(int chunks = 0) {
   CoremlExport how;
@@ -326,7 +327,8 @@ TEST(Export, StatesMoveToAPackageOfAnotherLengthAndBack) {
   const auto read = [](CoremlModel& with, CoremlState& state, std::size_t from, std::size_t to) {
     CoremlArray logits;
     for (std::size_t at = from; at < to; ++at)
-      logits = with.predict(call_of(with, kExportedText[at], static_cast<std::int64_t>(at)), &state).at("logits");
+      logits =
+          with.predict(call_of(with, kExportedText[at], static_cast<std::int64_t>(at)), &state).at("logits");
     return logits.bytes;
   };
   CoremlState large = long_one.make_state();
