@@ -94,7 +94,7 @@ campaign-validator: test-python  ## 91 faults planted in ports of 6 architecture
 
 # One instrumented build serves both the tests and the fuzz targets. A small stack proves nothing about an instrumented
 # program, which needs more of it. Comparisons with arithmetic in double and of the bits of all tables are left out where
-# other tests run the same kernels: they took most of the minutes, and judge values, not memory. So do files of killed processes.
+# other tests run the same kernels: they took most of the minutes, and judge values, not memory. Tests of killed processes judge files.
 SANITIZED_SKIPPED := *SmallStack*:AttendInts.ComeWithin*:AttendSpread.EqualsTheSoftmax*:AttendSpread.IsTheSameBitsForEveryTable*:AttendBits.AreThoseOfTheScalarTable:Matmul.GivesTheSameBits*:SnapshotKill.*
 test-sanitized:
 	@tools/install.sh build test fuzz
@@ -206,13 +206,32 @@ test-aarch64:  ## built for aarch64, the tests of kernels, of what lies below th
 # --no-compile: Python then compiles only what is imported, a small part of torch.
 test-references: build  ## compare with the Python references, on both real models
 	@tools/install.sh references demo
+	@tools/make_venv.sh build/venv-references tools/requirements-references.txt --no-compile
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
 	@tools/fetch_text.sh ezekiel $(LONG_TEXT)
+	@tools/real_models.sh build/cmake $(SMOLLM2) $(GEMMA3)
+	build/venv-references/bin/python tools/references/compare.py --kvtide build/kvtide --models $(MODELS) --text $(LONG_TEXT)
+	build/venv-references/bin/python tools/make_procedural_goldens.py --check
+	build/venv-references/bin/python tools/make_four_bit_goldens.py --check
+	build/venv-references/bin/python tools/references/compare_folders.py --kvtide build/kvtide
+	build/venv-references/bin/python tools/references/compare_validation.py --kvtide build/kvtide --models $(MODELS)
+	@cmake --build build/cmake --target stateful_answers session_answers safetensors_verdicts coreml_answers chat_template_answers
+	build/venv-references/bin/python tools/references/compare_gpt2.py --answers build/cmake/tests/stateful_answers
+	build/venv-references/bin/python tools/references/compare_zaya.py --answers build/cmake/tests/session_answers
+	build/venv-references/bin/python tools/references/compare_architectures.py --answers build/cmake/tests/session_answers
+	@tools/make_venv.sh build/venv-coreml tools/requirements-coreml.txt --no-compile
+	build/venv-coreml/bin/python tools/references/compare_coreml.py --answers build/cmake/tests/coreml_answers --kvtide build/kvtide
+	build/venv-references/bin/python tools/references/compare_chat_templates.py --answers build/cmake/tests/chat_template_answers \
+	  --goldens tests/goldens/chat_templates/jinja2.json $(if $(TEMPLATES),--templates $(TEMPLATES))
+	build/venv-references/bin/python tools/compare_safetensors.py --verdicts build/cmake/tests/safetensors_verdicts
+	build/venv-references/bin/python tools/make_tokenizer_goldens.py --check
+	build/venv-references/bin/python tools/make_tokenizer_goldens.py --kvtide build/kvtide
+	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(SMOLLM2)
+	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(GEMMA3)
 	@$(PYTHON) tools/fetch_novel.py persuasion $(NOVEL)
-	@tools/configure.sh release -DKVTIDE_TESTS=ON
-	@cmake --build build/cmake --target real_models_tests stateful_answers session_answers safetensors_verdicts coreml_answers chat_template_answers
-	@$(MAKE) --no-print-directory -f tools/references.mk -j $$(nproc) --output-sync=target PYTHON="$(PYTHON)" MODELS="$(MODELS)" \
-	  SMOLLM2="$(SMOLLM2)" GEMMA3="$(GEMMA3)" LONG_TEXT="$(LONG_TEXT)" NOVEL="$(NOVEL)" TEMPLATES="$(TEMPLATES)"
+	@$(PYTHON) tools/demo.py build/kvtide $(GEMMA3) $(NOVEL)
+	@$(PYTHON) tools/check_docs_commands.py --kvtide build/kvtide --run --models $(MODELS) --novel $(NOVEL) \
+	  $(addprefix --python ,$(wildcard build/venv-python/bin/python))
 
 bench-state: build  ## measure resizing, forking, saving and loading a KV state (4 GiB of memory, 3 GiB of disk)
 	@cmake --build build/cmake --target bench_state_resizing bench_state_snapshot bench_state_transition

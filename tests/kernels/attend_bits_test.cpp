@@ -51,16 +51,6 @@ std::vector<AttendOptions> cases() {
 }
 
 // The queries [from, from + tokens) of the case, reading the same rows.
-AttendCase part_of(const AttendCase& whole, std::int64_t from, std::int64_t tokens) {
-  AttendCase part;
-  part.shape = whole.shape;
-  part.shape.first += from;
-  part.shape.tokens = tokens;
-  const auto row = static_cast<std::ptrdiff_t>(whole.shape.heads * whole.shape.head_dim);
-  part.q.assign(whole.q.begin() + from * row, whole.q.begin() + (from + tokens) * row);
-  return part;
-}
-
 TEST(AttendBits, AreThoseOfTheScalarTable) {
   for (const AttendOptions& o : cases()) {
     const AttendCase c = make_case(o);
@@ -74,7 +64,8 @@ TEST(AttendBits, AreThoseOfTheScalarTable) {
 TEST(AttendBits, DoNotDependOnTheNumberOfThreads) {
   for (const AttendOptions& o : cases()) {
     const AttendCase c = make_case(o);
-    const AttendCase last = part_of(c, o.tokens - 1, 1);  // one query: threads share its rows instead
+    const AttendCase last =
+        testing::part_of(c, o.tokens - 1, 1);  // one query: threads share its rows instead
     SpanLists spans = full_spans(c);
     const auto wanted = run_attend(c, best_kernels().attend, 1, spans);
     const auto wanted_last = run_attend(last, best_kernels().attend, 1, spans);
@@ -93,7 +84,7 @@ TEST(AttendBits, DoNotDependOnTheChunk) {
     for (const std::int64_t chunk : {1, 2, 7, 16, 64}) {
       std::vector<float> got;
       for (std::int64_t from = 0; from < o.tokens; from += chunk) {
-        const AttendCase part = part_of(c, from, std::min(chunk, o.tokens - from));
+        const AttendCase part = testing::part_of(c, from, std::min(chunk, o.tokens - from));
         // The rows that exist at that moment: none of the later tokens.
         SpanLists spans = all;
         for (auto& list : spans) list.back().rows = part.shape.first + part.shape.tokens - *list.back().first;

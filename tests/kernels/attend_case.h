@@ -101,6 +101,16 @@ struct AttendCase {
   std::vector<Head> heads;  // of the KV heads
 };
 
+// Tokens [from, from + tokens) of a case.
+inline AttendCase part_of(const AttendCase& whole, std::int64_t from, std::int64_t tokens) {
+  AttendCase part = whole;
+  part.shape.first += from;
+  part.shape.tokens = tokens;
+  const auto row = static_cast<std::ptrdiff_t>(whole.shape.heads * whole.shape.head_dim);
+  part.q.assign(whole.q.begin() + from * row, whole.q.begin() + (from + tokens) * row);
+  return part;
+}
+
 struct AttendOptions {
   Pos first = 0;
   std::int64_t tokens = 1;

@@ -38,7 +38,7 @@ std::vector<float> by_definition(const std::vector<float>& rows, int dim) {
   return out;
 }
 
-// The same by butterflies, in double: by the definition the rows of the spread_cases below would take most of the suite's time.
+// The same by butterflies, in double: by the definition the rows of the cases below would take most of the suite's time.
 std::vector<float> transformed(const std::vector<float>& rows, int dim) {
   const auto part = static_cast<std::size_t>(dim & -dim);
   std::vector<double> x(rows.begin(), rows.end());
@@ -186,14 +186,10 @@ TEST(AttendSpread, IsTheSameBitsForEveryChunk) {
   for (const Spread& spread : spread_cases()) {
     const auto wanted = run_attend(spread.c, kAttendScalar, 1, spread.spans(0));
     std::vector<float> got;
-    const auto row = static_cast<std::ptrdiff_t>(spread.c.shape.heads * spread.c.shape.head_dim);
     const std::int64_t tokens = spread.c.shape.tokens;
     for (std::int64_t from = 0; from < tokens; from += 7) {
       Spread part = spread;
-      part.c.shape.first += from;
-      part.c.shape.tokens = std::min<std::int64_t>(7, tokens - from);
-      part.c.q.assign(spread.c.q.begin() + from * row,
-                      spread.c.q.begin() + (from + part.c.shape.tokens) * row);
+      part.c = testing::part_of(spread.c, from, std::min<std::int64_t>(7, tokens - from));
       const auto rows = run_attend(part.c, best_kernels().attend, 1, part.spans(0));
       got.insert(got.end(), rows.begin(), rows.end());
     }

@@ -177,15 +177,6 @@ TEST(AttendViews, AreTheSameBitsForEveryTableAndThreadCount) {
 }
 
 // The rows [from, from + tokens) of the case's queries.
-AttendCase part_of_views(const AttendCase& whole, std::int64_t from, std::int64_t tokens) {
-  AttendCase part = whole;
-  part.shape.first += from;
-  part.shape.tokens = tokens;
-  const auto row = static_cast<std::ptrdiff_t>(whole.shape.heads * whole.shape.head_dim);
-  part.q.assign(whole.q.begin() + from * row, whole.q.begin() + (from + tokens) * row);
-  return part;
-}
-
 TEST(AttendViews, AreTheSameBitsForEveryChunk) {
   for (const Layout& layout : layouts()) {
     const AttendCase c = rotary_case(layout.options);
@@ -193,7 +184,7 @@ TEST(AttendViews, AreTheSameBitsForEveryChunk) {
     for (const std::int64_t chunk : {1, 7, 32}) {
       std::vector<float> got;
       for (std::int64_t from = 0; from < 70; from += chunk) {
-        const AttendCase part = part_of_views(c, from, std::min<std::int64_t>(chunk, 70 - from));
+        const AttendCase part = testing::part_of(c, from, std::min<std::int64_t>(chunk, 70 - from));
         std::vector<Piece> pieces = layout.pieces;
         pieces.back().last = part.shape.first + part.shape.tokens;
         const auto rows = run_attend(part, best_kernels().attend, 2, spans_of(c, pieces));

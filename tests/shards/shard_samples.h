@@ -5,12 +5,21 @@
 #include <vector>
 
 #include "kvtide/masks.h"
+#include "kvtide/session.h"
 #include "kvtide/shard.h"
 #include "shards/manifest.h"
 #include "tests/formats/temporary_folder.h"
 #include "tests/model/sample_model.h"
 
 namespace kvtide::testing {
+
+// Of a session that computes in one order whatever the shards do: exact, on one thread.
+inline SessionOptions exact_f16() {
+  SessionOptions options;
+  options.exact = true;
+  options.threads = 1;
+  return options;
+}
 
 // A folder of shards that disappears with the object.
 class ShardSample {

@@ -23,13 +23,6 @@ using testing::ShardSample;
 
 const std::string kHybridFolder = KVTIDE_GOLDENS "/folders/zaya-f16";  // one layer slides over 16 positions
 
-SessionOptions exact_f16() {
-  SessionOptions options;
-  options.exact = true;
-  options.threads = 1;
-  return options;
-}
-
 class ShardedHybrid : public ::testing::Test {
  protected:
   static const ShardSample& sample() {
@@ -51,7 +44,7 @@ class ShardedHybrid : public ::testing::Test {
 TEST_F(ShardedHybrid, ShardsGiveTheBitsOfASession_ForAnyNumberOfColumns) {
   const Model model(kHybridFolder);
   const auto ids = testing::random_tokens(80, model.vocabulary(), 3);
-  const std::vector<float> wanted = testing::all_logits(model, exact_f16(), ids);
+  const std::vector<float> wanted = testing::all_logits(model, testing::exact_f16(), ids);
   for (const Kernels* kernels : available_kernels())
     for (const std::size_t columns : {1u, 2u, 3u, 4u}) {
       ShardedModel sharded(sample().path(), {.threads = columns == 2 ? 3 : 1, .kernels = kernels->isa});
@@ -76,7 +69,7 @@ TEST_F(ShardedHybrid, DraftsWriteTheTokensOfPlainDecoding_AndOfASession) {
     accepted += fast.accepted;
     rejected += fast.drafted - fast.accepted;
 
-    Session session(model, exact_f16());
+    Session session(model, testing::exact_f16());
     session.read(prompt);
     for (const TokenId token : slow.tokens) {
       const auto logits = session.logits();
@@ -104,7 +97,7 @@ TEST_F(ShardedHybrid, EightBitExpertsComeNearTheSession) {
   EXPECT_EQ(integers, 3 * 4);
   const Model model(kHybridFolder);
   const auto ids = testing::random_tokens(60, model.vocabulary(), 3);
-  const std::vector<float> wanted = testing::all_logits(model, exact_f16(), ids);
+  const std::vector<float> wanted = testing::all_logits(model, testing::exact_f16(), ids);
   ShardedModel sharded(eight.path(), {.threads = 1});
   const std::vector<float> got = logits_of(sharded, ids, 4);
   double dot = 0.0, a = 0.0, b = 0.0;

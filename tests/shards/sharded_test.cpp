@@ -26,13 +26,6 @@ using testing::expect_refused;
 using testing::SampleModel;
 using testing::ShardSample;
 
-SessionOptions exact_rows_of_f16() {
-  SessionOptions options;
-  options.exact = true;
-  options.threads = 1;
-  return options;
-}
-
 // Logits of every position, read in calls of `columns` tokens.
 std::vector<float> sharded_logits(ShardedModel& model, std::span<const TokenId> tokens, std::size_t columns) {
   std::vector<float> out;
@@ -66,7 +59,7 @@ TEST(Sharded, F16ShardsGiveTheBitsOfASessionOnTheSameWeights_ForAnyNumberOfColum
     const testing::TemporaryFile file = testing::sample_file(sample);
     const Model model(file.path());
     const auto ids = testing::random_tokens(80, model.vocabulary(), 3);
-    const std::vector<float> wanted = testing::all_logits(model, exact_rows_of_f16(), ids);
+    const std::vector<float> wanted = testing::all_logits(model, testing::exact_f16(), ids);
     ShardExport how = ShardSample::small();
     how.head_shards = 3;
     const ShardSample shards(file.path(), how);
@@ -143,7 +136,7 @@ TEST(Sharded, EightBitChannelsAreNearerThanOneScaleForAll) {
   const testing::TemporaryFile file = testing::sample_file(sample);
   const Model model(file.path());
   const auto ids = testing::random_tokens(60, model.vocabulary(), 3);
-  const std::vector<float> wanted = testing::all_logits(model, exact_rows_of_f16(), ids);
+  const std::vector<float> wanted = testing::all_logits(model, testing::exact_f16(), ids);
   const auto error = [&](ShardExport::Scales scales) {
     ShardExport how = ShardSample::small();
     how.type = ShardExport::Type::int8;
@@ -236,7 +229,7 @@ TEST(ShardedGenerate, DraftsWriteTheTokensOfPlainGreedyDecoding) {
       rejected += drafted.drafted - drafted.accepted;
       // And a session writes them, too.
       const Model model(file.path());
-      Session session(model, exact_rows_of_f16());
+      Session session(model, testing::exact_f16());
       session.read(prompt);
       GenerateOptions options;
       options.max_tokens = 60;

@@ -9,14 +9,6 @@
 namespace kvtide {
 namespace {
 
-std::string told(const ValidationReport& report) {
-  std::string out;
-  for (const CheckResult& check : report.checks)
-    out += check.name + ": " + outcome_name(check.outcome) + ", " + check.detail + "\n";
-  for (const Finding& f : report.findings) out += f.cause + ": " + f.what + "\n";
-  return out;
-}
-
 std::vector<std::string> all_models() {
   std::vector<std::string> out;
   for (const std::string& model : testing::golden_models()) out.push_back(model + ".gguf");
@@ -47,7 +39,7 @@ TEST(ValidateEngine, EveryArchitecturePassesExactly) {
   options.threads = 1;
   for (const std::string& path : all_models()) {
     const ValidationReport report = report_on(path, options, 0.999999);
-    EXPECT_TRUE(report.passed) << path << "\n" << told(report);
+    EXPECT_TRUE(report.passed) << path << "\n" << report_text(report);
     for (std::size_t i = 1; i < report.schedules.size(); ++i)
       EXPECT_TRUE(report.schedules[i].same_bits) << path << report.schedules[i].name;
   }
@@ -58,7 +50,7 @@ TEST(ValidateEngine, EveryArchitecturePassesInTheArithmeticOfEveryDay) {
   options.threads = 1;
   for (const std::string& path : all_models()) {
     const ValidationReport report = report_on(path, options, 0.97);
-    EXPECT_TRUE(report.passed) << path << "\n" << told(report);
+    EXPECT_TRUE(report.passed) << path << "\n" << report_text(report);
   }
 }
 
@@ -93,11 +85,11 @@ TEST(ValidateEngine, ARouterThatTakesTheOtherExpertOfANearTieIsNoFault_ButToldIn
   for (const bool known : {true, false}) {
     Blunt reference(decoder, known);
     const ValidationReport report = validate(tested, reference, ids, gates);
-    EXPECT_EQ(report.passed, known) << told(report);
-    EXPECT_EQ(
-        told(report).find("routers took the other expert of a near tie at 1 place") != std::string::npos,
-        known)
-        << told(report);
+    EXPECT_EQ(report.passed, known) << report_text(report);
+    EXPECT_EQ(report_text(report).find("routers took the other expert of a near tie at 1 place") !=
+                  std::string::npos,
+              known)
+        << report_text(report);
   }
 }
 
@@ -132,7 +124,7 @@ TEST(ValidateEngine, ModelsOfFloatsReachTheGateOfFloats_ExactlyAndInTheArithmeti
       options.threads = 1;
       options.exact = exact;
       const ValidationReport report = report_on(path, options, usual_gates(model, options).gate);
-      EXPECT_TRUE(report.passed) << path << "\n" << told(report);
+      EXPECT_TRUE(report.passed) << path << "\n" << report_text(report);
     }
   }
 }

@@ -20,15 +20,6 @@ ValidationReport report_on(Fault fault, bool integers = false, std::uint64_t see
   return validate(model, reference, tokens, options);
 }
 
-std::string told_of_faults(const ValidationReport& report) {
-  std::string out;
-  for (const CheckResult& check : report.checks)
-    out += check.name + ": " + outcome_name(check.outcome) + ", " + check.detail + "\n";
-  for (const Finding& f : report.findings)
-    out += f.cause + " [" + f.check + "]: " + f.what + " -> " + f.advice + "\n";
-  return out;
-}
-
 struct Expected {
   Fault fault;
   const char* cause;
@@ -40,13 +31,13 @@ struct Expected {
 
 TEST(ValidateFaults, CorrectShardsRaiseNoAlarm) {
   const ValidationReport report = report_on(Fault::none);
-  EXPECT_TRUE(report.passed) << told_of_faults(report);
-  EXPECT_TRUE(report.findings.empty()) << told_of_faults(report);
+  EXPECT_TRUE(report.passed) << report_text(report);
+  EXPECT_TRUE(report.findings.empty()) << report_text(report);
 }
 
 TEST(ValidateFaults, CorrectShardsOfEightBitIntegersRaiseNoAlarm) {
   const ValidationReport report = report_on(Fault::none, true);
-  EXPECT_TRUE(report.passed) << told_of_faults(report);
+  EXPECT_TRUE(report.passed) << report_text(report);
 }
 
 class PlantedFault : public ::testing::TestWithParam<Expected> {};
@@ -54,13 +45,13 @@ class PlantedFault : public ::testing::TestWithParam<Expected> {};
 TEST_P(PlantedFault, IsNamedWithItsLayerAndItsToken) {
   const Expected& expected = GetParam();
   const ValidationReport report = report_on(expected.fault, expected.integers);
-  EXPECT_FALSE(report.passed) << told_of_faults(report);
+  EXPECT_FALSE(report.passed) << report_text(report);
   ASSERT_FALSE(report.findings.empty());
   const Finding& first = report.findings.front();
-  EXPECT_EQ(first.cause, expected.cause) << told_of_faults(report);
-  EXPECT_EQ(first.layer, expected.layer) << told_of_faults(report);
-  EXPECT_EQ(first.token, expected.token) << told_of_faults(report);
-  EXPECT_NE(first.what.find(expected.words), std::string::npos) << told_of_faults(report);
+  EXPECT_EQ(first.cause, expected.cause) << report_text(report);
+  EXPECT_EQ(first.layer, expected.layer) << report_text(report);
+  EXPECT_EQ(first.token, expected.token) << report_text(report);
+  EXPECT_NE(first.what.find(expected.words), std::string::npos) << report_text(report);
   EXPECT_FALSE(first.advice.empty());
 }
 
@@ -109,12 +100,11 @@ TEST(ValidateFaults, AreNamedAlikeForOtherWeightsAndTexts) {
     for (const auto& [fault, cause] : faults) {
       const ValidationReport report = report_on(fault, false, seed);
       ASSERT_FALSE(report.findings.empty()) << cause << seed;
-      EXPECT_EQ(report.findings.front().cause, cause) << seed << "\n" << told_of_faults(report);
+      EXPECT_EQ(report.findings.front().cause, cause) << seed << "\n" << report_text(report);
     }
     const ValidationReport report = report_on(Fault::tensor_scale, true, seed);
     ASSERT_FALSE(report.findings.empty()) << seed;
-    EXPECT_EQ(report.findings.front().cause, "one_scale_per_tensor") << seed << "\n"
-                                                                     << told_of_faults(report);
+    EXPECT_EQ(report.findings.front().cause, "one_scale_per_tensor") << seed << "\n" << report_text(report);
   }
 }
 
@@ -124,9 +114,9 @@ TEST(ValidateFaults, ALayerIsNamedThatAloneIsWrong) {
         Fault::history_dropped, Fault::halves_swapped, Fault::not_causal}) {
     const ValidationReport report = report_on(fault, false, 11, 1);
     ASSERT_FALSE(report.findings.empty());
-    EXPECT_EQ(report.findings.front().layer, 1) << told_of_faults(report);
+    EXPECT_EQ(report.findings.front().layer, 1) << report_text(report);
     EXPECT_NE(report.findings.front().what.find("layer 1 is touched"), std::string::npos)
-        << told_of_faults(report);
+        << report_text(report);
   }
 }
 

@@ -21,14 +21,6 @@ std::string folder(std::string_view name) {
   return std::string(KVTIDE_GOLDENS "/folders/") + std::string(name);
 }
 
-std::string told_of_recurrence(const ValidationReport& report) {
-  std::string out;
-  for (const CheckResult& check : report.checks)
-    out += check.name + ": " + outcome_name(check.outcome) + ", " + check.detail + "\n";
-  for (const Finding& f : report.findings) out += f.cause + " [" + f.check + "]: " + f.what + "\n";
-  return out;
-}
-
 // The engine, of whose tensors some are zeros again at every call.
 class Forgetful final : public EngineModel {
  public:
@@ -73,8 +65,8 @@ TEST(RecurrenceFaults, WhatACallDoesNotHandOn_IsNamed) {
     EXPECT_FALSE(report.passed);
     ASSERT_FALSE(report.findings.empty()) << c.model << c.what;
     EXPECT_EQ(report.findings.front().cause, c.cause) << c.model << " " << c.what << "\n"
-                                                      << told_of_recurrence(report);
-    EXPECT_EQ(report.findings.front().layer, 0) << told_of_recurrence(report);
+                                                      << report_text(report);
+    EXPECT_EQ(report.findings.front().layer, 0) << report_text(report);
   }
   EXPECT_TRUE(report_on_forgetting("qwen3-5-f32", "no tensor").passed);
 }
@@ -139,7 +131,7 @@ TEST(RecurrenceFaults, WhatALayerComputesWrongly_IsNamedByLogitsAlone) {
     const ValidationReport report = validate(tested, reference, recurrent_text(), options);
     EXPECT_FALSE(report.passed) << c.cause;
     ASSERT_FALSE(report.findings.empty()) << c.model << c.cause;
-    EXPECT_EQ(report.findings.front().cause, c.cause) << c.model << "\n" << told_of_recurrence(report);
+    EXPECT_EQ(report.findings.front().cause, c.cause) << c.model << "\n" << report_text(report);
   }
 }
 

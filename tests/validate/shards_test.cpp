@@ -29,8 +29,6 @@ std::vector<TokenId> text() {
   return ids;
 }
 
-std::string told(const ValidationReport& report) { return report_text(report); }
-
 ShardExport with_type(ShardExport::Type type) {
   ShardExport how = ShardSample::small();
   how.type = type;
@@ -47,7 +45,7 @@ TEST(ValidateShards, EveryArchitecturePasses_AgainstTheWeightsOfItsShards) {
       const auto reference = plain_shard_reference(shards.path(), 1);
       const ValidationReport report =
           validate(*tested, *reference, text(), usual_shard_gates(shards.path(), false));
-      EXPECT_TRUE(report.passed) << told(report);
+      EXPECT_TRUE(report.passed) << report_text(report);
       EXPECT_EQ(report.gate, 0.9999);
       // Lengths beyond t_max are not asked for; what is left gives the same bits.
       ASSERT_EQ(report.schedules.size(), 6u);
@@ -70,7 +68,7 @@ TEST(ValidateShards, EightBitShardsPassTheirGateAgainstTheOriginal) {
     const ValidateOptions gates = usual_shard_gates(shards.path(), true);
     EXPECT_EQ(gates.gate, 0.97);
     const ValidationReport report = validate(*tested, *reference, text(), gates);
-    EXPECT_TRUE(report.passed) << told(report);
+    EXPECT_TRUE(report.passed) << report_text(report);
   }
 }
 

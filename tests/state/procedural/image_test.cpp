@@ -22,12 +22,6 @@ StateImage sound_image(const KvSpec& spec = procedural_spec(), std::int64_t toke
   return state.image();
 }
 
-KvSpec four_bit_spec() {
-  KvSpec spec = procedural_spec();
-  spec.procedural->copy_type = DType::q4_0;
-  return spec;
-}
-
 struct Wrong {
   const char* what;
   std::function<void(StateImage&)> change;
@@ -203,7 +197,7 @@ void copy_contents(const KvState& from, KvState& to) {
 // Keys in four bits lie less a mean, but for those of snapshots from before that: these go on as they are.
 TEST(ProceduralImage, WithoutMeanKeysGoesOnWithoutThem) {
   ThreadPool pool(1);
-  KvState sound(four_bit_spec());
+  KvState sound(testing::four_bit_spec());
   feed(sound, pool, 600);
   StateImage image = sound.image();
   const auto means = [](const StateImage& of) {
@@ -228,7 +222,7 @@ TEST(ProceduralImage, WithoutMeanKeysGoesOnWithoutThem) {
 }
 
 TEST(ProceduralImage, PayloadsWithNumbersThatCannotBeAreRefused) {
-  const StateImage image = sound_image(four_bit_spec());
+  const StateImage image = sound_image(testing::four_bit_spec());
   const auto tensors = procedural_tensors(memory_spec(image.spec), *image.past, testing::kFedDim);
   const float nan = std::nanf("");
   const std::int32_t outside = 32 * 18;

@@ -45,6 +45,13 @@ inline KvSpec procedural_spec() {
   return spec;
 }
 
+// The same with rows of copying heads in q4_0.
+inline KvSpec four_bit_spec() {
+  KvSpec spec = procedural_spec();
+  spec.procedural->copy_type = DType::q4_0;
+  return spec;
+}
+
 // As little as can be sealed, merged, thinned and seen nearer: for files that are damaged in every place.
 inline KvSpec tiny_procedural_spec() {
   KvSpec spec;

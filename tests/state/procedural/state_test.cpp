@@ -169,12 +169,6 @@ TEST(ProceduralState, ItsSnapshotIsTheSameBytesForEveryChunkAndThreadCount) {
 }
 
 // As procedural_spec(), with full rows of four bits.
-KvSpec spec_of_four_bits() {
-  KvSpec spec = procedural_spec();
-  spec.procedural->copy_type = DType::q4_0;
-  return spec;
-}
-
 TEST(ProceduralState, InFourBits_ItsSnapshotIsTheSameBytesForEveryChunk_AndForksGoOnAlike) {
   ThreadPool pool(1);
   KvSpec spec = without_windows();
@@ -198,7 +192,7 @@ TEST(ProceduralState, FullRowsOfFourBits_TakeNinthsOfThoseOfEightBits) {
   // 128 rows and a block of 32 more, with 18 or 34 bytes per key or value of 32 numbers; scores and positions
   // beside them are the same. The mean key of the one head has 32 floats.
   const std::int64_t eight = most_bytes(procedural_spec(), 5000).full;
-  const std::int64_t four = most_bytes(spec_of_four_bits(), 5000).full;
+  const std::int64_t four = most_bytes(testing::four_bit_spec(), 5000).full;
   EXPECT_EQ(eight, 2 * 8192 + 256 * 8);
   EXPECT_EQ(four, 2 * 4096 + 256 * 8 + 128);
 }
