@@ -1,7 +1,7 @@
 // What share of the processor's bf16 products attention reaches while it reads, by head and by type of rows, and what a row
 // costs while it writes. On one thread: the best of many short rounds, so that other work on the machine counts little.
 //
-//   bench_attend [KERNELS]
+//   bench_attend [KERNELS [TYPE]]
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -109,10 +109,13 @@ int main(int count, char** words) {
   const double seconds = best_of([&] { sink = kernels.attend.probe_pairs(rounds); });
   const double limit = static_cast<double>(kernels.attend.probe_flop * rounds) / seconds * 1e-9;
   std::printf("%s: the limit of bf16 products on one thread is %.0f GFLOP/s\n", kernels.isa, limit);
+  std::vector<DType> types;
   for (const DType type : {DType::f16, DType::q8_0, DType::q4_0})
+    if (count < 3 || dtype_info(type).name == words[2]) types.push_back(type);
+  for (const DType type : types)
     for (const int head_dim : {64, 80, 128, 256})
       if (head_dim % 32 == 0 || type == DType::f16) measure_reading(kernels, pool, type, head_dim, limit);
-  for (const DType type : {DType::f16, DType::q8_0, DType::q4_0})
+  for (const DType type : types)
     for (const auto& [head_dim, heads] : {std::pair{64, 3}, {64, 8}, {128, 4}, {128, 8}, {256, 4}})
       measure_writing(kernels, pool, type, head_dim, heads);
 }

@@ -28,13 +28,13 @@ struct Partials {
 // Queries [count][padded_dim] as kernels take them.
 struct Asked {
   std::vector<float> rows;
-  std::vector<std::uint32_t> pairs;  // empty unless they are rounded
+  std::vector<std::uint32_t> pairs;  // empty unless they are rounded; kernels may take two words for a pair
   std::vector<std::uint32_t> words;  // empty unless q8_0 keys are met by rounded queries
   std::vector<float> steps;
 
   void pack(const AttendRow& kernels, bool bf16, bool as_words, int count, int padded_dim) {
     if (!bf16) return;
-    pairs.resize(rows.size() / 2);
+    pairs.resize(rows.size());
     kernels.pack_queries(count, padded_dim, rows.data(), pairs.data());
     if (!as_words) return;
     words.resize(rows.size() / 2);

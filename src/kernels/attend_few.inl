@@ -18,8 +18,8 @@ inline void score_keys(const AttendTile& tile, const AttendQueries& queries, int
   // A line of values for each pair of dimensions: as many as these rows have.
   const std::byte* ahead = tile.values + group * tile.value_stride;
   const int pairs = queries.head_dim / 2;
-  Lanes sum[Q];
-  for (Lanes& one : sum) one = Lanes{};
+  Lanes sum[Q][1];
+  for (auto& one : sum) one[0] = Lanes{};
   for (int d = 0; d < queries.head_dim; d += 2 * kLanes) {
     Pairs rows[kLanes];
     KVTIDE_UNROLL(16)
@@ -32,16 +32,17 @@ inline void score_keys(const AttendTile& tile, const AttendQueries& queries, int
     KVTIDE_UNROLL(16)
     for (int p = 0; p < kLanes; ++p) {
       __builtin_prefetch(ahead + (d / 2 + p) * 64, 0, 2);
-      for (int i = 0; i < Q; ++i) sum[i] = dot_pairs(sum[i], query[i * pairs + p], rows[p]);
+      const Pairs row[1] = {rows[p]};
+      add_products(sum, query + p, pairs * kPairWords, pairs, row);
     }
   }
-  for (int i = 0; i < Q; ++i) store(scores[i] + group, fma(sum[i], set1(queries.scale), load(mass + group)));
+  for (int i = 0; i < Q; ++i) store(scores[i] + group, fma(sum[i][0], set1(queries.scale), load(mass + group)));
 }
 
 // out = out * keep + take * (values weighed by p) for Q queries and V vectors from dimension d on.
 template <int Q, int V>
 inline void mix_rows(const AttendTile& tile, const AttendQueries& queries, int d,
-                     const std::uint32_t (*p)[kTileRows / 2], const float* keep, const float* take,
+                     const std::uint32_t (*p)[kWeightWords], const float* keep, const float* take,
                      float* out) {
   Lanes sum[Q][V];
   for (auto& row : sum)
@@ -59,8 +60,7 @@ inline void mix_rows(const AttendTile& tile, const AttendQueries& queries, int d
       values[v] = zip_pairs(F16Row{row}.at(from, from + kLanes),
                             F16Row{row + tile.value_stride}.at(from, from + kLanes));
     }
-    for (int i = 0; i < Q; ++i)
-      for (int v = 0; v < V; ++v) sum[i][v] = dot_pairs(sum[i][v], p[i][pair], values[v]);
+    add_products(sum, p[0] + pair, kWeightWords, kTileRows / 2, values);
   }
   add_mixed(sum, keep, take, out + d, queries.head_dim);
 }

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kBlock = 32;  // elements of a q8_0 block
 constexpr int kMaxBlocks = kMaxHeadDim / kBlock;
-constexpr int kQueriesAtOnce = 48;  // a multiple of kLanes and of every kPairQueries
+constexpr int kQueriesAtOnce = 48;  // a multiple of kLanes, and of every kPairQueries and kWordQueries
 constexpr float kLargestWord = 32767.0f;
 
 // The steps of numbers of which the largest are `largest`, and what they are multiplied by.
@@ -135,9 +135,9 @@ inline void score_ints(const AttendTile& tile, const AttendQueries& queries, con
     each_vector(tile.begin / kLanes, (tile.end + kLanes - 1) / kLanes, [&]<int V>(int vector) {
       Lanes step[V];
       for (int v = 0; v < V; ++v) step[v] = load(steps[block] + (vector + v) * kLanes);
-      each_query(queries.count, [&]<int Q>(int first) {
+      each_query<kWordQueries>(queries.count, [&]<int Q>(int first) {
         Ints sum[Q][V];
-        multiply<Q, V>(queries.words + (first * dim + block * kBlock) / 2, dim / 2,
+        multiply<Q, V>(queries.words + (first * dim + block * kBlock) / 2, dim / 2, 0,
                        packed + block * kBlock / 2 * kTileRows + vector * kLanes, kTileRows, kBlock / 2, sum);
         for (int i = 0; i < Q; ++i)
           for (int v = 0; v < V; ++v) {
@@ -209,10 +209,10 @@ inline void mix_ints(const AttendTile& tile, const AttendQueries& queries, const
                     weights + i, factor + i);
     each_vector<kPairVectors == 1 ? 1 : kBlock / kLanes>(0, kBlock / kLanes, [&]<int V>(int vector) {
       const int d = block * kBlock + vector * kLanes;
-      each_query(queries.count, [&]<int Q>(int first) {
+      each_query<kWordQueries>(queries.count, [&]<int Q>(int first) {
         Ints sum[Q][V];
-        multiply<Q, V>(weights[first] + first_pair, kTileRows / 2, packed + first_pair * dim + d, dim, pairs,
-                       sum);
+        multiply<Q, V>(weights[first] + first_pair, kTileRows / 2, 0, packed + first_pair * dim + d, dim,
+                       pairs, sum);
         add_mixed(sum, keep + first, factor + first, out + first * dim + d, dim);
       });
     });
@@ -293,7 +293,7 @@ void fold_tile_rounded(const AttendTile& tile, const AttendQueries& queries,
     AttendQueries some = queries;
     some.count = queries.count - first < kQueriesAtOnce ? queries.count - first : kQueriesAtOnce;
     some.q += first * queries.padded_dim;
-    some.pairs += first * queries.padded_dim / 2;
+    some.pairs += first * queries.padded_dim / 2 * kPairWords;
     some.lo += first;
     some.hi += first;
     if (queries.words != nullptr) {

@@ -40,7 +40,7 @@ struct AttendQueries {
   int padded_dim;              // head_dim rounded up to a multiple of 16
   float scale;                 // applied to q.k
   const float* q;              // [count][padded_dim]
-  const std::uint32_t* pairs;  // the same from pack_queries, for fold_tile_bf16; else nullptr
+  const std::uint32_t* pairs;  // the same from pack_queries of the same table, for fold_tile_bf16; else nullptr
   const int* lo;               // [count] visible places of this tile: [lo, hi)
   const int* hi;
   const std::uint32_t* words = nullptr;  // from quantize_queries, for fold_tile_bf16 of q8_0 keys
@@ -61,7 +61,7 @@ struct AttendRow {
   // in whole numbers as they lie, by queries and weights that are rounded to sixteen bits.
   void (*fold_tile_bf16)(const AttendTile& tile, const AttendQueries& queries,
                          const AttendPartials& into) noexcept;
-  // pairs [count][padded_dim / 2]: the rows [count][padded_dim] rounded to bf16.
+  // pairs, at most count * padded_dim words: the rows [count][padded_dim] rounded to bf16, as this table takes them.
   void (*pack_queries)(int count, int padded_dim, const float* rows, std::uint32_t* pairs) noexcept;
   // words [count][dim / 2], steps [count][dim / 32]: the rows [count][dim] as q8_0 keys meet them. dim is a
   // multiple of 32.
@@ -82,6 +82,7 @@ extern const AttendRow kAttendScalar;
 extern const AttendRow kAttendAvx2;
 extern const AttendRow kAttendAvx512;
 extern const AttendRow kAttendAvx512Bf16;  // the same bits with bf16 instructions
+extern const AttendRow kAttendAmx;         // likewise
 extern const AttendRow kAttendNeon;
 extern const AttendRow kAttendNeonBf16;  // likewise
 

@@ -12,24 +12,61 @@ namespace kvtide {
 namespace {
 
 constexpr int kMaxPairs = kMaxHeadDim / 2;
+constexpr int kWeightWords = kTileRows / 2 * kPairWords;  // of one query's weights
 
 inline Lanes drop_tiny(Lanes a) { return select_less(abs(a), set1(0x1p-60f), set1(0.0f), a); }
 
-// C[i][v] = sum over pairs of query[i] times rows[v]: rows are `stride` pairs apart, queries `query_stride`.
+// Words of a pair of a query (kPairWords): the pair, or its first number as a float and, `half` words on, its second.
+inline void store_pairs(std::uint32_t* out, [[maybe_unused]] int half, Pairs a) {
+  if constexpr (kPairWords == 1) {
+    store(out, a);
+  } else {
+    store(reinterpret_cast<float*>(out), first_of_pairs(a));
+    store(reinterpret_cast<float*>(out + half), second_of_pairs(a));
+  }
+}
+
+// sum[i][v] + the product of a pair of each query, which are `stride` words apart, and each row.
+template <int Q, int V>
+inline void add_products(Lanes (&sum)[Q][V], const std::uint32_t* query, int stride,
+                         [[maybe_unused]] int half, const Pairs (&row)[V]) {
+  if constexpr (kPairWords == 1) {
+    for (int i = 0; i < Q; ++i)
+      for (int v = 0; v < V; ++v) sum[i][v] = dot_pairs(sum[i][v], query[i * stride], row[v]);
+  } else {
+    const auto add_step = [&](const std::uint32_t* numbers, auto number_of_pairs) {
+      Lanes number[V];
+      for (int v = 0; v < V; ++v) number[v] = number_of_pairs(row[v]);
+      for (int i = 0; i < Q; ++i) {
+        const Lanes one = set1(__builtin_bit_cast(float, numbers[i * stride]));
+        for (int v = 0; v < V; ++v) sum[i][v] = fma(one, number[v], sum[i][v]);
+      }
+    };
+    add_step(query + half, [](Pairs a) { return second_of_pairs(a); });
+    add_step(query, [](Pairs a) { return first_of_pairs(a); });
+  }
+}
+template <int Q, int V>
+inline void add_products(Ints (&sum)[Q][V], const std::uint32_t* query, int stride, int,
+                         const Pairs (&row)[V]) {
+  for (int i = 0; i < Q; ++i)
+    for (int v = 0; v < V; ++v) sum[i][v] = dot_pairs(sum[i][v], query[i * stride], row[v]);
+}
+
+// C[i][v] = sum over pairs of query[i] times rows[v]: rows are `stride` pairs apart, queries `query_stride` words.
 template <int Q, int V, class Sum>
-inline void multiply(const std::uint32_t* query, int query_stride, const std::uint32_t* rows, int stride,
-                     int pairs, Sum (&sum)[Q][V]) {
+inline void multiply(const std::uint32_t* query, int query_stride, int half, const std::uint32_t* rows,
+                     int stride, int pairs, Sum (&sum)[Q][V]) {
   for (int i = 0; i < Q; ++i)
     for (int v = 0; v < V; ++v) sum[i][v] = Sum{};
   for (int p = 0; p < pairs; ++p) {
     Pairs row[V];
     for (int v = 0; v < V; ++v) row[v] = load(rows + p * stride + v * kLanes);
-    for (int i = 0; i < Q; ++i)
-      for (int v = 0; v < V; ++v) sum[i][v] = dot_pairs(sum[i][v], query[i * query_stride + p], row[v]);
+    add_products(sum, query + p, query_stride, half, row);
   }
 }
 
-// Runs body<Q>(first query) over all queries, kPairQueries at a time.
+// Runs body<Q>(first query) over all queries, Most at a time.
 template <int Q, class Body>
 inline void rest_of_queries(int first, int left, Body body) {
   if (left == Q)
@@ -37,12 +74,12 @@ inline void rest_of_queries(int first, int left, Body body) {
   else if constexpr (Q > 1)
     rest_of_queries<Q - 1>(first, left, body);
 }
-template <class Body>
+template <int Most, class Body>
 inline void each_query(int count, Body body) {
   int i = 0;
-  for (; i + kPairQueries <= count; i += kPairQueries) body.template operator()<kPairQueries>(i);
-  if constexpr (kPairQueries > 1)
-    if (i < count) rest_of_queries<kPairQueries - 1>(i, count - i, body);
+  for (; i + Most <= count; i += Most) body.template operator()<Most>(i);
+  if constexpr (Most > 1)
+    if (i < count) rest_of_queries<Most - 1>(i, count - i, body);
 }
 // Runs body<V>(first vector) over vectors [first, last), at most Most at a time.
 template <int Most = kPairVectors, class Body>
@@ -158,12 +195,12 @@ inline void read_mass(const AttendTile& tile, float (&mass)[kTileRows]) {
 // Scores of the tile's rows, whose keys lie in `packed`.
 inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, const std::uint32_t* packed,
                         const float* mass, float (*scores)[kTileRows]) {
-  const int pairs = queries.padded_dim / 2;
+  const int pairs = queries.padded_dim / 2, words = pairs * kPairWords;
   const Lanes scale = set1(queries.scale);
   each_vector(tile.begin / kLanes, (tile.end + kLanes - 1) / kLanes, [&]<int V>(int group) {
-    each_query(queries.count, [&]<int Q>(int first) {
+    each_query<kPairQueries>(queries.count, [&]<int Q>(int first) {
       Lanes sum[Q][V];
-      multiply<Q, V>(queries.pairs + first * pairs, pairs, packed + group * kLanes, kTileRows, pairs, sum);
+      multiply<Q, V>(queries.pairs + first * words, words, pairs, packed + group * kLanes, kTileRows, pairs, sum);
       for (int i = 0; i < Q; ++i)
         for (int v = 0; v < V; ++v) {
           const int place = (group + v) * kLanes;
@@ -173,16 +210,19 @@ inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, co
   });
 }
 
-// rows: [count][padded_dim]; pairs: [count][padded_dim / 2].
+// rows: [count][padded_dim]; pairs: [count][padded_dim / 2 * kPairWords].
 void pack_queries(int count, int padded_dim, const float* rows, std::uint32_t* pairs) noexcept {
+  const int half = padded_dim / 2;
   for (int i = 0; i < count; ++i)
     for (int d = 0; d < padded_dim; d += 2 * kLanes) {
       const float* source = rows + i * padded_dim + d;
       const bool whole = d + kLanes < padded_dim;
-      alignas(64) std::uint32_t out[kLanes];
-      store(out, join_pairs(drop_tiny(load(source)), whole ? drop_tiny(load(source + kLanes)) : set1(0.0f)));
-      __builtin_memcpy(pairs + (i * padded_dim + d) / 2, out,
-                       static_cast<std::size_t>(whole ? kLanes : kLanes / 2) * sizeof *out);
+      alignas(64) std::uint32_t out[kPairWords][kLanes];
+      store_pairs(out[0], kLanes,
+                  join_pairs(drop_tiny(load(source)), whole ? drop_tiny(load(source + kLanes)) : set1(0.0f)));
+      for (int word = 0; word < kPairWords; ++word)
+        __builtin_memcpy(pairs + (i * kPairWords + word) * half + d / 2, out[word],
+                         static_cast<std::size_t>(whole ? kLanes : kLanes / 2) * sizeof **out);
     }
 }
 
@@ -203,7 +243,7 @@ inline Lanes highest_scores(const float (*scores)[kTileRows], int count, int fro
 // Turns these scores into rounded probabilities, packed by pairs of rows.
 template <int Vectors>
 inline void soften_pairs(const float (*scores)[kTileRows], int count, int from,
-                         std::uint32_t (*p)[kTileRows / 2], float* max_out, float* sum_out) {
+                         std::uint32_t (*p)[kWeightWords], float* max_out, float* sum_out) {
   Lanes sum[kLanes];
   for (Lanes& none : sum) none = set1(0.0f);
   alignas(64) float shift[kLanes];
@@ -217,22 +257,22 @@ inline void soften_pairs(const float (*scores)[kTileRows], int count, int from,
       const Pairs pairs =
           join_pairs(exp_of_weight(load(score), down), exp_of_weight(load(score + kLanes), down));
       sum[i] = add(sum[i], add(first_of_pairs(pairs), second_of_pairs(pairs)));
-      store(p[i] + (from + v * kLanes) / 2, pairs);
+      store_pairs(p[i] + (from + v * kLanes) / 2, kTileRows / 2, pairs);
     }
   }
   store(sum_out, reduce_add16(sum));
 }
 
-// out = out * keep + take * (values weighed by p, [queries][kTileRows / 2]).
+// out = out * keep + take * (values weighed by p).
 inline void mix_pairs(const AttendTile& tile, const AttendQueries& queries,
-                      const std::uint32_t (*p)[kTileRows / 2], const float* keep, const float* take,
+                      const std::uint32_t (*p)[kWeightWords], const float* keep, const float* take,
                       const std::uint32_t* packed, float* out) {
   const int dim = queries.padded_dim, first_pair = tile.begin / 2, pairs = (tile.end + 1) / 2 - first_pair;
   each_vector(0, dim / kLanes, [&]<int V>(int vector) {
-    each_query(queries.count, [&]<int Q>(int first) {
+    each_query<kPairQueries>(queries.count, [&]<int Q>(int first) {
       Lanes sum[Q][V];
-      multiply<Q, V>(p[first] + first_pair, kTileRows / 2, packed + first_pair * dim + vector * kLanes, dim,
-                     pairs, sum);
+      multiply<Q, V>(p[first] + first_pair, kWeightWords, kTileRows / 2,
+                     packed + first_pair * dim + vector * kLanes, dim, pairs, sum);
       add_mixed(sum, keep + first, take + first, out + first * dim + vector * kLanes, dim);
     });
   });
@@ -241,8 +281,8 @@ inline void mix_pairs(const AttendTile& tile, const AttendQueries& queries,
 // What at most `Most` queries make of a tile's rows.
 template <int Most>
 struct TileWeights {
-  alignas(64) float scores[Most][kTileRows];         // where values are met in whole numbers, the weights
-  alignas(64) std::uint32_t p[Most][kTileRows / 2];  // the weights as pairs, elsewhere
+  alignas(64) float scores[Most][kTileRows];        // where values are met in whole numbers, the weights
+  alignas(64) std::uint32_t p[Most][kWeightWords];  // the weights as pairs, elsewhere
   alignas(64) float keep[Most], take[Most];
 
   // soften(max, sum) turns the scores of rows that are seen into weights; these are joined to what came before.
@@ -264,14 +304,14 @@ struct TileWeights {
 constexpr std::int64_t kProbeFlop = kProbeChains * kLanes * 4;
 
 float probe_pairs(std::int64_t rounds) noexcept {
-  const std::uint32_t half = 0x3f003f00u;
-  const Pairs pairs = join_pairs(set1(0.001f), set1(0.001f));
-  Lanes sum[kProbeChains];
-  for (int i = 0; i < kProbeChains; ++i) sum[i] = set1(1.0f + static_cast<float>(i));
-  for (std::int64_t round = 0; round < rounds; ++round)
-    for (Lanes& chain : sum) chain = dot_pairs(chain, half, pairs);
-  for (int i = 1; i < kProbeChains; ++i) sum[0] = add(sum[0], sum[i]);
-  return reduce_add(sum[0]);
+  alignas(64) std::uint32_t halves[kPairWords * kLanes];
+  store_pairs(halves, kLanes, join_pairs(set1(0.5f), set1(0.5f)));
+  const Pairs pairs[1] = {join_pairs(set1(0.001f), set1(0.001f))};
+  Lanes sum[kProbeChains][1];
+  for (int i = 0; i < kProbeChains; ++i) sum[i][0] = set1(1.0f + static_cast<float>(i));
+  for (std::int64_t round = 0; round < rounds; ++round) add_products(sum, halves, 0, kLanes, pairs);
+  for (int i = 1; i < kProbeChains; ++i) sum[0][0] = add(sum[0][0], sum[i][0]);
+  return reduce_add(sum[0][0]);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ const Kernels kAvx2{"avx2", kMatmulAvx2, kAttendAvx2, kElementwiseAvx2, kDenseAv
 const Kernels kAvx512{"avx512", kMatmulAvx512, kAttendAvx512, kElementwiseAvx512, kDenseAvx512, kProbeAvx512};
 const Kernels kAvx512Bf16{"avx512_bf16",      kMatmulAvx512, kAttendAvx512Bf16,
                           kElementwiseAvx512, kDenseAvx512,  kProbeAvx512};
-const Kernels kAmx{"amx", kMatmulAmx, kAttendAvx512Bf16, kElementwiseAvx512, kDenseAvx512, kProbeAmx};
+const Kernels kAmx{"amx", kMatmulAmx, kAttendAmx, kElementwiseAvx512, kDenseAvx512, kProbeAmx};
 
 // clang 14 does not know "f16c" by name: bit 29 of ECX of leaf 1.
 bool has_f16c() {

@@ -135,9 +135,11 @@ inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
   return {reduce_add8(folded), reduce_add8(folded + 8)};
 }
 
-constexpr int kPairQueries = 2;
+constexpr int kPairQueries = 6;
+constexpr int kWordQueries = 2;
 constexpr int kPairVectors = 1;
-constexpr int kProbeChains = 12;
+constexpr int kPairWords = 2;
+constexpr int kProbeChains = 6;
 constexpr int kFewPairQueries = 8, kFewByteQueries = 8;
 
 struct Pairs {
@@ -206,17 +208,6 @@ inline void transpose(Pairs a[kLanes]) {
     a[i] = {quarter[0][i], quarter[2][i]};
     a[i + 8] = {quarter[1][i], quarter[3][i]};
   }
-}
-inline __m256 dot_half(__m256 sum, __m256i query, __m256i a) {
-  const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
-  sum = _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_and_si256(query, high)),
-                        _mm256_castsi256_ps(_mm256_and_si256(a, high)), sum);
-  return _mm256_fmadd_ps(_mm256_castsi256_ps(_mm256_slli_epi32(query, 16)),
-                         _mm256_castsi256_ps(_mm256_slli_epi32(a, 16)), sum);
-}
-inline Lanes dot_pairs(Lanes sum, std::uint32_t query, Pairs a) {
-  const __m256i q = _mm256_set1_epi32(static_cast<int>(query));
-  return {dot_half(sum.lo, q, a.lo), dot_half(sum.hi, q, a.hi)};
 }
 
 struct Ints {

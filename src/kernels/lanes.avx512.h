@@ -115,12 +115,19 @@ inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
 }
 
 constexpr int kPairQueries = 6;
+constexpr int kWordQueries = 6;
 constexpr int kPairVectors = 4;
 constexpr int kProbeChains = 12;
+#if defined(__AVX512BF16__) && !defined(__AMX_TILE__)
+constexpr int kPairWords = 1;
+#else
+// Processors with tiles begin a product of bf16 pairs in every second cycle, and two steps in every one.
+constexpr int kPairWords = 2;
+#endif
 #ifdef __AVX512BF16__
 constexpr int kFewPairQueries = 8, kFewByteQueries = 8;
 #else
-// A product of pairs takes two steps: it pays to have many sums on their way, of packed rows.
+// Rows take long to round: that pays for packed ones, with many sums on their way.
 constexpr int kFewPairQueries = 0, kFewByteQueries = 8;
 #endif
 
@@ -160,14 +167,6 @@ inline __m512i to_bf16(Lanes a) {
 inline Pairs join_pairs(Lanes a, Lanes b) {
   return {_mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(to_bf16(a))),
                              _mm512_cvtepi32_epi16(to_bf16(b)), 1)};
-}
-inline Lanes dot_pairs(Lanes sum, std::uint32_t query, Pairs a) {
-  const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
-  const __m512 odd =
-      _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(query & 0xffff0000u))),
-                      _mm512_castsi512_ps(_mm512_and_si512(a.v, high)), sum.v);
-  return {_mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(query << 16))),
-                          _mm512_castsi512_ps(_mm512_slli_epi32(a.v, 16)), odd)};
 }
 inline Pairs zip_pairs(Lanes a, Lanes b) {
   return {_mm512_or_si512(to_bf16(a), _mm512_slli_epi32(to_bf16(b), 16))};

@@ -152,7 +152,9 @@ constexpr int kPairQueries = 6;
 #else
 constexpr int kPairQueries = 4;  // the numbers of a pair lie in registers of their own
 #endif
+constexpr int kWordQueries = kPairQueries;
 constexpr int kPairVectors = 1;
+constexpr int kPairWords = 1;
 constexpr int kProbeChains = 6;
 constexpr int kFewPairQueries = 0, kFewByteQueries = 0;  // not timed yet
 

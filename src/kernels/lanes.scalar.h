@@ -154,8 +154,11 @@ inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
 
 // Sixteen pairs of bf16 numbers: the first of each pair in the low half. Numbers are rounded to nearest, ties
 // to even.
-constexpr int kPairQueries = 1;  // queries x vectors accumulated together when multiplying pairs
+// Queries x vectors that are accumulated together when multiplying pairs, of bf16 numbers and of whole ones.
+constexpr int kPairQueries = 1;
+constexpr int kWordQueries = 1;
 constexpr int kPairVectors = 1;
+constexpr int kPairWords = 1;  // of a pair of a query; 2 where a product of pairs is two steps, and each takes a float
 constexpr int kProbeChains = 12;
 // At most so many queries meet rows that were not packed before (attend_few.inl, attend_few_ints.inl).
 constexpr int kFewPairQueries = 8, kFewByteQueries = 8;
