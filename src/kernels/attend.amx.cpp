@@ -10,13 +10,13 @@
 namespace kvtide {
 
 extern const AttendRow kAttendAmx{.isa = "amx",
-                                         .fold_tile = &fold_tile,
-                                         .fold_tile_bf16 = &fold_tile_rounded,
-                                         .pack_queries = &pack_queries,
-                                         .quantize_queries = &quantize_queries,
-                                         .merge = &merge,
-                                         .spread = &spread_rows,
-                                         .probe_pairs = &probe_pairs,
-                                         .probe_flop = kProbeFlop};
+                                  .fold_tile = &fold_tile,
+                                  .fold_tile_bf16 = &fold_tile_rounded,
+                                  .pack_queries = &pack_queries,
+                                  .quantize_queries = &quantize_queries,
+                                  .merge = &merge,
+                                  .spread = &spread_rows,
+                                  .probe_pairs = &probe_pairs,
+                                  .probe_flop = kProbeFlop};
 
 }  // namespace kvtide

@@ -36,7 +36,8 @@ inline void score_keys(const AttendTile& tile, const AttendQueries& queries, int
       add_products(sum, query + p, pairs * kPairWords, pairs, row);
     }
   }
-  for (int i = 0; i < Q; ++i) store(scores[i] + group, fma(sum[i][0], set1(queries.scale), load(mass + group)));
+  for (int i = 0; i < Q; ++i)
+    store(scores[i] + group, fma(sum[i][0], set1(queries.scale), load(mass + group)));
 }
 
 // out = out * keep + take * (values weighed by p) for Q queries and V vectors from dimension d on.

@@ -40,7 +40,7 @@ struct AttendQueries {
   int padded_dim;              // head_dim rounded up to a multiple of 16
   float scale;                 // applied to q.k
   const float* q;              // [count][padded_dim]
-  const std::uint32_t* pairs;  // the same from pack_queries of the same table, for fold_tile_bf16; else nullptr
+  const std::uint32_t* pairs;  // the same from this table's pack_queries, for fold_tile_bf16; else nullptr
   const int* lo;               // [count] visible places of this tile: [lo, hi)
   const int* hi;
   const std::uint32_t* words = nullptr;  // from quantize_queries, for fold_tile_bf16 of q8_0 keys

@@ -158,7 +158,7 @@ inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
 constexpr int kPairQueries = 1;
 constexpr int kWordQueries = 1;
 constexpr int kPairVectors = 1;
-constexpr int kPairWords = 1;  // of a pair of a query; 2 where a product of pairs is two steps, and each takes a float
+constexpr int kPairWords = 1;  // of a pair of a query: pair_products.inl
 constexpr int kProbeChains = 12;
 // At most so many queries meet rows that were not packed before (attend_few.inl, attend_few_ints.inl).
 constexpr int kFewPairQueries = 8, kFewByteQueries = 8;

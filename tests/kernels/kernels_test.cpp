@@ -11,11 +11,12 @@ namespace kvtide {
 namespace {
 
 // Which row of each family a table has: bf16 instructions are for attention alone, products of bytes and tiles for matmul.
+// Attention on processors with tiles uses bf16 instructions to round, and not to multiply.
 struct Families {
   std::string matmul, attend, rest;
 };
 Families families_of(const std::string& isa) {
-  if (isa == "amx") return {isa, "avx512_bf16", "avx512"};
+  if (isa == "amx") return {isa, isa, "avx512"};
   if (isa == "avx512_bf16") return {"avx512", isa, "avx512"};
   if (isa == "dotprod" || isa == "i8mm") return {isa, "neon", "neon"};
   if (isa == "i8mm_bf16") return {"i8mm", "neon_bf16", "neon"};
