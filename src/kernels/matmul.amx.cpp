@@ -176,11 +176,15 @@ inline void tiles_of_rows(const typename Type::Panel* panel, const QuantRows& ro
       x.q += b0 * kTileBytes;
       x.d += b0 * kTileRows;
       x.d_sum += b0 * kTileRows;
+      float* y = out.y + (row + t * kTileRows) * out.stride;
+      const bool last = b0 + count == blocks;
+      for (int m = 0; m < kTileRows && last; ++m) __builtin_prefetch(y + m * out.stride, 1, 3);
       along_chunk<Type>(chunk, count, x, acc[t]);
+      if (!last) continue;
+      // A tile at a time: each row is in a page of its own, and many stores at once wait for each other.
+      for (int m = 0; m < kTileRows; ++m) store_columns(y + m * out.stride, load(acc[t][m]), out.columns);
     }
   }
-  for (std::int64_t m = 0; m < tiles * kTileRows; ++m)
-    store_columns(out.y + (row + m) * out.stride, load(acc[m / kTileRows][m % kTileRows]), out.columns);
 }
 
 template <class Type>
