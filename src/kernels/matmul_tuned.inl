@@ -193,6 +193,9 @@ inline void tile(const typename Type::Panel* panel, const QuantRows& rows, const
   constexpr std::int64_t kStepBytes = sizeof(*panel) / kSteps;
   const std::int64_t fetched = row == 0 ? kStepBytes : 0;
   const std::byte* ahead = reinterpret_cast<const std::byte*>(panel) + kFetchAhead;
+  // Rows of outputs are in pages of their own: what is stored in the end comes in meanwhile.
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) __builtin_prefetch(out.y + (row + m) * out.stride, 1, 3);
   for (std::int64_t b = 0; b < rows.k / Type::kBlock; ++b)
 #pragma GCC unroll 1
     for (int s = 0; s < kSteps; ++s, x.next(), ahead += kStepBytes) {
