@@ -1,22 +1,11 @@
-// attend.avx2.cpp: attention over one tile of rows for AVX2, FMA, F16C. The arithmetic is in attend.inl,
-// attend_ints.inl and attend_spread.inl.
+// attend.avx2.cpp: attention over one tile of rows for AVX2, FMA, F16C. The arithmetic is in attend_row.inl.
 #include "kernels/attend_kernel.h"
 #include "kernels/lanes.avx2.h"
 // After the lanes, on which it is written.
-#include "kernels/attend.inl"
-#include "kernels/attend_ints.inl"
-#include "kernels/attend_spread.inl"
+#include "kernels/attend_row.inl"
 
 namespace kvtide {
 
-extern const AttendRow kAttendAvx2{.isa = "avx2",
-                                   .fold_tile = &fold_tile,
-                                   .fold_tile_bf16 = &fold_tile_rounded,
-                                   .pack_queries = &pack_queries,
-                                   .quantize_queries = &quantize_queries,
-                                   .merge = &merge,
-                                   .spread = &spread_rows,
-                                   .probe_pairs = &probe_pairs,
-                                   .probe_flop = kProbeFlop};
+extern const AttendRow kAttendAvx2 = attend_row("avx2");
 
 }  // namespace kvtide

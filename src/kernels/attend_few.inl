@@ -33,7 +33,7 @@ inline void score_keys(const AttendTile& tile, const AttendQueries& queries, int
     for (int p = 0; p < kLanes; ++p) {
       __builtin_prefetch(ahead + (d / 2 + p) * 64, 0, 2);
       const Pairs row[1] = {rows[p]};
-      add_products(sum, query + p, pairs * kPairWords, pairs, row);
+      add_products(sum, query + p, pairs * kPairWords, row);
     }
   }
   for (int i = 0; i < Q; ++i)
@@ -61,7 +61,7 @@ inline void mix_rows(const AttendTile& tile, const AttendQueries& queries, int d
       values[v] = zip_pairs(F16Row{row}.at(from, from + kLanes),
                             F16Row{row + tile.value_stride}.at(from, from + kLanes));
     }
-    add_products(sum, p[0] + pair, kWeightWords, kTileRows / 2, values);
+    add_products(sum, p[0] + pair, kWeightWords, values);
   }
   add_mixed(sum, keep, take, out + d, queries.head_dim);
 }

@@ -137,7 +137,7 @@ inline void score_ints(const AttendTile& tile, const AttendQueries& queries, con
       for (int v = 0; v < V; ++v) step[v] = load(steps[block] + (vector + v) * kLanes);
       each_query<kWordQueries>(queries.count, [&]<int Q>(int first) {
         Ints sum[Q][V];
-        multiply<Q, V>(queries.words + (first * dim + block * kBlock) / 2, dim / 2, 0,
+        multiply<Q, V>(queries.words + (first * dim + block * kBlock) / 2, dim / 2,
                        packed + block * kBlock / 2 * kTileRows + vector * kLanes, kTileRows, kBlock / 2, sum);
         for (int i = 0; i < Q; ++i)
           for (int v = 0; v < V; ++v) {
@@ -211,8 +211,8 @@ inline void mix_ints(const AttendTile& tile, const AttendQueries& queries, const
       const int d = block * kBlock + vector * kLanes;
       each_query<kWordQueries>(queries.count, [&]<int Q>(int first) {
         Ints sum[Q][V];
-        multiply<Q, V>(weights[first] + first_pair, kTileRows / 2, 0, packed + first_pair * dim + d, dim,
-                       pairs, sum);
+        multiply<Q, V>(weights[first] + first_pair, kTileRows / 2, packed + first_pair * dim + d, dim, pairs,
+                       sum);
         add_mixed(sum, keep + first, factor + first, out + first * dim + d, dim);
       });
     });

@@ -2,7 +2,7 @@
 // f32. Included once by each attend.<isa>.cpp after attend.inl.
 //
 // Order of the arithmetic, the same for every instruction set and every caller:
-//   score: one chain per row over pairs of dimensions, ascending, of a pair the second first (dot_pairs);
+//   score: one chain per row over pairs of dimensions, ascending, of a pair the second first (pair_products.inl);
 //   then times scale, plus log mass;
 //   tile: as in attend.inl, with weights by exp_of_weight that are rounded before they are summed, so that they still
 //   sum to one: of neighbours first the two, then these sums in sixteen chains;
@@ -130,8 +130,7 @@ inline void score_pairs(const AttendTile& tile, const AttendQueries& queries, co
   each_vector(tile.begin / kLanes, (tile.end + kLanes - 1) / kLanes, [&]<int V>(int group) {
     each_query<kPairQueries>(queries.count, [&]<int Q>(int first) {
       Lanes sum[Q][V];
-      multiply<Q, V>(queries.pairs + first * words, words, pairs, packed + group * kLanes, kTileRows, pairs,
-                     sum);
+      multiply<Q, V>(queries.pairs + first * words, words, packed + group * kLanes, kTileRows, pairs, sum);
       for (int i = 0; i < Q; ++i)
         for (int v = 0; v < V; ++v) {
           const int place = (group + v) * kLanes;
@@ -202,8 +201,8 @@ inline void mix_pairs(const AttendTile& tile, const AttendQueries& queries,
   each_vector(0, dim / kLanes, [&]<int V>(int vector) {
     each_query<kPairQueries>(queries.count, [&]<int Q>(int first) {
       Lanes sum[Q][V];
-      multiply<Q, V>(p[first] + first_pair, kWeightWords, kTileRows / 2,
-                     packed + first_pair * dim + vector * kLanes, dim, pairs, sum);
+      multiply<Q, V>(p[first] + first_pair, kWeightWords, packed + first_pair * dim + vector * kLanes, dim,
+                     pairs, sum);
       add_mixed(sum, keep + first, take + first, out + first * dim + vector * kLanes, dim);
     });
   });
@@ -237,11 +236,14 @@ constexpr std::int64_t kProbeFlop = kProbeChains * kLanes * 4;
 float probe_pairs(std::int64_t rounds) noexcept {
   alignas(64) std::uint32_t halves[kPairWords * kLanes];
   store_pairs(halves, kLanes, join_pairs(set1(0.5f), set1(0.5f)));
-  const Pairs pairs[1] = {join_pairs(set1(0.001f), set1(0.001f))};
-  Lanes sum[kProbeChains][1];
-  for (int i = 0; i < kProbeChains; ++i) sum[i][0] = set1(1.0f + static_cast<float>(i));
-  for (std::int64_t round = 0; round < rounds; ++round) add_products(sum, halves, 0, kLanes, pairs);
-  for (int i = 1; i < kProbeChains; ++i) sum[0][0] = add(sum[0][0], sum[i][0]);
+  Pairs pairs[kProbeChains];
+  Lanes sum[1][kProbeChains];
+  for (int i = 0; i < kProbeChains; ++i) {
+    pairs[i] = join_pairs(set1(0.001f), set1(0.001f));
+    sum[0][i] = set1(1.0f + static_cast<float>(i));
+  }
+  for (std::int64_t round = 0; round < rounds; ++round) add_products(sum, halves, kPairWords * kLanes, pairs);
+  for (int i = 1; i < kProbeChains; ++i) sum[0][0] = add(sum[0][0], sum[0][i]);
   return reduce_add(sum[0][0]);
 }
 

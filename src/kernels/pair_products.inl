@@ -6,7 +6,8 @@
 namespace kvtide {
 namespace {
 
-// Words of a pair of a query (kPairWords): the pair, or its first number as a float and, `half` words on, its second.
+// Words of a pair of a query (kPairWords): the pair, or its first number as a float and, `half` words on, its second. That
+// is half of a query's words.
 inline void store_pairs(std::uint32_t* out, [[maybe_unused]] int half, Pairs a) {
   if constexpr (kPairWords == 1) {
     store(out, a);
@@ -18,8 +19,7 @@ inline void store_pairs(std::uint32_t* out, [[maybe_unused]] int half, Pairs a) 
 
 // sum[i][v] + the product of a pair of each query, which are `stride` words apart, and each row.
 template <int Q, int V>
-inline void add_products(Lanes (&sum)[Q][V], const std::uint32_t* query, int stride,
-                         [[maybe_unused]] int half, const Pairs (&row)[V]) {
+inline void add_products(Lanes (&sum)[Q][V], const std::uint32_t* query, int stride, const Pairs (&row)[V]) {
   if constexpr (kPairWords == 1) {
     for (int i = 0; i < Q; ++i)
       for (int v = 0; v < V; ++v) sum[i][v] = dot_pairs(sum[i][v], query[i * stride], row[v]);
@@ -32,27 +32,26 @@ inline void add_products(Lanes (&sum)[Q][V], const std::uint32_t* query, int str
         for (int v = 0; v < V; ++v) sum[i][v] = fma(one, number[v], sum[i][v]);
       }
     };
-    add_step(query + half, [](Pairs a) { return second_of_pairs(a); });
+    add_step(query + stride / kPairWords, [](Pairs a) { return second_of_pairs(a); });
     add_step(query, [](Pairs a) { return first_of_pairs(a); });
   }
 }
 template <int Q, int V>
-inline void add_products(Ints (&sum)[Q][V], const std::uint32_t* query, int stride, int,
-                         const Pairs (&row)[V]) {
+inline void add_products(Ints (&sum)[Q][V], const std::uint32_t* query, int stride, const Pairs (&row)[V]) {
   for (int i = 0; i < Q; ++i)
     for (int v = 0; v < V; ++v) sum[i][v] = dot_pairs(sum[i][v], query[i * stride], row[v]);
 }
 
 // C[i][v] = sum over pairs of query[i] times rows[v]: rows are `stride` pairs apart, queries `query_stride` words.
 template <int Q, int V, class Sum>
-inline void multiply(const std::uint32_t* query, int query_stride, int half, const std::uint32_t* rows,
-                     int stride, int pairs, Sum (&sum)[Q][V]) {
+inline void multiply(const std::uint32_t* query, int query_stride, const std::uint32_t* rows, int stride,
+                     int pairs, Sum (&sum)[Q][V]) {
   for (int i = 0; i < Q; ++i)
     for (int v = 0; v < V; ++v) sum[i][v] = Sum{};
   for (int p = 0; p < pairs; ++p) {
     Pairs row[V];
     for (int v = 0; v < V; ++v) row[v] = load(rows + p * stride + v * kLanes);
-    add_products(sum, query + p, query_stride, half, row);
+    add_products(sum, query + p, query_stride, row);
   }
 }
 

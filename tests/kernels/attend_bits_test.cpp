@@ -50,7 +50,6 @@ std::vector<AttendOptions> cases() {
   return out;
 }
 
-// The queries [from, from + tokens) of the case, reading the same rows.
 TEST(AttendBits, AreThoseOfTheScalarTable) {
   for (const AttendOptions& o : cases()) {
     const AttendCase c = make_case(o);

@@ -176,7 +176,6 @@ TEST(AttendViews, AreTheSameBitsForEveryTableAndThreadCount) {
     }
 }
 
-// The rows [from, from + tokens) of the case's queries.
 TEST(AttendViews, AreTheSameBitsForEveryChunk) {
   for (const Layout& layout : layouts()) {
     const AttendCase c = rotary_case(layout.options);
