@@ -64,10 +64,12 @@ for object in "${objects[@]}"; do
       ;;
   esac
 
+  wider='%zmm|%k[0-7]\b|%[xy]mm(1[6-9]|2[0-9]|3[01])\b'
   case "$name" in
     *.amx.cpp) too_new='' ;;
     *.avx512.cpp) too_new='%tmm|\\btile' ;;
-    *.avx2.cpp) too_new='%zmm|%k[0-7]\b|%[xy]mm(1[6-9]|2[0-9]|3[01])\b' ;;
+    *_vnni.avx2.cpp) too_new="$wider" ;;
+    *.avx2.cpp) too_new="$wider|\\bvpdp" ;;
     *_bf16.neon.cpp) too_new="$arm_bytes" ;;
     *.i8mm.cpp) too_new="$arm_bf16" ;;
     *.dotprod.cpp) too_new="\\b[su]mmla\\b|$arm_bf16" ;;

@@ -66,8 +66,8 @@ class Session(SessionMemory):
         norm) per layer and KV head, of which ``kv_heads`` are in a layer.
 
         What changes speed only: ``threads`` (None: as many as the machine has), ``prefill_chunk`` in tokens, and
-        ``kernels``: "scalar"; on x86 "amx", "avx512_bf16", "avx512", "avx2"; on Arm "i8mm_bf16", "i8mm", "dotprod", "neon"
-        (None: the best that the processor has).
+        ``kernels``: "scalar"; on x86 "amx", "avx512_bf16", "avx512", "avx_vnni", "avx2"; on Arm "i8mm_bf16", "i8mm",
+        "dotprod", "neon" (None: the best that the processor has).
 
         Raises InvalidArgumentError, UnsupportedError, OutOfMemoryError; TypeError for an option that there is not.
         """

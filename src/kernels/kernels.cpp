@@ -20,6 +20,7 @@ namespace {
 const Kernels kScalar{"scalar", kMatmulScalar, kAttendScalar, kElementwiseScalar, kDenseScalar, kProbeScalar};
 #if defined(__x86_64__)
 const Kernels kAvx2{"avx2", kMatmulAvx2, kAttendAvx2, kElementwiseAvx2, kDenseAvx2, kProbeAvx2};
+const Kernels kAvxVnni{"avx_vnni", kMatmulAvxVnni, kAttendAvx2, kElementwiseAvx2, kDenseAvx2, kProbeAvxVnni};
 const Kernels kAvx512{"avx512", kMatmulAvx512, kAttendAvx512, kElementwiseAvx512, kDenseAvx512, kProbeAvx512};
 const Kernels kAvx512Bf16{"avx512_bf16",      kMatmulAvx512, kAttendAvx512Bf16,
                           kElementwiseAvx512, kDenseAvx512,  kProbeAvx512};
@@ -34,6 +35,12 @@ bool has_f16c() {
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
          has_f16c();
+}
+
+// Neither compiler knows "avxvnni" by name: bit 4 of EAX of leaf 7, subleaf 1.
+bool has_avx_vnni() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && ((a >> 4) & 1u) != 0;
 }
 
 bool has_avx512() {
@@ -86,6 +93,7 @@ std::vector<const Kernels*> available_kernels() {
   if (bf16 && has_amx()) tables.push_back(&kAmx);
   if (bf16) tables.push_back(&kAvx512Bf16);
   if (has_avx512()) tables.push_back(&kAvx512);
+  if (has_avx_vnni()) tables.push_back(&kAvxVnni);
   if (has_avx2()) tables.push_back(&kAvx2);
 #elif defined(__aarch64__)
   const ArmFeatures has = arm_features();

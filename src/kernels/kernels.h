@@ -16,8 +16,8 @@
 namespace kvtide {
 
 struct Kernels {
-  const char*
-      isa;  // "scalar"; x86: "avx2", "avx512", "avx512_bf16", "amx"; Arm: "neon", "dotprod", "i8mm", "i8mm_bf16"
+  // "scalar"; x86: "avx2", "avx_vnni", "avx512", "avx512_bf16", "amx"; Arm: "neon", "dotprod", "i8mm", "i8mm_bf16"
+  const char* isa;
   const MatmulRow& matmul;
   const AttendRow& attend;
   const ElementwiseRow& elementwise;

@@ -44,6 +44,7 @@ struct MatmulRow {
 
 extern const MatmulRow kMatmulScalar;
 extern const MatmulRow kMatmulAvx2;
+extern const MatmulRow kMatmulAvxVnni;
 extern const MatmulRow kMatmulAvx512;
 extern const MatmulRow kMatmulAmx;
 extern const MatmulRow kMatmulNeon;

@@ -49,7 +49,12 @@ inline Int16 shifted_left(Int16 a) {
   return ints(_mm512_slli_epi32(wide(a), kBits));
 }
 inline Int16 less(Int16 a, Int16 b) { return ints(_mm512_sub_epi32(wide(a), wide(b))); }
-inline Int16 dot(Int16 sum, Int16 w, const std::int8_t* x) {
+using Partial = Int16;
+template <int kMost>
+constexpr int kGroupsAtOnce = 8;
+inline Partial begin_partial(Int16 sum) { return sum; }
+inline Int16 end_partial(Int16, Partial part) { return part; }
+inline Partial dot(Partial sum, Int16 w, const std::int8_t* x) {
   std::int32_t four = 0;
   __builtin_memcpy(&four, x, 4);
   return ints(_mm512_dpbusd_epi32(wide(sum), wide(w), _mm512_set1_epi32(four)));

@@ -5,21 +5,12 @@
 #include <arm_neon.h>
 
 #include <cstdint>
-#include <utility>
 
 #include "kernels/matmul_lanes.neon.h"
+#include "kernels/unroll.h"
 
 namespace kvtide {
 namespace {
-
-// body(integral_constant) for 0 .. N - 1: instructions name lanes by constants.
-template <int N, class Body>
-inline void each(Body body) {
-  [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) {
-    (body(std::integral_constant<int, kIndex>()), ...);
-  }
-  (std::make_integer_sequence<int, N>());
-}
 
 // M numbers of four bytes that lie side by side: number m in lane m % 4 of register m / 4.
 template <int M>

@@ -4,14 +4,19 @@
 //   Float16, Int16  sixteen floats or 32-bit integers; lane r belongs to row r of the panel
 //   load, store, store_columns, half16, bf16_16, set1, mul, add, subtract, fma, fnma, to_float
 //   zero, every (an integer in each lane), shifted_left<bits>, less (a difference), bytes_to_int
-//   dot(sum, w, x)        sum + the products of four unsigned bytes (at most 63) and four signed ones
+//   Partial         the sums of kGroupsAtOnce<most> groups of quants up to `most`: begin_partial(sum) before them,
+//                   dot(partial, w, x) with the products of four unsigned bytes and four signed ones, and
+//                   end_partial(sum, partial) the sum with them
 //   dot_bytes(sum, w, x)  the same for a group of q8_0 as bytes_of gives it, which is kByteOffset too large
 //   nibble_group, five_bit_group, six_bit_group, bytes_of, byte_group  quants of four elements, a byte each
 //   byte_of         byte c of every lane less the offset, as float
 //   RowCounts, DotRows, GemmRows  how many rows are multiplied at once, the largest number first
 // Loops over the M rows of a step are unrolled: their sums stay in registers.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+
+#include "kernels/unroll.h"
 
 namespace kvtide {
 namespace {
@@ -39,15 +44,23 @@ struct XView {
   }
 };
 
-// sum[m] += the products of groups [first, last) of the block.
-template <int M, class Group>
-inline void dot_groups(const XView<M>& x, int first, int last, Int16 sum[M], Group group) {
+// sum[m] += the products of the groups of the block from kFirst on, whose quants are at most kMost.
+template <int kMost, int kFirst, int kGroups, int M, class Group>
+inline void dot_groups(const XView<M>& x, Int16 sum[M], Group group) {
+  constexpr int kAtOnce = std::min(kGroups, kGroupsAtOnce<kMost>);
+  each<kGroups / kAtOnce>([&](auto step) {
+    Partial part[M];
 #pragma GCC unroll 8
-  for (int g = first; g < last; ++g) {
-    const Int16 w = group(g);
+    for (int m = 0; m < M; ++m) part[m] = begin_partial(sum[m]);
+    each<kAtOnce>([&](auto i) {
+      constexpr int g = kFirst + step * kAtOnce + i;
+      const Int16 w = group(g);
 #pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) sum[m] = dot(sum[m], w, x.q(g, m));
-  }
+      for (int m = 0; m < M; ++m) part[m] = dot(part[m], w, x.q(g, m));
+    });
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) sum[m] = end_partial(sum[m], part[m]);
+  });
 }
 
 // acc[m] += sum[m] * d * the rows' own steps.
@@ -63,7 +76,7 @@ inline void fold_block(const XView<M>& x, Float16 d, Float16 acc[M], Group group
   Int16 sum[M];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) sum[m] = shifted_left<kOffsetBits>(x.minus_sum(m));
-  dot_groups<M>(x, 0, 8, sum, group);
+  dot_groups<2 * (1 << kOffsetBits) - 1, 0, 8>(x, sum, group);
   fold<M>(sum, d, x, acc);
 }
 
@@ -84,7 +97,7 @@ struct Q4_1 {
     Int16 sum[M];
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) sum[m] = zero();
-    dot_groups<M>(x, 0, 8, sum, [&](int g) { return nibble_group(p.q, g); });
+    dot_groups<15, 0, 8>(x, sum, [&](int g) { return nibble_group(p.q, g); });
     fold<M>(sum, half16(p.d), x, acc);
     const Float16 offset = half16(p.m);
 #pragma GCC unroll 8
@@ -120,13 +133,13 @@ struct Q8_0 {
 };
 
 // A sub-block of q4_k or q5_k: a scale and a min of its own.
-template <int M, class Panel, class Group>
+template <int kMost, int M, class Panel, class Group>
 inline void fold_with_min(const Panel& p, const typename Panel::Sub& sub, const XView<M>& x, Float16 acc[M],
                           Group group) {
   Int16 sum[M];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) sum[m] = zero();
-  dot_groups<M>(x, 0, 8, sum, group);
+  dot_groups<kMost, 0, 8>(x, sum, group);
   const Float16 scale = mul(half16(p.d), to_float(bytes_to_int(sub.scale))),
                 min = mul(half16(p.dmin), to_float(bytes_to_int(sub.min)));
 #pragma GCC unroll 8
@@ -140,7 +153,7 @@ struct Q4K {
   static constexpr int kBlock = 256;
   template <int M>
   static void step(const Panel& p, int s, const XView<M>& x, Float16 acc[M]) {
-    fold_with_min<M>(p, p.sub[s], x, acc, [&](int g) { return nibble_group(p.sub[s].q, g); });
+    fold_with_min<15, M>(p, p.sub[s], x, acc, [&](int g) { return nibble_group(p.sub[s].q, g); });
   }
 };
 
@@ -149,8 +162,8 @@ struct Q5K {
   static constexpr int kBlock = 256;
   template <int M>
   static void step(const Panel& p, int s, const XView<M>& x, Float16 acc[M]) {
-    fold_with_min<M>(p, p.sub[s], x, acc,
-                     [&](int g) { return five_bit_group(p.sub[s].q, p.sub[s].high, g); });
+    fold_with_min<31, M>(p, p.sub[s], x, acc,
+                         [&](int g) { return five_bit_group(p.sub[s].q, p.sub[s].high, g); });
   }
 };
 
@@ -162,17 +175,16 @@ struct Q6K {
     const auto& sub = p.sub[s];
     const Float16 d = half16(p.d);
     Float16 total[M];
-#pragma GCC unroll 2
-    for (int h = 0; h < 2; ++h) {
+    each<2>([&](auto h) {
       Int16 sum[M];
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m) sum[m] = shifted_left<5>(x.minus_sum16(h, m));
-      dot_groups<M>(x, 4 * h, 4 * h + 4, sum, [&](int g) { return six_bit_group(sub, g); });
+      dot_groups<63, 4 * h, 4>(x, sum, [&](int g) { return six_bit_group(sub, g); });
       const Float16 scale = mul(d, to_float(bytes_to_int(sub.scale[h])));
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m)
         total[m] = h == 0 ? mul(to_float(sum[m]), scale) : fma(to_float(sum[m]), scale, total[m]);
-    }
+    });
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) acc[m] = fma(total[m], x.d(m), acc[m]);
   }

@@ -26,6 +26,7 @@ struct ProbeRow {
 
 extern const ProbeRow kProbeScalar;
 extern const ProbeRow kProbeAvx2;
+extern const ProbeRow kProbeAvxVnni;
 extern const ProbeRow kProbeAvx512;
 extern const ProbeRow kProbeAmx;
 extern const ProbeRow kProbeNeon;

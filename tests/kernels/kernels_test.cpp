@@ -10,12 +10,14 @@
 namespace kvtide {
 namespace {
 
-// Which row of each family a table has: bf16 instructions are for attention alone, products of bytes and tiles for matmul.
+// Which row of each family a table has: bf16 instructions are for attention alone, products of bytes (avx_vnni, dotprod,
+// i8mm) and tiles for matmul.
 // Attention on processors with tiles uses bf16 instructions to round, and not to multiply.
 struct Families {
   std::string matmul, attend, rest;
 };
 Families families_of(const std::string& isa) {
+  if (isa == "avx_vnni") return {isa, "avx2", "avx2"};
   if (isa == "amx") return {isa, isa, "avx512"};
   if (isa == "avx512_bf16") return {"avx512", isa, "avx512"};
   if (isa == "dotprod" || isa == "i8mm") return {isa, "neon", "neon"};
