@@ -240,32 +240,36 @@ bench-state: build  ## measure resizing, forking, saving and loading a KV state 
 	@build/cmake/bench_state_transition 256 15 build/bench/transition.json
 	@build/cmake/bench_state_snapshot build/bench build/bench/snapshot.json
 
+# KERNELS=avx_vnni or avx2: both programs as on a processor that has nothing newer.
+PEERS = build/venv-peers$(KERNELS:%=-%)
+PEERS_avx2 = -DGGML_NATIVE=OFF -DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON
+PEERS_avx_vnni = $(PEERS_avx2) -DGGML_AVX_VNNI=ON
 # llama.cpp asks for the use of tiles by g++'s names of what the processor has. clang 14 has other names.
-PEERS_BUILD = flags="$$(grep -qm1 amx_int8 /proc/cpuinfo && echo -D__AMX_TILE__=1 -D__AMX_INT8__=1 || true)" ; \
-  CC=clang-14 CXX=clang++-14 CFLAGS="$$flags" CXXFLAGS="$$flags"
+PEERS_BUILD = flags="$(if $(KERNELS),,$$(grep -qm1 amx_int8 /proc/cpuinfo && echo -D__AMX_TILE__=1 -D__AMX_INT8__=1 || true))" ; \
+  CC=clang-14 CXX=clang++-14 CFLAGS="$$flags" CXXFLAGS="$$flags" CMAKE_ARGS="$(PEERS_$(KERNELS))" \
+  tools/make_venv.sh $(PEERS) tools/requirements-peers.txt --no-cache-dir
+COMPARE = $(PEERS)/bin/python bench/compare.py --kvtide build/kvtide --kernels "$(KERNELS)" --rounds $(ROUNDS)
 # Deep rounds take minutes each: llama.cpp reads 8,192 tokens of SmolLM2 in more than a minute.
 DEPTHS ?= 0,4096,8192
 ROUNDS ?= 3
 bench-peers: build  ## kvtide and llama.cpp in turn at several depths, on both real models (compiles llama.cpp: minutes)
 	@tools/install.sh references demo peers
-	@$(PEERS_BUILD) tools/make_venv.sh build/venv-peers tools/requirements-peers.txt --no-cache-dir
+	@$(PEERS_BUILD)
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
-	build/venv-peers/bin/python bench/compare.py --kvtide build/kvtide --depths $(DEPTHS) --rounds $(ROUNDS) \
-	  --json build/peers.json --markdown build/peers.md --plot build/peers.svg $(SMOLLM2) $(GEMMA3)
+	$(COMPARE) --depths $(DEPTHS) --json build/peers.json --markdown build/peers.md --plot build/peers.svg $(SMOLLM2) $(GEMMA3)
 
 # Eight of Mistral's 32 layers do as well: every layer is alike.
 SHAPES ?= llama1b:q4_k_m:16 llama1b:q8_0:16 llama1b:q4_0:16 mistral7b:q4_k_m:8
 bench-shapes: build  ## the same on random weights in the shapes of models of 1B and 7B (4 GiB of disk, half an hour)
 	@tools/install.sh references demo peers
-	@$(PEERS_BUILD) tools/make_venv.sh build/venv-peers tools/requirements-peers.txt --no-cache-dir
+	@$(PEERS_BUILD)
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
 	@mkdir -p build/shapes
 	@for shape in $(SHAPES); do \
 	  IFS=: read -r name types layers <<<"$$shape" ; out=build/shapes/$$name-$$types.gguf ; \
-	  test -f $$out || build/venv-peers/bin/python tools/random_model.py $(SMOLLM2) $$out --shape $$name --types $$types --layers $$layers ; \
+	  test -f $$out || $(PEERS)/bin/python tools/random_model.py $(SMOLLM2) $$out --shape $$name --types $$types --layers $$layers ; \
 	done
-	build/venv-peers/bin/python bench/compare.py --kvtide build/kvtide --depths 0 -p 256 --rounds $(ROUNDS) \
-	  --json build/shapes.json --markdown build/shapes.md \
+	$(COMPARE) --depths 0 -p 256 --json build/shapes.json --markdown build/shapes.md \
 	  $$(for shape in $(SHAPES); do IFS=: read -r name types layers <<<"$$shape"; echo build/shapes/$$name-$$types.gguf; done)
 
 bench-tokenizer: build $(BOOK)  ## bytes of prose per second that become tokens, on one thread

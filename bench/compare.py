@@ -79,7 +79,7 @@ def run_peer(a, model):
 def run_kvtide(a, model):
     """{(test, depth): row of `bench --json`}"""
     command = [a.kvtide, "bench", "-m", model, "-p", str(a.prompt), "-n", str(a.decode), "-d", a.depths, "-t",
-               str(a.threads), "-r", str(a.repeats), "--json"]
+               str(a.threads), "-r", str(a.repeats), "--json", *(["--kernels", a.kernels] if a.kernels else [])]
     rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return {(row["test"], row["depth"]): row for row in rows}
 
@@ -98,6 +98,7 @@ def main():
     parser.add_argument("-r", "--repeats", type=int, default=1, help="of a measurement in one process")
     parser.add_argument("--depths", default="0", help="ascending, for instance 0,4096,8192")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--kernels", default="", help="of kvtide; llama.cpp runs what it was compiled for")
     parser.add_argument("--json")
     parser.add_argument("--markdown")
     parser.add_argument("--plot")

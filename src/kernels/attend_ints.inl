@@ -284,11 +284,30 @@ inline void fold_packed(const AttendTile& tile, const PackedTile& packed, const 
 namespace kvtide {
 namespace {
 
+// The vectors of rows of which some query sees some; none where no query sees any.
+inline AttendTile seen_part(AttendTile tile, const AttendQueries& queries) {
+  int lo = tile.end, hi = tile.begin;
+  for (int i = 0; i < queries.count; ++i) {
+    if (queries.lo[i] >= queries.hi[i]) continue;
+    lo = queries.lo[i] < lo ? queries.lo[i] : lo;
+    hi = queries.hi[i] > hi ? queries.hi[i] : hi;
+  }
+  const int first = lo & ~(kLanes - 1), last = (hi + kLanes - 1) & ~(kLanes - 1);
+  const int less = first > tile.begin ? first - tile.begin : 0;
+  tile.begin += less;
+  tile.keys += less * tile.key_stride;
+  tile.values += less * tile.value_stride;
+  if (tile.log_mass != nullptr) tile.log_mass += less;
+  if (last < tile.end) tile.end = last;
+  return tile;
+}
+
 void fold_tile_rounded(const AttendTile& tile, const AttendQueries& queries,
                        const AttendPartials& into) noexcept {
   if (fold_few(tile, queries, into)) return;
+  const AttendTile seen = seen_part(tile, queries);
   PackedTile packed;
-  packed.fill(tile, queries);
+  packed.fill(seen, queries);
   for (int first = 0; first < queries.count; first += kQueriesAtOnce) {
     AttendQueries some = queries;
     some.count = queries.count - first < kQueriesAtOnce ? queries.count - first : kQueriesAtOnce;
@@ -300,7 +319,9 @@ void fold_tile_rounded(const AttendTile& tile, const AttendQueries& queries,
       some.words += first * queries.head_dim / 2;
       some.steps += first * queries.head_dim / kBlock;
     }
-    fold_packed(tile, packed, some,
+    const AttendTile part = seen_part(seen, some);
+    if (part.begin >= part.end) continue;
+    fold_packed(part, packed, some,
                 {into.max + first, into.sum + first, into.out + first * queries.padded_dim});
   }
 }

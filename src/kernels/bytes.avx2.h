@@ -15,6 +15,13 @@ inline __m128i nibbles(const std::uint8_t* p, int shift) {
   return _mm_sub_epi8(half, _mm_set1_epi8(8));
 }
 
+// Instructions sum bytes without a sign only.
+inline std::int32_t sum_i8(const std::int8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m128i half = _mm_sad_epu8(_mm_xor_si128(bytes, _mm_set1_epi8(-128)), _mm_setzero_si128());
+  return _mm_cvtsi128_si32(_mm_add_epi64(half, _mm_unpackhi_epi64(half, half))) - 16 * 128;
+}
+
 struct Bytes {
   __m256i v;
 };

@@ -262,19 +262,18 @@ inline std::int32_t quantize16(Lanes x, Lanes inverse, const QuantRow& out, std:
   store_i8(bytes, whole);
   constexpr std::int64_t kRun = kRunBytes < kLanes ? kRunBytes : kLanes;
   for (std::int64_t i = 0; i < kLanes; i += kRun) __builtin_memcpy(out.four(first + i / 4), bytes + i, kRun);
-  return static_cast<std::int32_t>(reduce_add(whole));  // at most 2032: exact in f32
+  return sum_i8(bytes);
 }
 
 void quantize(const float* x, std::int64_t n, const QuantRow& out) noexcept {
   for (std::int64_t block = 0; block * 32 < n; ++block) {
     const Lanes a = load(x + block * 32), b = load(x + block * 32 + 16);
-    const float highest = reduce_max(max(abs(a), abs(b)));
-    // x - x is 0 for numbers and NaN for NaN and infinities; their sum keeps the NaN.
-    const float fault = reduce_add(add(sub(a, a), sub(b, b)));
-    const float step = highest / 127.0f + fault;
+    const float highest = reduce_max_bits(max_bits(abs(a), abs(b)));  // a NaN if there is one
+    const bool numbers = highest < __builtin_inff();
+    const float step = numbers ? highest / 127.0f : __builtin_nanf("");
     // Below 2^-120 the inverse of the step would leave f32 and turn the block's zeros into 127: such numbers
     // become 0.
-    const Lanes inverse = set1(highest > 0x1p-120f && fault == 0.0f ? 127.0f / highest : 0.0f);
+    const Lanes inverse = set1(numbers && highest > 0x1p-120f ? 127.0f / highest : 0.0f);
     const std::int32_t first = quantize16(a, inverse, out, block * 8),
                        second = quantize16(b, inverse, out, block * 8 + 4);
     out.d[block * out.stride] = step;

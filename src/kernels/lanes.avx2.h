@@ -70,6 +70,9 @@ inline __m256 pow2_half(__m256 a) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23));
 }
 inline Lanes pow2(Lanes a) { return {pow2_half(a.lo), pow2_half(a.hi)}; }
+inline Lanes times_pow2_unless_less(Lanes a, Lanes b, Lanes x, Lanes n) {
+  return select_less(a, b, set1(0.0f), mul(x, pow2(n)));
+}
 inline void store_i8(std::int8_t* p, Lanes a) {
   const __m256i words = _mm256_permute4x64_epi64(
       _mm256_packs_epi32(_mm256_cvttps_epi32(a.lo), _mm256_cvttps_epi32(a.hi)), 0xd8);
@@ -101,21 +104,34 @@ inline float reduce_max(Lanes a) {
   return _mm_cvtss_f32(_mm_max_ss(m2, _mm_movehdup_ps(m2)));
 }
 
-// Eight scores: the sums of eight vectors whose halves were already added, in the order of reduce_add.
-inline __m256 reduce_add8(const __m256 a[8]) {
+// What eight vectors come to, whose halves were already joined, in the order of reduce_add and reduce_max.
+template <class Join>
+inline __m256 reduce8(const __m256 a[8], Join join) {
   __m256 b[4], c[2];
   for (int i = 0; i < 4; ++i)
-    b[i] = _mm256_add_ps(_mm256_permute2f128_ps(a[i], a[i + 4], 0x20),
-                         _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
+    b[i] = join(_mm256_permute2f128_ps(a[i], a[i + 4], 0x20), _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
   for (int i = 0; i < 2; ++i) {
     const __m256d x = _mm256_castps_pd(b[i]), y = _mm256_castps_pd(b[i + 2]);
-    c[i] =
-        _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)), _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
+    c[i] = join(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)), _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
   }
   // Lanes of a 128-bit half: vectors 0, 2, 1, 3 (and 4, 6, 5, 7).
-  const __m256 d = _mm256_add_ps(_mm256_shuffle_ps(c[0], c[1], 0x88), _mm256_shuffle_ps(c[0], c[1], 0xdd));
+  const __m256 d = join(_mm256_shuffle_ps(c[0], c[1], 0x88), _mm256_shuffle_ps(c[0], c[1], 0xdd));
   return _mm256_permute_ps(d, 0xd8);
 }
+inline __m256 add_half(__m256 a, __m256 b) { return _mm256_add_ps(a, b); }
+inline __m256 max_half(__m256 a, __m256 b) { return _mm256_max_ps(a, b); }
+inline __m256 max_bits_half(__m256 a, __m256 b) {
+  return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+}
+template <class Join>
+inline Lanes reduce16(const Lanes a[kLanes], Join join) {
+  __m256 folded[kLanes];
+  for (int i = 0; i < kLanes; ++i) folded[i] = join(a[i].lo, a[i].hi);
+  return {reduce8(folded, join), reduce8(folded + 8, join)};
+}
+inline Lanes reduce_add16(const Lanes a[kLanes]) { return reduce16(a, add_half); }
+inline Lanes reduce_max16(const Lanes a[kLanes]) { return reduce16(a, max_half); }
+inline Lanes reduce_max_bits16(const Lanes a[kLanes]) { return reduce16(a, max_bits_half); }
 
 inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
   __m256 folded[16];
@@ -132,7 +148,7 @@ inline Lanes dot16(const float* query, const float* keys, int stride, int dim) {
     }
     for (int i = 0; i < 4; ++i) folded[key + i] = _mm256_add_ps(lo[i], hi[i]);
   }
-  return {reduce_add8(folded), reduce_add8(folded + 8)};
+  return {reduce8(folded, add_half), reduce8(folded + 8, add_half)};
 }
 
 constexpr int kPairQueries = 6;
@@ -243,9 +259,6 @@ inline void store_words(std::uint32_t* p, Lanes a) {
                                             _mm256_and_si256(_mm256_castps_si256(bits.hi), low));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(words, 0xd8));
 }
-inline __m256 max_bits_half(__m256 a, __m256 b) {
-  return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
-}
 inline Lanes max_bits(Lanes a, Lanes b) { return {max_bits_half(a.lo, b.lo), max_bits_half(a.hi, b.hi)}; }
 inline float reduce_max_bits(Lanes a) {
   const __m256i m8 = _mm256_castps_si256(max_bits_half(a.lo, a.hi));
@@ -256,5 +269,3 @@ inline float reduce_max_bits(Lanes a) {
 
 }  // namespace
 }  // namespace kvtide
-
-#include "kernels/lanes_by_one.inl"

@@ -313,6 +313,7 @@ inline void store_words(std::uint32_t* p, Lanes a) {
   vst1q_u32(p, words(bits.a, bits.b));
   vst1q_u32(p + 4, words(bits.c, bits.d));
 }
+inline std::int32_t sum_i8(const std::int8_t* p) { return vaddlvq_s8(vld1q_s8(p)); }
 inline uint32x4_t max_bits(float32x4_t a, float32x4_t b) {
   return vmaxq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b));
 }

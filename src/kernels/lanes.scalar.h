@@ -297,6 +297,12 @@ inline void store_words(std::uint32_t* p,
   for (int i = 0; i < kLanes; ++i) whole[i] = std::bit_cast<std::uint32_t>(a.v[i] + 0x1.8p23f);
   for (int i = 0; i < kLanes / 2; ++i) p[i] = (whole[2 * i] & 0xffffu) | whole[2 * i + 1] << 16;
 }
+// Of sixteen bytes.
+inline std::int32_t sum_i8(const std::int8_t* p) {
+  std::int32_t sum = 0;
+  for (int i = 0; i < kLanes; ++i) sum += p[i];
+  return sum;
+}
 // The larger of numbers without a sign, by their bits: a NaN is larger than any number.
 inline Lanes max_bits(const Lanes& a, const Lanes& b) {
   Lanes r;

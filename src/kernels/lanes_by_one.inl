@@ -1,5 +1,5 @@
-// lanes_by_one.inl: what the lanes of most instruction sets do by their other operations, or one vector after another.
-// Included by a lanes header at its end; lanes.avx512.h has instructions for all of it.
+// lanes_by_one.inl: what lanes do by their other operations, or one vector after another, where they know no better.
+// Included by a lanes header at its end; those of x86 do all of it in their own way.
 namespace kvtide {
 namespace {
 

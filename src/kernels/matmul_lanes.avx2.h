@@ -92,6 +92,11 @@ struct Partial {
 template <int kMost>
 constexpr int kGroupsAtOnce = kMost <= 15 ? 8 : kMost <= 31 ? 4 : 2;
 static_assert(8 * 2 * 15 * 127 < 1 << 15 && 4 * 2 * 31 * 127 < 1 << 15 && 2 * 2 * 63 * 127 < 1 << 15);
+// g++ would compute all products of a block first and add them as a tree: they would not stay in registers.
+inline __m256i in_order(__m256i sum) {
+  asm("" : "+x"(sum));
+  return sum;
+}
 inline Partial begin_partial(Int16) { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 inline Int16 end_partial(Int16 sum, Partial part) {
   const __m256i one = _mm256_set1_epi16(1);
@@ -100,12 +105,12 @@ inline Int16 end_partial(Int16 sum, Partial part) {
 }
 inline Partial dot(Partial sum, Int16 w, const std::int8_t* x) {
   const __m256i four = four_bytes(x);
-  return {_mm256_add_epi16(sum.lo, _mm256_maddubs_epi16(w.lo, four)),
-          _mm256_add_epi16(sum.hi, _mm256_maddubs_epi16(w.hi, four))};
+  return {in_order(_mm256_add_epi16(sum.lo, _mm256_maddubs_epi16(w.lo, four))),
+          in_order(_mm256_add_epi16(sum.hi, _mm256_maddubs_epi16(w.hi, four)))};
 }
 inline __m256i dot_signed(__m256i sum, __m256i w, __m256i x) {
   const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  return in_order(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
 }
 inline Int16 dot_bytes(Int16 sum, Int16 w, const std::int8_t* x) {
   const __m256i four = four_bytes(x);
