@@ -1,6 +1,6 @@
 // attend_few.inl: attend_pairs.inl for the few queries of a step that writes. Rows go from memory straight into the
 // products: packing and multiplying want different parts of the processor, which then work at the same time. The order of
-// the arithmetic is that of attend_pairs.inl, number by number. Included by attend_ints.inl after it.
+// the arithmetic is that of attend_pairs.inl, number by number. Included by attend_packed.inl after it.
 namespace kvtide {
 namespace {
 

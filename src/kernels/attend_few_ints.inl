@@ -1,6 +1,6 @@
 // attend_few_ints.inl: attend_ints.inl for the few queries of a step that writes, as attend_few.inl is for pairs: q8_0
 // and q4_0 rows go from memory straight into the products. Whole numbers add up alike in any order, so sums are split into
-// chains that do not wait for each other. Included by attend_ints.inl.
+// chains that do not wait for each other. Included by attend_packed.inl.
 namespace kvtide {
 namespace {
 

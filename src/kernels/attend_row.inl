@@ -1,7 +1,7 @@
 // attend_row.inl: the row of functions of one instruction set, on its lanes. Included once by each attend.<isa>.cpp after
 // the lanes.
 #include "kernels/attend.inl"
-#include "kernels/attend_ints.inl"
+#include "kernels/attend_packed.inl"
 #include "kernels/attend_spread.inl"
 
 namespace kvtide {

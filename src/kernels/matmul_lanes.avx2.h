@@ -90,7 +90,9 @@ struct Partial {
   __m256i lo, hi;
 };
 template <int kMost>
-constexpr int kGroupsAtOnce = kMost <= 15 ? 8 : kMost <= 31 ? 4 : 2;
+constexpr int kGroupsAtOnce = kMost <= 15   ? 8
+                              : kMost <= 31 ? 4
+                                            : 2;
 static_assert(8 * 2 * 15 * 127 < 1 << 15 && 4 * 2 * 31 * 127 < 1 << 15 && 2 * 2 * 63 * 127 < 1 << 15);
 // g++ would compute all products of a block first and add them as a tree: they would not stay in registers.
 inline __m256i in_order(__m256i sum) {
