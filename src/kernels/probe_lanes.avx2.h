@@ -30,5 +30,30 @@ float fma_rounds(std::int64_t rounds) noexcept {
   return _mm256_cvtss_f32(sum[0]);
 }
 
+// product(sum, weights, activations): 32 products of bytes, added to eight sums.
+template <class Product>
+inline std::int32_t dot_chains(std::int64_t rounds, Product product) {
+  __m256i weights = _mm256_set1_epi8(3);
+  const __m256i activations = _mm256_set1_epi8(-5);
+  __m256i sum[kChains] = {};
+  for (std::int64_t round = 0; round < rounds; ++round)
+    for (int i = 0; i < kChains; ++i) {
+      asm volatile("" : "+x"(weights));  // could have changed: the products are computed again
+      sum[i] = product(sum[i], weights, activations);
+    }
+  for (int i = 1; i < kChains; ++i) sum[0] = _mm256_add_epi32(sum[0], sum[i]);
+  return _mm256_extract_epi32(sum[0], 0);
+}
+
+using DotRounds = std::int32_t (*)(std::int64_t rounds) noexcept;
+constexpr ProbeRow probe_row(const char* isa, DotRounds dot) {
+  return {.isa = isa,
+          .read = &read,
+          .fma = &fma_rounds,
+          .fma_flop = kChains * 8 * 2,
+          .dot = dot,
+          .dot_op = kChains * 32 * 2};
+}
+
 }  // namespace
 }  // namespace kvtide
