@@ -3,9 +3,10 @@
 
 // Behind the operations on which it is written.
 #include "kernels/matmul_tuned.inl"
+#include "kernels/matmul_unpacked.inl"
 
 namespace kvtide {
 
-extern constinit const MatmulRow kMatmulAvx2{tuned_row("avx2")};
+extern constinit const MatmulRow kMatmulAvx2{unpacked_row("avx2")};
 
 }  // namespace kvtide

@@ -21,7 +21,12 @@ struct Float16 {
 };
 
 inline __m256i load32(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
-inline Int16 bytes64(const std::uint8_t* p) { return {load32(p), load32(p + 32)}; }
+inline void store32(void* p, __m256i a) { _mm256_storeu_si256(static_cast<__m256i*>(p), a); }
+inline Int16 bytes64(const void* p) { return {load32(p), load32(static_cast<const std::byte*>(p) + 32)}; }
+inline void store64(void* p, Int16 a) {
+  store32(p, a.lo);
+  store32(static_cast<std::byte*>(p) + 32, a.hi);
+}
 inline Float16 half16(const Half* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
           _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
@@ -60,7 +65,7 @@ inline Int16 shifted_left(Int16 a) {
 }
 inline Int16 less(Int16 a, Int16 b) { return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)}; }
 
-inline __m256i four_bytes(const std::int8_t* p) {
+inline __m256i four_bytes(const void* p) {
   std::int32_t bytes = 0;
   __builtin_memcpy(&bytes, p, 4);
   return _mm256_set1_epi32(bytes);

@@ -36,17 +36,30 @@ struct XView {
     return half == 1 ? second : less(minus_sum(m), second);
   }
 
-  void next() {
-    at.q += kRunBytes * at.stride;
-    at.d += at.stride;
-    at.d_sum += at.stride;
-    at.minus_sums += 2 * at.stride;
+  void skip(std::int64_t blocks) {
+    at.q += kRunBytes * at.stride * blocks;
+    at.d += at.stride * blocks;
+    at.d_sum += at.stride * blocks;
+    at.minus_sums += 2 * at.stride * blocks;
+  }
+};
+
+// A block of 32 elements where it lies in its panel.
+template <class Type>
+struct Packed {
+  const typename Type::Panel& panel;
+  int sub;
+
+  Int16 group(int g) const { return Type::group(panel, sub, g); }
+  template <int i>
+  Float16 number() const {
+    return Type::template number<i>(panel, sub);
   }
 };
 
 // sum[m] += the products of the groups of the block from kFirst on, whose quants are at most kMost.
-template <int kMost, int kFirst, int kGroups, int M, class Group>
-inline void dot_groups(const XView<M>& x, Int16 sum[M], Group group) {
+template <int kMost, int kFirst, int kGroups, int M, class Block>
+inline void dot_groups(const Block& block, const XView<M>& x, Int16 sum[M]) {
   constexpr int kAtOnce = std::min(kGroups, kGroupsAtOnce<kMost>);
   each<kGroups / kAtOnce>([&](auto step) {
     Partial part[M];
@@ -54,7 +67,7 @@ inline void dot_groups(const XView<M>& x, Int16 sum[M], Group group) {
     for (int m = 0; m < M; ++m) part[m] = begin_partial(sum[m]);
     each<kAtOnce>([&](auto i) {
       constexpr int g = kFirst + step * kAtOnce + i;
-      const Int16 w = group(g);
+      const Int16 w = block.group(g);
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m) part[m] = dot(part[m], w, x.q(g, m));
     });
@@ -71,35 +84,47 @@ inline void fold(const Int16 sum[M], Float16 d, const XView<M>& x, Float16 acc[M
 }
 
 // A block of 32 elements whose quants are 1 << kOffsetBits too large.
-template <int kOffsetBits, int M, class Group>
-inline void fold_block(const XView<M>& x, Float16 d, Float16 acc[M], Group group) {
+template <int kOffsetBits, int M, class Block>
+inline void fold_block(const Block& block, const XView<M>& x, Float16 acc[M]) {
   Int16 sum[M];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) sum[m] = shifted_left<kOffsetBits>(x.minus_sum(m));
-  dot_groups<2 * (1 << kOffsetBits) - 1, 0, 8>(x, sum, group);
-  fold<M>(sum, d, x, acc);
+  dot_groups<2 * (1 << kOffsetBits) - 1, 0, 8>(block, x, sum);
+  fold<M>(sum, block.template number<0>(), x, acc);
 }
 
+// Every type tells of a block: group(panel, sub, g), kNumbers of number<i>(panel, sub), and step(), which adds the
+// products of the block.
 struct Q4_0 {
   using Panel = PanelQ4_0;
-  static constexpr int kBlock = 32;
-  template <int M>
-  static void step(const Panel& p, int, const XView<M>& x, Float16 acc[M]) {
-    fold_block<3, M>(x, half16(p.d), acc, [&](int g) { return nibble_group(p.q, g); });
+  static constexpr int kBlock = 32, kNumbers = 1;
+  static Int16 group(const Panel& p, int, int g) { return nibble_group(p.q, g); }
+  template <int>
+  static Float16 number(const Panel& p, int) {
+    return half16(p.d);
+  }
+  template <int M, class Block>
+  static void step(const Block& block, const XView<M>& x, Float16 acc[M]) {
+    fold_block<3>(block, x, acc);
   }
 };
 
 struct Q4_1 {
   using Panel = PanelQ4_1;
-  static constexpr int kBlock = 32;
-  template <int M>
-  static void step(const Panel& p, int, const XView<M>& x, Float16 acc[M]) {
+  static constexpr int kBlock = 32, kNumbers = 2;
+  static Int16 group(const Panel& p, int, int g) { return nibble_group(p.q, g); }
+  template <int i>
+  static Float16 number(const Panel& p, int) {
+    return half16(i == 0 ? p.d : p.m);
+  }
+  template <int M, class Block>
+  static void step(const Block& block, const XView<M>& x, Float16 acc[M]) {
     Int16 sum[M];
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) sum[m] = zero();
-    dot_groups<15, 0, 8>(x, sum, [&](int g) { return nibble_group(p.q, g); });
-    fold<M>(sum, half16(p.d), x, acc);
-    const Float16 offset = half16(p.m);
+    dot_groups<15, 0, 8>(block, x, sum);
+    fold<M>(sum, block.template number<0>(), x, acc);
+    const Float16 offset = block.template number<1>();
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) acc[m] = fma(offset, x.d_sum(m), acc[m]);
   }
@@ -107,41 +132,55 @@ struct Q4_1 {
 
 struct Q5_0 {
   using Panel = PanelQ5_0;
-  static constexpr int kBlock = 32;
-  template <int M>
-  static void step(const Panel& p, int, const XView<M>& x, Float16 acc[M]) {
-    fold_block<4, M>(x, half16(p.d), acc, [&](int g) { return five_bit_group(p.q, p.high, g); });
+  static constexpr int kBlock = 32, kNumbers = 1;
+  static Int16 group(const Panel& p, int, int g) { return five_bit_group(p.q, p.high, g); }
+  template <int>
+  static Float16 number(const Panel& p, int) {
+    return half16(p.d);
+  }
+  template <int M, class Block>
+  static void step(const Block& block, const XView<M>& x, Float16 acc[M]) {
+    fold_block<4>(block, x, acc);
   }
 };
 
 struct Q8_0 {
   using Panel = PanelQ8_0;
-  static constexpr int kBlock = 32;
-  template <int M>
-  static void step(const Panel& p, int, const XView<M>& x, Float16 acc[M]) {
+  static constexpr int kBlock = 32, kNumbers = 1;
+  static Int16 group(const Panel& p, int, int g) { return bytes_of(p.q[g]); }
+  template <int>
+  static Float16 number(const Panel& p, int) {
+    return half16(p.d);
+  }
+  template <int M, class Block>
+  static void step(const Block& block, const XView<M>& x, Float16 acc[M]) {
     Int16 sum[M];
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) sum[m] = kByteOffset == 128 ? shifted_left<7>(x.minus_sum(m)) : zero();
 #pragma GCC unroll 8
     for (int g = 0; g < 8; ++g) {
-      const Int16 w = bytes_of(p.q[g]);
+      const Int16 w = block.group(g);
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m) sum[m] = dot_bytes(sum[m], w, x.q(g, m));
     }
-    fold<M>(sum, half16(p.d), x, acc);
+    fold<M>(sum, block.template number<0>(), x, acc);
   }
 };
 
+// A scale or min of a sub-block of a k-quant.
+template <class Byte>
+inline Float16 scaled(const Half* d, const Byte* times) {
+  return mul(half16(d), to_float(bytes_to_int(times)));
+}
+
 // A sub-block of q4_k or q5_k: a scale and a min of its own.
-template <int kMost, int M, class Panel, class Group>
-inline void fold_with_min(const Panel& p, const typename Panel::Sub& sub, const XView<M>& x, Float16 acc[M],
-                          Group group) {
+template <int kMost, int M, class Block>
+inline void fold_with_min(const Block& block, const XView<M>& x, Float16 acc[M]) {
   Int16 sum[M];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) sum[m] = zero();
-  dot_groups<kMost, 0, 8>(x, sum, group);
-  const Float16 scale = mul(half16(p.d), to_float(bytes_to_int(sub.scale))),
-                min = mul(half16(p.dmin), to_float(bytes_to_int(sub.min)));
+  dot_groups<kMost, 0, 8>(block, x, sum);
+  const Float16 scale = block.template number<0>(), min = block.template number<1>();
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) acc[m] = fma(mul(to_float(sum[m]), scale), x.d(m), acc[m]);
 #pragma GCC unroll 8
@@ -150,37 +189,49 @@ inline void fold_with_min(const Panel& p, const typename Panel::Sub& sub, const 
 
 struct Q4K {
   using Panel = PanelQ4K;
-  static constexpr int kBlock = 256;
-  template <int M>
-  static void step(const Panel& p, int s, const XView<M>& x, Float16 acc[M]) {
-    fold_with_min<15, M>(p, p.sub[s], x, acc, [&](int g) { return nibble_group(p.sub[s].q, g); });
+  static constexpr int kBlock = 256, kNumbers = 2;
+  static Int16 group(const Panel& p, int s, int g) { return nibble_group(p.sub[s].q, g); }
+  template <int i>
+  static Float16 number(const Panel& p, int s) {
+    return i == 0 ? scaled(p.d, p.sub[s].scale) : scaled(p.dmin, p.sub[s].min);
+  }
+  template <int M, class Block>
+  static void step(const Block& block, const XView<M>& x, Float16 acc[M]) {
+    fold_with_min<15>(block, x, acc);
   }
 };
 
 struct Q5K {
   using Panel = PanelQ5K;
-  static constexpr int kBlock = 256;
-  template <int M>
-  static void step(const Panel& p, int s, const XView<M>& x, Float16 acc[M]) {
-    fold_with_min<31, M>(p, p.sub[s], x, acc,
-                         [&](int g) { return five_bit_group(p.sub[s].q, p.sub[s].high, g); });
+  static constexpr int kBlock = 256, kNumbers = 2;
+  static Int16 group(const Panel& p, int s, int g) { return five_bit_group(p.sub[s].q, p.sub[s].high, g); }
+  template <int i>
+  static Float16 number(const Panel& p, int s) {
+    return i == 0 ? scaled(p.d, p.sub[s].scale) : scaled(p.dmin, p.sub[s].min);
+  }
+  template <int M, class Block>
+  static void step(const Block& block, const XView<M>& x, Float16 acc[M]) {
+    fold_with_min<31>(block, x, acc);
   }
 };
 
 struct Q6K {
   using Panel = PanelQ6K;
-  static constexpr int kBlock = 256;
-  template <int M>
-  static void step(const Panel& p, int s, const XView<M>& x, Float16 acc[M]) {
-    const auto& sub = p.sub[s];
-    const Float16 d = half16(p.d);
+  static constexpr int kBlock = 256, kNumbers = 2;
+  static Int16 group(const Panel& p, int s, int g) { return six_bit_group(p.sub[s], g); }
+  template <int i>
+  static Float16 number(const Panel& p, int s) {
+    return scaled(p.d, p.sub[s].scale[i]);
+  }
+  template <int M, class Block>
+  static void step(const Block& block, const XView<M>& x, Float16 acc[M]) {
     Float16 total[M];
     each<2>([&](auto h) {
       Int16 sum[M];
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m) sum[m] = shifted_left<5>(x.minus_sum16(h, m));
-      dot_groups<63, 4 * h, 4>(x, sum, [&](int g) { return six_bit_group(sub, g); });
-      const Float16 scale = mul(d, to_float(bytes_to_int(sub.scale[h])));
+      dot_groups<63, 4 * h, 4>(block, x, sum);
+      const Float16 scale = block.template number<h>();
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m)
         total[m] = h == 0 ? mul(to_float(sum[m]), scale) : fma(to_float(sum[m]), scale, total[m]);
@@ -210,9 +261,9 @@ inline void tile(const typename Type::Panel* panel, const QuantRows& rows, const
   for (int m = 0; m < M; ++m) __builtin_prefetch(out.y + (row + m) * out.stride, 1, 3);
   for (std::int64_t b = 0; b < rows.k / Type::kBlock; ++b)
 #pragma GCC unroll 1
-    for (int s = 0; s < kSteps; ++s, x.next(), ahead += kStepBytes) {
+    for (int s = 0; s < kSteps; ++s, x.skip(1), ahead += kStepBytes) {
       for (std::int64_t i = 0; i < fetched; i += 64) __builtin_prefetch(ahead + i, 0, 2);
-      Type::template step<M>(panel[b], s, x, acc);
+      Type::template step<M>(Packed<Type>{panel[b], s}, x, acc);
     }
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) store_columns(out.y + (row + m) * out.stride, acc[m], out.columns);

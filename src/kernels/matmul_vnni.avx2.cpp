@@ -3,9 +3,10 @@
 
 // Behind the operations on which it is written.
 #include "kernels/matmul_tuned.inl"
+#include "kernels/matmul_unpacked.inl"
 
 namespace kvtide {
 
-extern constinit const MatmulRow kMatmulAvxVnni{tuned_row("avx_vnni")};
+extern constinit const MatmulRow kMatmulAvxVnni{unpacked_row("avx_vnni")};
 
 }  // namespace kvtide

@@ -1,0 +1,101 @@
+// matmul_unpacked.inl: matrix products of many rows of activations, for processors with short registers, to which taking quants
+// apart is a third of the work. A part of a panel is unpacked once for up to 128 rows. Included behind
+// matmul_tuned.inl and what that is written on, and
+//   bytes64, store64  a group of quants, a byte each, from and to memory
+#include <cstring>
+
+namespace kvtide {
+namespace {
+
+// A block of 32 elements unpacked: a byte for each quant.
+template <class Type>
+struct Unpacked {
+  alignas(64) std::uint8_t quants[8][64];
+  alignas(64) float numbers[Type::kNumbers][kPanelRows];
+
+  Int16 group(int g) const { return bytes64(quants[g]); }
+  template <int i>
+  Float16 number() const {
+    return load(numbers[i]);
+  }
+  void unpack(const Packed<Type>& block) {
+    for (int g = 0; g < 8; ++g) store64(quants[g], block.group(g));
+    each<Type::kNumbers>([&](auto i) { store(numbers[i], block.template number<i>()); });
+  }
+};
+
+// Blocks that are unpacked at once, and rows that take part in it: both stay in the first cache.
+constexpr int kChunk = 8;
+constexpr std::int64_t kMostUnpacked = 128;
+
+template <int kFirst, int... kRest>
+constexpr int first_of(RowCounts<kFirst, kRest...>) {
+  return kFirst;
+}
+constexpr int kRowsAtOnce = first_of(DotRows());
+
+// Rows [first, first + count); count is at most kMostUnpacked and a multiple of kRowsAtOnce.
+template <class Type>
+inline void unpacked_rows(const typename Type::Panel* panel, const QuantRows& rows, const PanelOut& out,
+                          std::int64_t first, std::int64_t count) {
+  constexpr int M = kRowsAtOnce, kSteps = Type::kBlock / 32;
+  Unpacked<Type> chunk[kChunk];
+  alignas(64) float sums[kMostUnpacked][kPanelRows];
+  std::memset(sums, 0, static_cast<std::size_t>(count) * sizeof(sums[0]));
+  const std::int64_t blocks = rows.k / 32;
+  for (std::int64_t b0 = 0; b0 < blocks; b0 += kChunk) {
+    const int n = static_cast<int>(std::min<std::int64_t>(kChunk, blocks - b0));
+    for (int i = 0; i < n; ++i)
+      chunk[i].unpack({panel[(b0 + i) / kSteps], static_cast<int>((b0 + i) % kSteps)});
+    const bool last = b0 + n == blocks;
+    for (std::int64_t m0 = 0; m0 < count; m0 += M) {
+      float* y = out.y + (first + m0) * out.stride;
+      XView<M> x{rows.row(first + m0)};
+      x.skip(b0);
+      Float16 acc[M];
+#pragma GCC unroll 8
+      for (int m = 0; m < M; ++m) {
+        acc[m] = load(sums[m0 + m]);
+        if (last) __builtin_prefetch(y + m * out.stride, 1, 3);
+      }
+#pragma GCC unroll 1
+      for (int i = 0; i < n; ++i, x.skip(1)) Type::template step<M>(chunk[i], x, acc);
+#pragma GCC unroll 8
+      for (int m = 0; m < M; ++m) {
+        if (last)
+          store_columns(y + m * out.stride, acc[m], out.columns);
+        else
+          store(sums[m0 + m], acc[m]);
+      }
+    }
+  }
+}
+
+// Fewer rows than these are multiplied by quants as they lie.
+constexpr std::int64_t kUnpackRows = 16;
+
+template <class Type>
+void unpacked_panel(const std::byte* bytes, const QuantRows& rows, const PanelOut& out) noexcept {
+  const auto* panel = reinterpret_cast<const typename Type::Panel*>(bytes);
+  std::int64_t row = 0;
+  while (rows.rows - row >= kUnpackRows) {
+    const std::int64_t count = std::min((rows.rows - row) / kRowsAtOnce * kRowsAtOnce, kMostUnpacked);
+    unpacked_rows<Type>(panel, rows, out, row, count);
+    row += count;
+  }
+  dot_rows<Type>(panel, rows, out, row, DotRows());
+}
+
+constexpr MatmulRow unpacked_row(const char* isa) {
+  MatmulRow row = tuned_row(isa);
+  row.q4_0 = &unpacked_panel<Q4_0>;
+  row.q4_1 = &unpacked_panel<Q4_1>;
+  row.q5_0 = &unpacked_panel<Q5_0>;
+  row.q4_k = &unpacked_panel<Q4K>;
+  row.q5_k = &unpacked_panel<Q5K>;
+  row.q6_k = &unpacked_panel<Q6K>;
+  return row;
+}
+
+}  // namespace
+}  // namespace kvtide
