@@ -21,7 +21,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
 SANITIZED := base tensor formats hostile kernels text state coreml capi serve
 
-.PHONY: help install build build-small bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-clients venv-ray test-cluster test-serve-run cluster-chaos cluster-placement test-schemathesis soak test-page test-aarch64 test-allocations campaign-validator stress \
+.PHONY: help install build build-small bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-clients venv-ray test-cluster test-serve-run cluster-chaos cluster-placement test-schemathesis soak test-page test-aarch64 test-emulated test-allocations campaign-validator stress \
   bench-peers bench-server bench-shapes bench-tokenizer bench-matmul bench-attend bench-coreml bench-compression bench-kvpress bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
 
 help:  ## show this list
@@ -194,6 +194,12 @@ test-page: build  ## the page of kvtide serve in headless Chromium; screenshots 
 	@tools/make_venv.sh build/venv-clients tools/requirements-clients.txt
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
 	@KVTIDE=build/kvtide KVTIDE_MODEL=$(SMOLLM2) SCREENSHOTS=build/screenshots build/venv-clients/bin/python -B tests/clients/page_test.py
+
+test-emulated:  ## the tests of kernels with every table of x86, on a processor that has AVX2 only (five minutes)
+	@tools/install.sh build test
+	@tools/configure.sh release -DKVTIDE_TESTS=ON
+	@cmake --build build/cmake --target emulated_tests
+	@build/cmake/tests/emulated_tests --gtest_brief=1
 
 test-aarch64:  ## built for aarch64, the tests of kernels, of what lies below them and of tiny models under qemu
 	@tools/install.sh build aarch64

@@ -42,13 +42,19 @@ inline void unpacked_rows(const typename Type::Panel* panel, const QuantRows& ro
   Unpacked<Type> chunk[kChunk];
   alignas(64) float sums[kMostUnpacked][kPanelRows];
   std::memset(sums, 0, static_cast<std::size_t>(count) * sizeof(sums[0]));
+  const auto* bytes = reinterpret_cast<const std::byte*>(panel);
+  constexpr std::int64_t kBytes = sizeof(*panel) / kSteps;
   const std::int64_t blocks = rows.k / 32;
   for (std::int64_t b0 = 0; b0 < blocks; b0 += kChunk) {
     const int n = static_cast<int>(std::min<std::int64_t>(kChunk, blocks - b0));
     for (int i = 0; i < n; ++i)
       chunk[i].unpack({panel[(b0 + i) / kSteps], static_cast<int>((b0 + i) % kSteps)});
+    // As many bytes behind them, of this panel or the next one, come in evenly meanwhile.
+    const std::byte* next = bytes + (b0 + n) * kBytes;
+    std::int64_t fetched = 0;
     const bool last = b0 + n == blocks;
     for (std::int64_t m0 = 0; m0 < count; m0 += M) {
+      for (; fetched < n * kBytes * (m0 + M) / count; fetched += 64) __builtin_prefetch(next + fetched, 0, 2);
       float* y = out.y + (first + m0) * out.stride;
       XView<M> x{rows.row(first + m0)};
       x.skip(b0);
