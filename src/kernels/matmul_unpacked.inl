@@ -1,6 +1,6 @@
-// matmul_unpacked.inl: matrix products of many rows of activations, for processors with short registers, to which taking quants
-// apart is a third of the work. A part of a panel is unpacked once for up to 128 rows. Included behind
-// matmul_tuned.inl and what that is written on, and
+// matmul_unpacked.inl: products of many rows of activations by quants that are taken apart once for all of them. With short
+// registers, which hold few rows at a time, matmul_tuned.inl would do it again for every four. Included behind that, what
+// it is written on, and
 //   bytes64, store64  a group of quants, a byte each, from and to memory
 #include <cstring>
 
@@ -24,9 +24,9 @@ struct Unpacked {
   }
 };
 
-// Blocks that are unpacked at once, and rows that take part in it: both stay in the first cache.
+// Blocks that are unpacked at once, and the most rows they are for: both, with the sums of these rows, stay near.
 constexpr int kChunk = 8;
-constexpr std::int64_t kMostUnpacked = 128;
+constexpr std::int64_t kMostRows = 128;
 
 template <int kFirst, int... kRest>
 constexpr int first_of(RowCounts<kFirst, kRest...>) {
@@ -34,13 +34,13 @@ constexpr int first_of(RowCounts<kFirst, kRest...>) {
 }
 constexpr int kRowsAtOnce = first_of(DotRows());
 
-// Rows [first, first + count); count is at most kMostUnpacked and a multiple of kRowsAtOnce.
+// Rows [first, first + count); count is at most kMostRows and a multiple of kRowsAtOnce.
 template <class Type>
 inline void unpacked_rows(const typename Type::Panel* panel, const QuantRows& rows, const PanelOut& out,
                           std::int64_t first, std::int64_t count) {
   constexpr int M = kRowsAtOnce, kSteps = Type::kBlock / 32;
   Unpacked<Type> chunk[kChunk];
-  alignas(64) float sums[kMostUnpacked][kPanelRows];
+  alignas(64) float sums[kMostRows][kPanelRows];
   std::memset(sums, 0, static_cast<std::size_t>(count) * sizeof(sums[0]));
   const auto* bytes = reinterpret_cast<const std::byte*>(panel);
   constexpr std::int64_t kBytes = sizeof(*panel) / kSteps;
@@ -85,7 +85,7 @@ void unpacked_panel(const std::byte* bytes, const QuantRows& rows, const PanelOu
   const auto* panel = reinterpret_cast<const typename Type::Panel*>(bytes);
   std::int64_t row = 0;
   while (rows.rows - row >= kUnpackRows) {
-    const std::int64_t count = std::min((rows.rows - row) / kRowsAtOnce * kRowsAtOnce, kMostUnpacked);
+    const std::int64_t count = std::min((rows.rows - row) / kRowsAtOnce * kRowsAtOnce, kMostRows);
     unpacked_rows<Type>(panel, rows, out, row, count);
     row += count;
   }
@@ -94,7 +94,7 @@ void unpacked_panel(const std::byte* bytes, const QuantRows& rows, const PanelOu
 
 constexpr MatmulRow unpacked_row(const char* isa) {
   MatmulRow row = tuned_row(isa);
-  row.q4_0 = &unpacked_panel<Q4_0>;
+  row.q4_0 = &unpacked_panel<Q4_0>;  // q8_0 is bytes already
   row.q4_1 = &unpacked_panel<Q4_1>;
   row.q5_0 = &unpacked_panel<Q5_0>;
   row.q4_k = &unpacked_panel<Q4K>;

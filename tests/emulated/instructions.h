@@ -37,7 +37,8 @@ inline Elements<T> elements(V v) {
 template <class V, class T, class Of>
 inline V each_element(Of of) {
   std::array<T, sizeof(V) / sizeof(T)> all;
-  for (int i = 0; i < static_cast<int>(all.size()); ++i) all[static_cast<std::size_t>(i)] = static_cast<T>(of(i));
+  for (int i = 0; i < static_cast<int>(all.size()); ++i)
+    all[static_cast<std::size_t>(i)] = static_cast<T>(of(i));
   return std::bit_cast<V>(all);
 }
 inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -52,9 +53,9 @@ inline V halves(F f, A... a) {
   const std::array both = {f(half<Half>(a, 0)...), f(half<Half>(a, 1)...)};
   return std::bit_cast<V>(both);
 }
-#define EMULATED_HALVES(result, argument, name)                            \
-  template <class... A>                                                    \
-  inline result mm512_##name(A... a) {                                     \
+#define EMULATED_HALVES(result, argument, name)                                           \
+  template <class... A>                                                                   \
+  inline result mm512_##name(A... a) {                                                    \
     return halves<result, argument>([](auto... x) { return _mm256_##name(x...); }, a...); \
   }
 EMULATED_HALVES(__m512, __m256, add_ps)
@@ -187,8 +188,8 @@ inline __m512 mm512_abs_ps(__m512 a) {
 // Places.
 inline __m512i lanes_of_128(__m512i a, __m512i b, int order) {
   const auto x = std::bit_cast<std::array<__m128i, 4>>(a), y = std::bit_cast<std::array<__m128i, 4>>(b);
-  return std::bit_cast<__m512i>(std::array{x[at(order & 3)], x[at(order >> 2 & 3)], y[at(order >> 4 & 3)],
-                                           y[at(order >> 6 & 3)]});
+  return std::bit_cast<__m512i>(
+      std::array{x[at(order & 3)], x[at(order >> 2 & 3)], y[at(order >> 4 & 3)], y[at(order >> 6 & 3)]});
 }
 inline __m512i mm512_shuffle_i32x4(__m512i a, __m512i b, int order) { return lanes_of_128(a, b, order); }
 inline __m512 mm512_shuffle_f32x4(__m512 a, __m512 b, int order) {
@@ -233,8 +234,8 @@ inline __m512i mm512_mask_or_epi32(__m512i src, __mmask16 mask, __m512i a, __m51
 }
 inline __m512i mm512_mask_add_epi8(__m512i src, __mmask64 mask, __m512i a, __m512i b) {
   const auto x = elements<std::int8_t>(a), y = elements<std::int8_t>(b);
-  return chosen<std::int8_t>(
-      mask, src, each_element<__m512i, std::int8_t>([&](int i) { return x[at(i)] + y[at(i)]; }));
+  return chosen<std::int8_t>(mask, src,
+                             each_element<__m512i, std::int8_t>([&](int i) { return x[at(i)] + y[at(i)]; }));
 }
 inline void mm512_mask_storeu_ps(void* p, __mmask16 mask, __m512 a) {
   const auto x = elements<float>(a);
@@ -317,7 +318,8 @@ inline void tile_loadd(int to, const void* from, std::int64_t stride) {
   Tile& tile = tiles[to];
   tile_zero(to);
   for (int row = 0; row < tile.rows; ++row)
-    std::memcpy(tile.at[row], static_cast<const char*>(from) + row * stride, static_cast<std::size_t>(tile.bytes));
+    std::memcpy(tile.at[row], static_cast<const char*>(from) + row * stride,
+                static_cast<std::size_t>(tile.bytes));
 }
 inline void tile_stored(int from, void* to, std::int64_t stride) {
   const Tile& tile = tiles[from];
