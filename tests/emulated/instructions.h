@@ -1,6 +1,7 @@
-// instructions.h: the instructions of AVX-512, AVX-VNNI and AMX that kernels use, by AVX2 and plain C++. Read before a kernel
-// file, it lets the tests of kernels run on processors that have none of them. Each function does what Intel's
-// intrinsics guide says of the intrinsic of its name: <https://www.intel.com/content/www/us/en/docs/intrinsics-guide/>.
+// instructions.h: the instructions of AVX-512 that kernels use, by AVX2 and plain C++, and behind them those of AVX-VNNI and AMX
+// (products.h, tiles.h). Read before a kernel file, it lets the tests of kernels run on processors that have none of them.
+// Each function does what Intel's guide says of the intrinsic of its name:
+// <https://www.intel.com/content/www/us/en/docs/intrinsics-guide/>.
 //
 // -DEMULATED_AVXVNNI, -DEMULATED_BF16 and -DEMULATED_AMX stand for the compiler's options.
 #pragma once
@@ -259,252 +260,83 @@ inline unsigned mm512_reduce_max_epu32(__m512i a) {
   return *std::max_element(x.begin(), x.end());
 }
 
-// Products of bytes, words and bf16 numbers.
-template <class V>
-inline V dpbusd(V sum, V w, V x) {
-  const auto bytes = std::bit_cast<std::array<std::uint8_t, sizeof(V)>>(w);
-  const auto with_sign = std::bit_cast<std::array<std::int8_t, sizeof(V)>>(x);
-  const auto before = std::bit_cast<std::array<int, sizeof(V) / 4>>(sum);
-  return each_element<V, int>([&](int i) {
-    int total = before[at(i)];
-    for (int j = 4 * i; j < 4 * i + 4; ++j) total += bytes[at(j)] * with_sign[at(j)];
-    return total;
-  });
-}
-inline __m256i mm256_dpbusd_avx_epi32(__m256i sum, __m256i w, __m256i x) { return dpbusd(sum, w, x); }
-inline __m512i mm512_dpbusd_epi32(__m512i sum, __m512i w, __m512i x) { return dpbusd(sum, w, x); }
-inline __m512i mm512_dpwssd_epi32(__m512i sum, __m512i a, __m512i b) {
-  return mm512_add_epi32(
-      sum, halves<__m512i, __m256i>([](__m256i x, __m256i y) { return _mm256_madd_epi16(x, y); }, a, b));
-}
-inline float bf16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
-inline __m512 mm512_dpbf16_ps(__m512 sum, __m512bh a, __m512bh b) {  // the second numbers first
-  const auto before = elements<float>(sum);
-  const auto x = elements<std::uint16_t>(a), y = elements<std::uint16_t>(b);
-  return each_element<__m512, float>([&](int i) {
-    const float second = std::fma(bf16(x[at(2 * i + 1)]), bf16(y[at(2 * i + 1)]), before[at(i)]);
-    return std::fma(bf16(x[at(2 * i)]), bf16(y[at(2 * i)]), second);
-  });
-}
-inline __m512bh mm512_cvtne2ps_pbh(__m512 high, __m512 low) {
-  const auto x = elements<std::uint32_t>(low), y = elements<std::uint32_t>(high);
-  return each_element<__m512bh, std::uint16_t>([&](int i) {
-    const std::uint32_t bits = i < 16 ? x[at(i)] : y[at(i - 16)];
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return (bits | 0x400000u) >> 16;
-    if ((bits & 0x7f800000u) == 0) return (bits & 0x80000000u) >> 16;
-    return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-  });
-}
-
-// Tiles.
-struct Tile {
-  int bytes = 0, rows = 0;
-  std::int8_t at[16][64] = {};
-};
-inline thread_local Tile tiles[8];
-inline void tile_loadconfig(const void* config) {
-  const auto* from = static_cast<const unsigned char*>(config);
-  for (int i = 0; i < 8; ++i) {
-    std::uint16_t bytes = 0;
-    std::memcpy(&bytes, from + 16 + 2 * i, 2);
-    tiles[i] = Tile{.bytes = bytes, .rows = from[48 + i]};
-  }
-}
-inline void tile_release() {
-  for (Tile& tile : tiles) tile = Tile{};
-}
-inline void tile_zero(int to) { std::memset(tiles[to].at, 0, sizeof tiles[to].at); }
-inline void tile_loadd(int to, const void* from, std::int64_t stride) {
-  Tile& tile = tiles[to];
-  tile_zero(to);
-  for (int row = 0; row < tile.rows; ++row)
-    std::memcpy(tile.at[row], static_cast<const char*>(from) + row * stride,
-                static_cast<std::size_t>(tile.bytes));
-}
-inline void tile_stored(int from, void* to, std::int64_t stride) {
-  const Tile& tile = tiles[from];
-  for (int row = 0; row < tile.rows; ++row)
-    std::memcpy(static_cast<char*>(to) + row * stride, tile.at[row], static_cast<std::size_t>(tile.bytes));
-}
-inline void tile_dpbssd(int to, int a, int b) {
-  Tile& sum = tiles[to];
-  for (int m = 0; m < sum.rows; ++m)
-    for (int n = 0; n < sum.bytes / 4; ++n) {
-      std::int32_t total = 0;
-      std::memcpy(&total, sum.at[m] + 4 * n, 4);
-      for (int k = 0; k < tiles[a].bytes; ++k) total += tiles[a].at[m][k] * tiles[b].at[k / 4][4 * n + k % 4];
-      std::memcpy(sum.at[m] + 4 * n, &total, 4);
-    }
-}
-
 }  // namespace emulated
 }  // namespace
 
-#undef _mm256_dpbusd_avx_epi32
-#define _mm256_dpbusd_avx_epi32 emulated::mm256_dpbusd_avx_epi32
-#undef _mm512_abs_ps
 #define _mm512_abs_ps emulated::mm512_abs_ps
-#undef _mm512_add_epi32
-#define _mm512_add_epi32 emulated::mm512_add_epi32
-#undef _mm512_add_ps
 #define _mm512_add_ps emulated::mm512_add_ps
-#undef _mm512_and_si512
 #define _mm512_and_si512 emulated::mm512_and_si512
-#undef _mm512_castpd_ps
 #define _mm512_castpd_ps emulated::mm512_castpd_ps
-#undef _mm512_castps512_ps256
 #define _mm512_castps512_ps256 emulated::mm512_castps512_ps256
-#undef _mm512_castps_pd
 #define _mm512_castps_pd emulated::mm512_castps_pd
-#undef _mm512_castps_si512
 #define _mm512_castps_si512 emulated::mm512_castps_si512
-#undef _mm512_castsi256_si512
 #define _mm512_castsi256_si512 emulated::mm512_castsi256_si512
-#undef _mm512_castsi512_ps
 #define _mm512_castsi512_ps emulated::mm512_castsi512_ps
-#undef _mm512_cmp_ps_mask
 #define _mm512_cmp_ps_mask emulated::mm512_cmp_ps_mask
-#undef _mm512_cvtepi32_epi16
 #define _mm512_cvtepi32_epi16 emulated::mm512_cvtepi32_epi16
-#undef _mm512_cvtepi32_epi8
 #define _mm512_cvtepi32_epi8 emulated::mm512_cvtepi32_epi8
-#undef _mm512_cvtepi32_ps
 #define _mm512_cvtepi32_ps emulated::mm512_cvtepi32_ps
-#undef _mm512_cvtepi8_epi16
 #define _mm512_cvtepi8_epi16 emulated::mm512_cvtepi8_epi16
-#undef _mm512_cvtepi8_epi32
 #define _mm512_cvtepi8_epi32 emulated::mm512_cvtepi8_epi32
-#undef _mm512_cvtepu16_epi32
 #define _mm512_cvtepu16_epi32 emulated::mm512_cvtepu16_epi32
-#undef _mm512_cvtepu8_epi32
 #define _mm512_cvtepu8_epi32 emulated::mm512_cvtepu8_epi32
-#undef _mm512_cvtne2ps_pbh
-#define _mm512_cvtne2ps_pbh emulated::mm512_cvtne2ps_pbh
-#undef _mm512_cvtph_ps
 #define _mm512_cvtph_ps emulated::mm512_cvtph_ps
-#undef _mm512_cvtps_ph
 #define _mm512_cvtps_ph emulated::mm512_cvtps_ph
-#undef _mm512_cvtsi512_si32
 #define _mm512_cvtsi512_si32 emulated::mm512_cvtsi512_si32
-#undef _mm512_cvtss_f32
 #define _mm512_cvtss_f32 emulated::mm512_cvtss_f32
-#undef _mm512_cvttps_epi32
 #define _mm512_cvttps_epi32 emulated::mm512_cvttps_epi32
-#undef _mm512_div_ps
 #define _mm512_div_ps emulated::mm512_div_ps
-#undef _mm512_dpbf16_ps
-#define _mm512_dpbf16_ps emulated::mm512_dpbf16_ps
-#undef _mm512_dpbusd_epi32
-#define _mm512_dpbusd_epi32 emulated::mm512_dpbusd_epi32
-#undef _mm512_dpwssd_epi32
-#define _mm512_dpwssd_epi32 emulated::mm512_dpwssd_epi32
-#undef _mm512_extractf32x8_ps
 #define _mm512_extractf32x8_ps emulated::mm512_extractf32x8_ps
-#undef _mm512_fmadd_ps
 #define _mm512_fmadd_ps emulated::mm512_fmadd_ps
-#undef _mm512_fnmadd_ps
 #define _mm512_fnmadd_ps emulated::mm512_fnmadd_ps
-#undef _mm512_inserti64x4
 #define _mm512_inserti64x4 emulated::mm512_inserti64x4
-#undef _mm512_load_si512
 #define _mm512_load_si512 emulated::mm512_load_si512
-#undef _mm512_loadu_ps
 #define _mm512_loadu_ps emulated::mm512_loadu_ps
-#undef _mm512_loadu_si512
 #define _mm512_loadu_si512 emulated::mm512_loadu_si512
-#undef _mm512_mask_add_epi8
 #define _mm512_mask_add_epi8 emulated::mm512_mask_add_epi8
-#undef _mm512_mask_blend_ps
 #define _mm512_mask_blend_ps emulated::mm512_mask_blend_ps
-#undef _mm512_mask_or_epi32
 #define _mm512_mask_or_epi32 emulated::mm512_mask_or_epi32
-#undef _mm512_mask_storeu_ps
 #define _mm512_mask_storeu_ps emulated::mm512_mask_storeu_ps
-#undef _mm512_maskz_scalef_ps
 #define _mm512_maskz_scalef_ps emulated::mm512_maskz_scalef_ps
-#undef _mm512_max_epu32
 #define _mm512_max_epu32 emulated::mm512_max_epu32
-#undef _mm512_max_ps
 #define _mm512_max_ps emulated::mm512_max_ps
-#undef _mm512_min_ps
 #define _mm512_min_ps emulated::mm512_min_ps
-#undef _mm512_mul_ps
 #define _mm512_mul_ps emulated::mm512_mul_ps
-#undef _mm512_or_si512
 #define _mm512_or_si512 emulated::mm512_or_si512
-#undef _mm512_permute_ps
 #define _mm512_permute_ps emulated::mm512_permute_ps
-#undef _mm512_permutexvar_epi16
 #define _mm512_permutexvar_epi16 emulated::mm512_permutexvar_epi16
-#undef _mm512_permutexvar_ps
 #define _mm512_permutexvar_ps emulated::mm512_permutexvar_ps
-#undef _mm512_reduce_max_epu32
 #define _mm512_reduce_max_epu32 emulated::mm512_reduce_max_epu32
-#undef _mm512_reduce_max_ps
 #define _mm512_reduce_max_ps emulated::mm512_reduce_max_ps
-#undef _mm512_roundscale_ps
 #define _mm512_roundscale_ps emulated::mm512_roundscale_ps
-#undef _mm512_set1_epi32
 #define _mm512_set1_epi32 emulated::mm512_set1_epi32
-#undef _mm512_set1_epi8
 #define _mm512_set1_epi8 emulated::mm512_set1_epi8
-#undef _mm512_set1_ps
 #define _mm512_set1_ps emulated::mm512_set1_ps
 #undef _mm512_setr_epi32
 #define _mm512_setr_epi32 emulated::mm512_setr_epi32
-#undef _mm512_shuffle_f32x4
 #define _mm512_shuffle_f32x4 emulated::mm512_shuffle_f32x4
-#undef _mm512_shuffle_i32x4
 #define _mm512_shuffle_i32x4 emulated::mm512_shuffle_i32x4
-#undef _mm512_shuffle_ps
 #define _mm512_shuffle_ps emulated::mm512_shuffle_ps
-#undef _mm512_slli_epi16
 #define _mm512_slli_epi16 emulated::mm512_slli_epi16
-#undef _mm512_slli_epi32
 #define _mm512_slli_epi32 emulated::mm512_slli_epi32
-#undef _mm512_srai_epi16
 #define _mm512_srai_epi16 emulated::mm512_srai_epi16
-#undef _mm512_srl_epi32
 #define _mm512_srl_epi32 emulated::mm512_srl_epi32
-#undef _mm512_srli_epi16
 #define _mm512_srli_epi16 emulated::mm512_srli_epi16
-#undef _mm512_srli_epi32
 #define _mm512_srli_epi32 emulated::mm512_srli_epi32
-#undef _mm512_store_si512
 #define _mm512_store_si512 emulated::mm512_store_si512
-#undef _mm512_storeu_ps
 #define _mm512_storeu_ps emulated::mm512_storeu_ps
-#undef _mm512_storeu_si512
 #define _mm512_storeu_si512 emulated::mm512_storeu_si512
-#undef _mm512_sub_epi32
 #define _mm512_sub_epi32 emulated::mm512_sub_epi32
-#undef _mm512_sub_epi8
 #define _mm512_sub_epi8 emulated::mm512_sub_epi8
-#undef _mm512_sub_ps
 #define _mm512_sub_ps emulated::mm512_sub_ps
-#undef _mm512_unpackhi_epi32
 #define _mm512_unpackhi_epi32 emulated::mm512_unpackhi_epi32
-#undef _mm512_unpackhi_epi64
 #define _mm512_unpackhi_epi64 emulated::mm512_unpackhi_epi64
-#undef _mm512_unpackhi_pd
 #define _mm512_unpackhi_pd emulated::mm512_unpackhi_pd
-#undef _mm512_unpacklo_epi32
 #define _mm512_unpacklo_epi32 emulated::mm512_unpacklo_epi32
-#undef _mm512_unpacklo_epi64
 #define _mm512_unpacklo_epi64 emulated::mm512_unpacklo_epi64
-#undef _mm512_unpacklo_pd
 #define _mm512_unpacklo_pd emulated::mm512_unpacklo_pd
-#undef _mm512_xor_si512
 #define _mm512_xor_si512 emulated::mm512_xor_si512
-#undef _tile_dpbssd
-#define _tile_dpbssd emulated::tile_dpbssd
-#undef _tile_loadconfig
-#define _tile_loadconfig emulated::tile_loadconfig
-#undef _tile_loadd
-#define _tile_loadd emulated::tile_loadd
-#undef _tile_release
-#define _tile_release emulated::tile_release
-#undef _tile_stored
-#define _tile_stored emulated::tile_stored
-#undef _tile_zero
-#define _tile_zero emulated::tile_zero
+
+// Behind what they are written on.
+#include "tests/emulated/products.h"
+#include "tests/emulated/tiles.h"
