@@ -264,6 +264,7 @@ inline unsigned mm512_reduce_max_epu32(__m512i a) {
 }  // namespace
 
 #define _mm512_abs_ps emulated::mm512_abs_ps
+#define _mm512_add_epi32 emulated::mm512_add_epi32
 #define _mm512_add_ps emulated::mm512_add_ps
 #define _mm512_and_si512 emulated::mm512_and_si512
 #define _mm512_castpd_ps emulated::mm512_castpd_ps

@@ -44,7 +44,6 @@ inline __m512bh mm512_cvtne2ps_pbh(__m512 high, __m512 low) {
 }  // namespace
 
 #define _mm256_dpbusd_avx_epi32 emulated::mm256_dpbusd_avx_epi32
-#define _mm512_add_epi32 emulated::mm512_add_epi32
 #define _mm512_cvtne2ps_pbh emulated::mm512_cvtne2ps_pbh
 #define _mm512_dpbf16_ps emulated::mm512_dpbf16_ps
 #define _mm512_dpbusd_epi32 emulated::mm512_dpbusd_epi32
