@@ -103,6 +103,7 @@ class LocalCluster:
             head_node_args={"num_cpus": 0, "object_store_memory": OBJECTS, "include_dashboard": False},
         )
         self._cores = cores
+        self._added = 0
         self._nodes = [self._add() for _ in range(nodes)]
         self._random = random.Random(7)
         self.kills = {"replica": 0, "node": 0}
@@ -111,7 +112,10 @@ class LocalCluster:
     def _add(self):
         # Ray sets handlers of signals for a node, which only the main thread may.
         with mock.patch("signal.signal"):
-            return self._cluster.add_node(num_cpus=self._cores, object_store_memory=OBJECTS)
+            self._added += 1
+            # An address of its own, as on a machine of its own: HAProxy asks the entrance of its node.
+            address = f"127.0.0.{1 + self._added}"
+            return self._cluster.add_node(num_cpus=self._cores, object_store_memory=OBJECTS, node_ip_address=address)
 
     def deploy(self, application, seconds=180.0):
         from ray import serve

@@ -1,6 +1,7 @@
 """Ray Serve with HAProxy in front: requests go by their session, or else by the text that a replica has read already."""
 
 import os
+import time
 
 import httpx
 import pytest
@@ -36,6 +37,21 @@ def ask_all(cluster, single, tail, session):
         assert ours["choices"] == theirs["choices"]
         out.append(cached(ours))
     return out
+
+
+@with_haproxy
+def test_the_entrance_runs(cluster):
+    """Without it HAProxy goes by a guess of its own, and answers are right all the same."""
+    from ray import serve
+
+    end = time.monotonic() + 60
+    while True:  # they start behind the replicas
+        deployments = serve.status().applications["kvtide"].deployments
+        entrance = next(told for name, told in deployments.items() if name.endswith("-entrance"))
+        if entrance.status == "HEALTHY" or time.monotonic() > end:
+            break
+        time.sleep(0.5)
+    assert entrance.status == "HEALTHY", entrance.message
 
 
 @with_haproxy

@@ -25,7 +25,10 @@ class Entrance:
         self._replicas._init()
 
     def __serve_build_asgi_app__(self) -> Any:
-        return self._answer
+        async def chosen(scope: Any, receive: Any, send: Any) -> None:  # a method would pass for an app of ASGI 2
+            await self._answer(scope, receive, send)
+
+        return chosen
 
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":

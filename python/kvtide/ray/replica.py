@@ -15,7 +15,7 @@ from kvtide.ray import ray, serve
 
 _WARM_SECONDS = 300.0
 _EVERY = 1.0
-_BUNDLE_SECONDS = 0.05  # nobody reads faster
+_BUNDLE_SECONDS = 0.1  # nobody reads faster
 _GAUGES = {
     "vllm:num_requests_waiting": ("kvtide_requests_waiting", "Requests in the queue of the replica."),
     "vllm:num_requests_running": ("kvtide_requests_running", "Requests at work."),
