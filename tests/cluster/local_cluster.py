@@ -110,11 +110,11 @@ class LocalCluster:
         ray.init(address=self._cluster.address, log_to_driver=False, logging_level="ERROR")
 
     def _add(self):
+        self._added += 1
+        # An address of its own, as on a machine of its own: HAProxy asks the entrance of its node.
+        address = f"127.0.0.{1 + self._added}"
         # Ray sets handlers of signals for a node, which only the main thread may.
         with mock.patch("signal.signal"):
-            self._added += 1
-            # An address of its own, as on a machine of its own: HAProxy asks the entrance of its node.
-            address = f"127.0.0.{1 + self._added}"
             return self._cluster.add_node(num_cpus=self._cores, object_store_memory=OBJECTS, node_ip_address=address)
 
     def deploy(self, application, seconds=180.0):

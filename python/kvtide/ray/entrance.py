@@ -25,10 +25,10 @@ class Entrance:
         self._replicas._init()
 
     def __serve_build_asgi_app__(self) -> Any:
-        async def chosen(scope: Any, receive: Any, send: Any) -> None:  # a method would pass for an app of ASGI 2
+        async def entrance(scope: Any, receive: Any, send: Any) -> None:  # uvicorn takes a method for an app of ASGI 2
             await self._answer(scope, receive, send)
 
-        return chosen
+        return entrance
 
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
