@@ -21,7 +21,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
 SANITIZED := base tensor formats hostile kernels text state coreml capi serve
 
-.PHONY: help install build build-small bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references test-clients venv-ray test-cluster test-serve-run cluster-chaos cluster-placement test-schemathesis soak test-page test-aarch64 test-emulated test-allocations campaign-validator stress \
+.PHONY: help install build build-small bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references references-models references-formats test-clients venv-ray test-cluster test-serve-run cluster-chaos cluster-placement test-schemathesis soak test-page test-aarch64 test-emulated test-allocations campaign-validator stress \
   bench-peers bench-server bench-shapes bench-tokenizer bench-matmul bench-attend bench-coreml bench-compression bench-kvpress bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
 
 help:  ## show this list
@@ -213,31 +213,38 @@ test-aarch64:  ## built for aarch64, the tests of kernels, of what lies below th
 test-references: build  ## compare with the Python references, on both real models
 	@tools/install.sh references demo
 	@tools/make_venv.sh build/venv-references tools/requirements-references.txt --no-compile
+	@tools/make_venv.sh build/venv-coreml tools/requirements-coreml.txt --no-compile
 	@$(PYTHON) tools/fetch_model.py all $(MODELS) >/dev/null
 	@tools/fetch_text.sh ezekiel $(LONG_TEXT)
-	@tools/real_models.sh build/cmake $(SMOLLM2) $(GEMMA3)
-	build/venv-references/bin/python tools/references/compare.py --kvtide build/kvtide --models $(MODELS) --text $(LONG_TEXT)
-	build/venv-references/bin/python tools/make_procedural_goldens.py --check
-	build/venv-references/bin/python tools/make_four_bit_goldens.py --check
-	build/venv-references/bin/python tools/references/compare_folders.py --kvtide build/kvtide
-	build/venv-references/bin/python tools/references/compare_validation.py --kvtide build/kvtide --models $(MODELS)
-	@cmake --build build/cmake --target stateful_answers session_answers safetensors_verdicts coreml_answers chat_template_answers
-	build/venv-references/bin/python tools/references/compare_gpt2.py --answers build/cmake/tests/stateful_answers
-	build/venv-references/bin/python tools/references/compare_zaya.py --answers build/cmake/tests/session_answers
-	build/venv-references/bin/python tools/references/compare_architectures.py --answers build/cmake/tests/session_answers
-	@tools/make_venv.sh build/venv-coreml tools/requirements-coreml.txt --no-compile
-	build/venv-coreml/bin/python tools/references/compare_coreml.py --answers build/cmake/tests/coreml_answers --kvtide build/kvtide
-	build/venv-references/bin/python tools/references/compare_chat_templates.py --answers build/cmake/tests/chat_template_answers \
-	  --goldens tests/goldens/chat_templates/jinja2.json $(if $(TEMPLATES),--templates $(TEMPLATES))
-	build/venv-references/bin/python tools/compare_safetensors.py --verdicts build/cmake/tests/safetensors_verdicts
-	build/venv-references/bin/python tools/make_tokenizer_goldens.py --check
-	build/venv-references/bin/python tools/make_tokenizer_goldens.py --kvtide build/kvtide
-	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(SMOLLM2)
-	build/venv-references/bin/python tools/compare_text.py --kvtide build/kvtide -m $(GEMMA3)
 	@$(PYTHON) tools/fetch_novel.py persuasion $(NOVEL)
+	@cmake --build build/cmake --target stateful_answers session_answers safetensors_verdicts coreml_answers chat_template_answers
+	@tools/real_models.sh build/cmake $(SMOLLM2) $(GEMMA3)
+	@MAKE="$(MAKE)" tools/side_by_side.sh references-models references-formats
 	@$(PYTHON) tools/demo.py build/kvtide $(GEMMA3) $(NOVEL)
 	@$(PYTHON) tools/check_docs_commands.py --kvtide build/kvtide --run --models $(MODELS) --novel $(NOVEL) \
 	  $(addprefix --python ,$(wildcard build/venv-python/bin/python))
+
+# Two halves of test-references that take about as long. Each uses one core.
+REFERENCES := OMP_NUM_THREADS=1 build/venv-references/bin/python
+references-models:
+	$(REFERENCES) tools/references/compare.py --kvtide build/kvtide --models $(MODELS) --text $(LONG_TEXT) --threads 1
+	$(REFERENCES) tools/make_tokenizer_goldens.py --check
+	$(REFERENCES) tools/make_tokenizer_goldens.py --kvtide build/kvtide
+	$(REFERENCES) tools/compare_text.py --kvtide build/kvtide -m $(SMOLLM2)
+	$(REFERENCES) tools/compare_text.py --kvtide build/kvtide -m $(GEMMA3)
+
+references-formats:
+	$(REFERENCES) tools/make_procedural_goldens.py --check
+	$(REFERENCES) tools/make_four_bit_goldens.py --check
+	$(REFERENCES) tools/references/compare_folders.py --kvtide build/kvtide
+	$(REFERENCES) tools/references/compare_validation.py --kvtide build/kvtide --models $(MODELS)
+	$(REFERENCES) tools/references/compare_gpt2.py --answers build/cmake/tests/stateful_answers --threads 1
+	$(REFERENCES) tools/references/compare_zaya.py --answers build/cmake/tests/session_answers
+	$(REFERENCES) tools/references/compare_architectures.py --answers build/cmake/tests/session_answers
+	OMP_NUM_THREADS=1 build/venv-coreml/bin/python tools/references/compare_coreml.py --answers build/cmake/tests/coreml_answers --kvtide build/kvtide
+	$(REFERENCES) tools/references/compare_chat_templates.py --answers build/cmake/tests/chat_template_answers \
+	  --goldens tests/goldens/chat_templates/jinja2.json $(if $(TEMPLATES),--templates $(TEMPLATES))
+	$(REFERENCES) tools/compare_safetensors.py --verdicts build/cmake/tests/safetensors_verdicts
 
 bench-state: build  ## measure resizing, forking, saving and loading a KV state (4 GiB of memory, 3 GiB of disk)
 	@cmake --build build/cmake --target bench_state_resizing bench_state_snapshot bench_state_transition

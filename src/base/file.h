@@ -61,18 +61,26 @@ using FileSink = FunctionRef<void(std::span<const std::byte>)>;
 void save_file_in_parts(FileSystem& files, const std::string& path,
                         FunctionRef<void(const FileSink&)> contents, Flush flush = Flush::now);
 
-// A file opened for reading, closed with the object. Reads continue where the last one stopped.
-class FileReader {
+// Bytes that are read one after another.
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+  virtual std::uint64_t size() const = 0;  // of all of them
+  // Fills `into` from where the last read stopped. Throws Error(io), also when the bytes end early.
+  virtual void read(std::span<std::byte> into) = 0;
+};
+
+// A file opened for reading, closed with the object.
+class FileReader final : public ByteStream {
  public:
   // Throws Error(not_found) or Error(bad_format) (not a regular file).
   FileReader(FileSystem& files, const std::string& path);
-  ~FileReader();
+  ~FileReader() override;
   FileReader(const FileReader&) = delete;
   FileReader& operator=(const FileReader&) = delete;
 
-  std::uint64_t size() const { return size_; }
-  // Fills `into`. Throws Error(io), also when the file ends early.
-  void read(std::span<std::byte> into);
+  std::uint64_t size() const override { return size_; }
+  void read(std::span<std::byte> into) override;
 
  private:
   FileSystem& files_;

@@ -35,6 +35,9 @@ void save_snapshot(FileSystem& files, const std::string& path, const KvState& st
 // out_of_memory. expected: identity entries that must be equal, or Error(invalid_argument) names both.
 Snapshot load_snapshot(FileSystem& files, const std::string& path,
                        const std::map<std::string, std::string>& expected = {});
+// The same of bytes that are no file; messages call them `path`.
+Snapshot load_snapshot(ByteStream& file, const std::string& path,
+                       const std::map<std::string, std::string>& expected = {});
 
 // What a snapshot says of itself, rows left where they are: `image` is without runs, `extras` without logits.
 struct SnapshotFront {

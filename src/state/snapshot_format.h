@@ -98,4 +98,22 @@ std::vector<SnapshotTensor> state_tensors(const StateImage& image);
 // Sets the offsets; returns the length of the payload.
 std::uint64_t place(std::vector<SnapshotTensor>& tensors);
 
+// What a file has before its payload, and what that says.
+struct SnapshotStart {
+  SnapshotHeader header;
+  std::vector<std::byte> front;
+
+  std::uint64_t chunks() const { return (header.payload_bytes + kChunk - 1) / kChunk; }
+  std::uint64_t file_bytes() const { return front.size() + header.payload_bytes + chunks() * 4 + kTrailer; }
+};
+
+// `path` is for the message when the header is too long.
+SnapshotStart start_of(const std::string& path, const KvState& state, const SnapshotExtras& extras);
+// Throws Error(bad_format): not a snapshot, or its header is damaged. Sizes and offsets are not checked.
+SnapshotStart read_start(ByteStream& file, const std::string& path);
+// The payload in file order, in parts that are worth a write of their own.
+void write_payload(const KvState& state, const SnapshotHeader& header, const FileSink& sink);
+// What stands behind the payload: the sums of its chunks, the digest, the length.
+std::vector<std::byte> end_of(const SnapshotStart& start, const std::vector<std::uint32_t>& sums);
+
 }  // namespace kvtide::snapshot_format

@@ -117,7 +117,7 @@ void check_past(const ProceduralMemory& past) {
 }
 
 // The prefix of the file and its header, whose checksum holds, up to where the payload begins.
-std::vector<std::byte> read_front(FileReader& file, const std::string& path) {
+std::vector<std::byte> read_front(ByteStream& file, const std::string& path) {
   if (file.size() < kPrefix + kTrailer) damaged(path, cat("it has only ", file.size(), " bytes"));
   std::vector<std::byte> front(kPrefix);
   file.read(front);
@@ -143,7 +143,7 @@ std::string_view json_in(std::span<const std::byte> front) {
 }
 
 // The rows and logits of a snapshot that has room for them; gives the checksums of what it read.
-std::vector<std::uint32_t> read_payload(FileReader& file, const StateImage& image, std::uint64_t vocabulary,
+std::vector<std::uint32_t> read_payload(ByteStream& file, const StateImage& image, std::uint64_t vocabulary,
                                         Snapshot& snapshot) {
   ChunkSums sums;
   std::byte gap[kAlign];
@@ -164,7 +164,7 @@ std::vector<std::uint32_t> read_payload(FileReader& file, const StateImage& imag
 }
 
 // What stands behind the payload: its checksums, the digest, the length.
-void check_end(FileReader& file, const std::string& path, std::span<const std::byte> front,
+void check_end(ByteStream& file, const std::string& path, std::span<const std::byte> front,
                const std::vector<std::uint32_t>& table) {
   std::vector<std::uint32_t> stored(table.size());
   file.read(std::as_writable_bytes(std::span(stored)));
@@ -181,10 +181,9 @@ void check_end(FileReader& file, const std::string& path, std::span<const std::b
     damaged(path, "its end is damaged");
 }
 
-void check_length(const FileReader& file, const std::string& path, std::size_t front,
-                  const SnapshotHeader& header) {
-  const std::uint64_t chunks = (header.payload_bytes + kChunk - 1) / kChunk;
-  if (front + header.payload_bytes + chunks * 4 + kTrailer != file.size())
+// payload_bytes may be any number, so that the sum may wrap: it is then not the length of a file with such a payload.
+void check_length(const ByteStream& file, const std::string& path, const SnapshotStart& start) {
+  if (start.header.payload_bytes > file.size() || start.file_bytes() != file.size())
     damaged(path, cat("its length of ", file.size(), " bytes is not what its header says"));
 }
 
@@ -198,32 +197,42 @@ void check_length(const FileReader& file, const std::string& path, std::size_t f
 
 }  // namespace
 
-SnapshotFront read_snapshot_front(FileSystem& files, const std::string& path) {
-  FileReader file(files, path);
-  const std::vector<std::byte> front = read_front(file, path);
+SnapshotStart snapshot_format::read_start(ByteStream& file, const std::string& path) {
+  std::vector<std::byte> front = read_front(file, path);
   try {
     SnapshotHeader header = read_header(json_in(front));
-    check_length(file, path, front.size(), header);
-    return {std::move(header.image), std::move(header.extras), file.size()};
+    return {std::move(header), std::move(front)};
   } catch (const Error& error) {
     name_file(path, error);
   }
 }
 
+SnapshotFront read_snapshot_front(FileSystem& files, const std::string& path) {
+  FileReader file(files, path);
+  SnapshotStart start = read_start(file, path);
+  check_length(file, path, start);
+  return {std::move(start.header.image), std::move(start.header.extras), file.size()};
+}
+
 Snapshot load_snapshot(FileSystem& files, const std::string& path,
                        const std::map<std::string, std::string>& expected) {
   FileReader file(files, path);
-  const std::vector<std::byte> front = read_front(file, path);
+  return load_snapshot(file, path, expected);
+}
+
+Snapshot load_snapshot(ByteStream& file, const std::string& path,
+                       const std::map<std::string, std::string>& expected) {
+  SnapshotStart start = read_start(file, path);
   try {
-    SnapshotHeader header = read_header(json_in(front));
+    SnapshotHeader& header = start.header;
     check_identity(path, header.extras, expected);
     const std::uint64_t vocabulary = logits_length(header);
-    check_length(file, path, front.size(), header);
+    check_length(file, path, start);
     read_runs(header, vocabulary);
 
     // The file is as long as its payload claims, so what is reserved here is bounded by what is there.
     Snapshot snapshot{KvState(header.image), std::move(header.extras), header.minor};
-    check_end(file, path, front, read_payload(file, header.image, vocabulary, snapshot));
+    check_end(file, path, start.front, read_payload(file, header.image, vocabulary, snapshot));
     if (snapshot.state.past() != nullptr) check_past(*snapshot.state.past());
     return snapshot;
   } catch (const Error& error) {

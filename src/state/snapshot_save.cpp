@@ -6,9 +6,8 @@
 #include "state/snapshot_format.h"
 
 namespace kvtide {
+namespace snapshot_format {
 namespace {
-
-using namespace snapshot_format;
 
 template <class T>
 void put(std::vector<std::byte>& out, const T& value) {
@@ -16,23 +15,9 @@ void put(std::vector<std::byte>& out, const T& value) {
   out.insert(out.end(), bytes, bytes + sizeof value);
 }
 
-// Hands over the payload in file order, in parts that are worth a write of their own.
-void write_payload(const KvState& state, const SnapshotHeader& header, const FileSink& sink) {
-  static constexpr std::byte kZeros[kAlign] = {};
-  const auto add = [&](std::span<const std::byte> bytes) {
-    in_parts<std::span<const std::byte>>(bytes, sink);
-  };
-  const auto pad = [&](std::uint64_t bytes) { add(std::span(kZeros).first(aligned(bytes) - bytes)); };
-  payload_in_order(state, header.image, add, pad);
-  const auto logits = std::as_bytes(std::span(header.extras.logits));
-  add(logits);
-  pad(logits.size());
-}
-
 }  // namespace
 
-void save_snapshot(FileSystem& files, const std::string& path, const KvState& state,
-                   const SnapshotExtras& extras, Flush flush) {
+SnapshotStart start_of(const std::string& path, const KvState& state, const SnapshotExtras& extras) {
   SnapshotHeader header;
   header.image = state.image();
   header.extras = extras;
@@ -59,28 +44,52 @@ void save_snapshot(FileSystem& files, const std::string& path, const KvState& st
   put(front, static_cast<std::uint64_t>(json.size()));
   front.insert(front.end(), text.begin(), text.end());
   front.resize(aligned(front.size()));
+  return {std::move(header), std::move(front)};
+}
 
+void write_payload(const KvState& state, const SnapshotHeader& header, const FileSink& sink) {
+  static constexpr std::byte kZeros[kAlign] = {};
+  const auto add = [&](std::span<const std::byte> bytes) {
+    in_parts<std::span<const std::byte>>(bytes, sink);
+  };
+  const auto pad = [&](std::uint64_t bytes) { add(std::span(kZeros).first(aligned(bytes) - bytes)); };
+  payload_in_order(state, header.image, add, pad);
+  const auto logits = std::as_bytes(std::span(header.extras.logits));
+  add(logits);
+  pad(logits.size());
+}
+
+std::vector<std::byte> end_of(const SnapshotStart& start, const std::vector<std::uint32_t>& sums) {
+  Sha256 digest;
+  digest.add(start.front);
+  digest.add(bytes_of(sums));
+  const auto hash = digest.finish();
+  const auto table = bytes_of(sums);
+  std::vector<std::byte> end(table.begin(), table.end());
+  end.insert(end.end(), hash.begin(), hash.end());
+  put(end, start.file_bytes());
+  end.insert(end.end(), reinterpret_cast<const std::byte*>(kEnd),
+             reinterpret_cast<const std::byte*>(kEnd) + 8);
+  return end;
+}
+
+}  // namespace snapshot_format
+
+using namespace snapshot_format;
+
+void save_snapshot(FileSystem& files, const std::string& path, const KvState& state,
+                   const SnapshotExtras& extras, Flush flush) {
+  const SnapshotStart start = start_of(path, state, extras);
   save_file_in_parts(
       files, path,
       [&](const FileSink& write) {
-        write(front);
+        write(start.front);
         ChunkSums sums;
-        write_payload(state, header, [&](std::span<const std::byte> bytes) {
+        write_payload(state, start.header, [&](std::span<const std::byte> bytes) {
           sums.add(bytes);
           write(bytes);
         });
-        const std::vector<std::uint32_t>& table = sums.finish();
-        Sha256 digest;
-        digest.add(front);
-        digest.add(bytes_of(table));
-        const auto hash = digest.finish();
-        std::vector<std::byte> trailer(hash.begin(), hash.end());
-        put(trailer,
-            static_cast<std::uint64_t>(front.size() + header.payload_bytes + table.size() * 4 + kTrailer));
-        trailer.insert(trailer.end(), reinterpret_cast<const std::byte*>(kEnd),
-                       reinterpret_cast<const std::byte*>(kEnd) + 8);
-        write(bytes_of(table));
-        write(trailer);
+        write(end_of(start, sums.finish()));
       },
       flush);
 }

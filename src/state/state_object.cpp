@@ -81,14 +81,18 @@ State::~State() = default;
 State::State(State&&) noexcept = default;
 State& State::operator=(State&&) noexcept = default;
 
-State State::load(const std::string& path) try {
-  PosixFiles files;
-  Snapshot snapshot = load_snapshot(files, path);
+State state_of(Snapshot snapshot, const std::string& path) {
   const auto count = static_cast<std::int64_t>(snapshot.extras.tokens.size());
   if (count != 0 && count != snapshot.state.position())
     throw Error(ErrorCode::bad_format, cat(path, ": the snapshot holds ", count, " tokens for ",
                                            snapshot.state.position(), " positions"));
-  return State(std::make_unique<Impl>(Impl{std::move(snapshot.state), std::move(snapshot.extras)}));
+  return State(
+      std::make_unique<State::Impl>(State::Impl{std::move(snapshot.state), std::move(snapshot.extras)}));
+}
+
+State State::load(const std::string& path) try {
+  PosixFiles files;
+  return state_of(load_snapshot(files, path), path);
 } catch (const std::bad_alloc&) {
   throw_out_of_memory();
 }

@@ -16,6 +16,9 @@ struct State::Impl {
   SnapshotExtras extras;
 };
 
+// What was loaded from `path`. Throws Error(bad_format): it has tokens for other positions than its own.
+State state_of(Snapshot snapshot, const std::string& path);
+
 // The spec that a shape stands for; steps of one token, which KvState::set_max_step changes.
 KvSpec spec_of(const StateShape& shape);
 

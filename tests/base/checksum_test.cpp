@@ -47,6 +47,21 @@ TEST(Crc32c, ContinuesWhereverTheBytesAreCut) {
 }
 
 // FIPS 180-2, appendix B, and the empty message.
+// Long ones are summed in lanes.
+TEST(Crc32c, OfManyBytesIsThatOfOneAfterAnother) {
+  std::vector<std::byte> bytes(7000);
+  std::uint32_t draw = 7;
+  for (std::byte& byte : bytes) {
+    draw = draw * 1664525 + 1013904223;
+    byte = static_cast<std::byte>(draw >> 24);
+  }
+  std::uint32_t sum = 0;
+  for (std::size_t length = 0; length < bytes.size(); ++length) {
+    ASSERT_EQ(crc32c(std::span(bytes).first(length)), sum) << length;
+    sum = crc32c(std::span(bytes).subspan(length, 1), sum);
+  }
+}
+
 TEST(Sha256, HasTheValuesThatItsStandardPrints) {
   EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -12,6 +12,7 @@ import kvtide.cluster
 import kvtide.serve
 from kvtide import _native  # noqa: F401  needs the extension
 from kvtide.cluster.inside import Bundled
+from kvtide.cluster.local import LocalSegments
 from kvtide.cluster.objects import MemoryObjects, StoreError
 from kvtide.cluster.store import SessionStore
 from kvtide.errors import InvalidArgumentError
@@ -90,6 +91,47 @@ def test_a_session_moves_with_the_same_bits(replicas, single):
     assert sum(one.turns for one in figures) == 7
     assert sum(one.restored for one in figures) == 6
     assert sum(one.saved_bytes for one in figures) < sum(one.snapshot_bytes for one in figures) / 2
+
+
+def test_segments_make_the_snapshot_that_would_have_been_saved(replicas):
+    app = replicas[0]
+    store, states = app._store, app._local._folder
+
+    async def talk():
+        text = ""
+        for turn in range(6):
+            text += " ".join(turn_of(turn + i)[0] for i in range(8)) + " "
+            status, _, body = await say(app, "/v1/completions", completion(text, turn), "talk")
+            assert status == 200, body
+            status, _, told = await say(app, "/slots/session?action=save", {"filename": "plain"}, "talk")
+            assert status == 200, told
+            manifest = store.look("talk")
+            assert len(manifest["segments"]) == turn + 1
+            assert store.snapshot(manifest) == (states / "plain").read_bytes()
+            assert app._local.files("talk", manifest["segments"][-1]["sha256"])
+        # An answer said again in other tokens changes the newest rows.
+        cut = text[: len(text) // 2]
+        await say(app, "/v1/completions", completion(cut, 1), "talk")
+        await say(app, "/slots/session?action=save", {"filename": "plain"}, "talk")
+        assert store.snapshot(store.look("talk")) == (states / "plain").read_bytes()
+
+    asyncio.run(talk())
+
+
+def test_the_oldest_sessions_leave_the_disk(tmp_path):
+    local = LocalSegments(tmp_path, 100)
+    for session in "abc":
+        local.write(session, f"{session}2", [b"x" * 20, b"y" * 20])
+    assert local.files("a", "a2") == []
+    assert local.files("b", "b1") == []
+    files = local.files("b", "b2")
+    assert [local.read(file) for file in files] == [b"x" * 20, b"y" * 20]
+    new = local.new_file("b")
+    (tmp_path / new).write_bytes(b"z" * 10)
+    local.keep("b", new, "b3", 10, whole=True)
+    local.drop("b", new)  # it was kept
+    assert local.files("b", "b3") == [new]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([new, *local.files("c", "c2")])
 
 
 def test_stored_answers_go_on_anywhere(replicas, single):

@@ -235,6 +235,43 @@ TEST_F(ServerTest, ASessionIsSavedAndRestoredByItsHeader) {
   EXPECT_EQ(*at(json_of(*restored), "n_restored").integer(), a_tokens) << restored->body();
 }
 
+TEST_F(ServerTest, ASessionIsSavedAndRestoredInSegments) {
+  const testing::TemporaryFolder folder;
+  serve::ServiceOptions options = testing::small_service();
+  options.states_folder = folder.path("");
+  serve::Server server({{"tiny", &model_}}, options);
+  const auto act = [&](const char* action, std::string body) {
+    serve::Request request =
+        request_of("POST", std::string("/slots/session?action=") + action, std::move(body));
+    request.headers.emplace_back("x-session-id", "a");
+    return ask(server, request);
+  };
+  const auto complete = [&](const std::string& prompt) {
+    serve::Request request = request_of("POST", "/v1/completions",
+                                        "{\"prompt\":\"" + prompt + "\",\"max_tokens\":4,\"temperature\":0}");
+    request.headers.emplace_back("x-session-id", "a");
+    const auto reply = ask(server, request);
+    EXPECT_EQ(reply->status(), 200) << reply->body();
+  };
+  std::string text;
+  for (int i = 0; i < 12; ++i)
+    text += "the end of a land in the sea ";  // rows are found again by the thirty-two
+  complete(text + "and");
+  ASSERT_EQ(act("save", R"({"filename":"one","behind":[]})")->status(), 200);
+  complete(text + "the end of the sea");
+  const auto two = act("save", R"({"filename":"two","behind":["one"],"source":"1"})");
+  ASSERT_EQ(two->status(), 200) << two->body();
+  const std::int64_t tokens = *at(json_of(*two), "n_saved").integer();
+  EXPECT_EQ(act("erase", "")->status(), 200);
+  const auto restored = act("restore", R"({"filename":"two","behind":["one"]})");
+  ASSERT_EQ(restored->status(), 200) << restored->body();
+  EXPECT_EQ(*at(json_of(*restored), "n_restored").integer(), tokens);
+  EXPECT_EQ(act("restore", R"({"filename":"two","behind":[]})")->status(), 400);
+  EXPECT_EQ(act("restore", R"({"filename":"two","behind":["none"]})")->status(), 404);
+  EXPECT_EQ(act("restore", R"({"filename":"two","behind":["../one"]})")->status(), 400);
+  EXPECT_EQ(act("restore", R"({"filename":"two"})")->status(), 400);
+}
+
 TEST_F(ServerTest, AnAnswerPutIntoTheFolderIsGoneOnFrom) {
   const testing::TemporaryFolder one, other;
   serve::ServiceOptions options = testing::small_service();

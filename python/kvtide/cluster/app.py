@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
+from kvtide.cluster.delta import told
 from kvtide.cluster.inside import Held, Problem, ask, body_of, header, naming, object_in, path_of, with_body
-from kvtide.cluster.local import LocalSnapshots
+from kvtide.cluster.local import LocalSegments
 from kvtide.cluster.objects import StoreError
 from kvtide.cluster.store import Lease, SessionBusyError, SessionStore
 from kvtide.errors import Error, InvalidArgumentError
@@ -68,7 +69,7 @@ class SessionApp:
         self._store = store
         self._responses = folder / "cache" / "responses"
         self._brought: deque[Path] = deque()  # the oldest go; the server counts only answers of its own
-        self._local = LocalSnapshots(folder / "states", local_bytes)
+        self._local = LocalSegments(folder / "states", local_bytes)
         self._timeout = store_timeout
         self._headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
         self._guarded = api_key is not None
@@ -178,14 +179,14 @@ class SessionApp:
         """Sees to it that the server's memory holds the session, as its last turn left it."""
         if lease.snapshot_id is None:
             return
-        if not self._local.has(lease.name, lease.snapshot_id):
-            data = await self._call(lease.snapshot)
-            if data is None:
-                return
-            self._local.write(lease.name, lease.snapshot_id, data)
+        files = self._local.files(lease.name, lease.snapshot_id)
+        if not files:
+            segments = await self._call(lease.segments)
+            self._local.write(lease.name, lease.snapshot_id, segments)
             self.figures.restored += 1
-            self.figures.restored_bytes += len(data)
-        body = {**model, "filename": self._local.file(lease.name), "unless_held": max(lease.tokens, 1)}
+            self.figures.restored_bytes += sum(map(len, segments))
+            files = self._local.files(lease.name, lease.snapshot_id)
+        body = {**model, "filename": files[-1], "behind": files[:-1], "unless_held": max(lease.tokens, 1)}
         # Without room for it the text is read again, and the bits are the same.
         await self._slot(where, "restore", lease.name, body)
 
@@ -194,14 +195,15 @@ class SessionApp:
         if response is not None:
             await self._call(self._save_response, response, lease.name)
         new = self._local.new_file(lease.name)
-        body = {**model, "filename": new, "durable": False}
+        behind = self._local.files(lease.name, lease.snapshot_id) if lease.may_grow() else []
+        body = {**model, "filename": new, "behind": behind, "source": lease.snapshot_id, "durable": False}
         try:
             status, answer = await self._slot(where, "save", lease.name, body)
             # Without room for it the server has dropped the memory: the next turn goes on from the snapshot before.
             tokens = int(json.loads(answer)["n_saved"]) if status == 200 else None
             saved, size = await self._call(self._commit, lease, new, tokens)
         finally:
-            self._local.drop_new(new)
+            self._local.drop(lease.name, new)
         self.figures.turns += 1
         self.figures.saved_bytes += saved
         self.figures.snapshot_bytes += size
@@ -209,14 +211,14 @@ class SessionApp:
         self.figures.warm[lease.name] = (time.monotonic(), size)
 
     def _commit(self, lease: Lease, new: str, tokens: int | None) -> tuple[int, int]:
-        """Bytes that went to the store, and those of the snapshot in the file ``new``. Without ``tokens`` there is none."""
+        """Bytes that went to the store, and those of the snapshot of the segment in ``new``. Without ``tokens`` there is none."""
         if tokens is None:
-            return lease.commit(None, 0), 0
-        snapshot = self._local.read_new(new)
-        base = self._local.read(lease.name, lease.snapshot_id)
-        saved = lease.commit(snapshot, tokens, base=base)
-        self._local.keep_new(lease.name, new, str(lease.snapshot_id), len(snapshot))
-        return saved, len(snapshot)
+            return lease.commit_segment(None, 0), 0
+        segment = self._local.read(new)
+        source, size = told(segment)
+        saved = lease.commit_segment(segment, tokens)
+        self._local.keep(lease.name, new, str(lease.snapshot_id), len(segment), whole=source is None)
+        return saved, size
 
     def _save_response(self, response: str, session: str) -> None:
         try:

@@ -1,29 +1,27 @@
 """Snapshots as what has been added since the one before.
 
-A segment says how to make a snapshot from another one: ranges that are copied, and bytes that are new. Rows that were
-there before are found by the header (docs/snapshot_format.md) and compared byte by byte; so a mistake about the format
-costs bytes, never bits. A segment without a source holds everything.
+A segment says how to make a snapshot from another one: ranges that are copied, and bytes that are new. A segment without a
+source holds everything. The server writes them itself (docs/snapshot_format.md, "Segments"); ``pack`` is for snapshots that
+are at hand. It finds rows that were there before by the header and compares them byte by byte; so a mistake about the format
+costs bytes, never bits.
 """
 
 from __future__ import annotations
 
 import json
-import mmap
 import struct
-from typing import Any, Iterator, Union
+from typing import Any, Iterator
 
 import numpy as np
 
 from kvtide.errors import BadFormatError
-
-Data = Union[bytes, mmap.mmap]
 
 _MAGIC = b"KVTSEG2\n"
 _SNAPSHOT = b"KVTIDE\x00\x01"
 _FRONT = struct.Struct("<8sIIQ")
 
 
-def pack(new: Data, old: Data | None, source: str | None = None) -> bytes:
+def pack(new: bytes, old: bytes | None, source: str | None = None) -> bytes:
     """A segment that makes ``new`` from ``old``; None: from nothing. ``source`` names ``old`` for those who unpack it."""
     copies = [] if old is None else sorted(_copies(new, old))
     operations: list[list[int]] = []
@@ -46,6 +44,17 @@ def pack(new: Data, old: Data | None, source: str | None = None) -> bytes:
     told = {"bytes": len(new), "source": None if old is None else source, "make": operations}
     head = json.dumps(told, separators=(",", ":")).encode()
     return b"".join([_MAGIC, len(head).to_bytes(8, "little"), head, *data])
+
+
+def told(segment: bytes) -> tuple[str | None, int]:
+    """The source that a segment goes on from, and the bytes of its snapshot. Raises BadFormatError."""
+    try:
+        if segment[:8] != _MAGIC:
+            raise ValueError("it does not begin as one")
+        head = json.loads(segment[16 : 16 + int.from_bytes(segment[8:16], "little")])
+        return head["source"], int(head["bytes"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadFormatError(f"a segment of a session: {error}") from error
 
 
 def unpack(segment: bytes, old: bytes | None, source: str | None = None) -> bytes:
@@ -79,7 +88,7 @@ def unpack(segment: bytes, old: bytes | None, source: str | None = None) -> byte
     return out
 
 
-def header_of(snapshot: Data) -> tuple[dict[str, Any], int]:
+def header_of(snapshot: bytes) -> tuple[dict[str, Any], int]:
     """The header of a snapshot, and where its payload begins. Raises BadFormatError."""
     if len(snapshot) < _FRONT.size or snapshot[:8] != _SNAPSHOT:
         raise BadFormatError("a snapshot does not begin as one")
@@ -91,7 +100,7 @@ def header_of(snapshot: Data) -> tuple[dict[str, Any], int]:
     return header, (_FRONT.size + length + 63) // 64 * 64
 
 
-def _copies(new: Data, old: Data) -> Iterator[tuple[int, int, int]]:
+def _copies(new: bytes, old: bytes) -> Iterator[tuple[int, int, int]]:
     """(where in new, where in old, length) of rows that are the same."""
     theirs: dict[str, list[tuple[int, int, int, int]]] = {}
     for name, *part in _parts(old):
@@ -110,7 +119,7 @@ def _copies(new: Data, old: Data) -> Iterator[tuple[int, int, int]]:
             yield start, source, length
 
 
-def _parts(snapshot: Data) -> Iterator[tuple[str, int, int, int, int]]:
+def _parts(snapshot: bytes) -> Iterator[tuple[str, int, int, int, int]]:
     """(name, first row, rows, bytes of a row, where) of every head of every tensor."""
     try:
         header, payload = header_of(snapshot)

@@ -1,20 +1,25 @@
-"""The snapshots that one replica has on its own disk: those of its sessions' last turns, the oldest unused go first."""
+"""The segments that one replica has on its own disk: those of its sessions' last turns, the oldest unused sessions go first."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import mmap
 import os
 import threading
 import uuid
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from kvtide.cluster.delta import Data
+
+@dataclass
+class _Chain:
+    newest: str  # segment
+    files: list[str] = field(default_factory=list)
+    bytes: int = 0
 
 
-class LocalSnapshots:
+class LocalSegments:
     """Files of a folder of the replica's own. From any thread, one caller for each session at a time."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
@@ -25,64 +30,58 @@ class LocalSnapshots:
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
         self._held = 0  # bytes, under _lock
-        self._known: OrderedDict[str, tuple[str, int]] = OrderedDict()  # under _lock; session: which snapshot, bytes
+        self._chains: OrderedDict[str, _Chain] = OrderedDict()  # under _lock; by session
 
-    def file(self, session: str) -> str:
-        return hashlib.sha256(session.encode()).hexdigest()[:40] + ".kv"
+    def files(self, session: str, newest: str | None) -> list[str]:
+        """Names of files: the segment that is named and those before it, in order. Empty: it is not here."""
+        with self._lock:
+            chain = self._chains.get(session)
+            return list(chain.files) if chain is not None and chain.newest == newest else []
 
     def new_file(self, session: str) -> str:
         """Where the server writes the next one. Of this turn alone: one that was given up may still be at work."""
-        return f"{self.file(session)}.{uuid.uuid4().hex}"
+        return f"{hashlib.sha256(session.encode()).hexdigest()[:40]}.{uuid.uuid4().hex}"
 
-    def has(self, session: str, snapshot: str | None) -> bool:
-        with self._lock:
-            found = self._known.get(session)
-        return found is not None and found[0] == snapshot
+    def read(self, file: str) -> bytes:
+        return (self._folder / file).read_bytes()
 
-    def read(self, session: str, snapshot: str | None) -> Data | None:
-        """None: it is not here, or not this one."""
-        if not self.has(session, snapshot):
-            return None
-        try:
-            return _mapped(self._folder / self.file(session))
-        except OSError:  # it had to go meanwhile
-            return None
-
-    def read_new(self, new: str) -> Data:
-        return _mapped(self._folder / new)
-
-    def keep_new(self, session: str, new: str, snapshot: str, size: int) -> None:
+    def keep(self, session: str, file: str, segment: str, size: int, *, whole: bool) -> None:
         """What the server has written is what the store holds, from here on."""
         with self._lock:
-            os.replace(self._folder / new, self._folder / self.file(session))
-            self._add(session, snapshot, size)
+            if whole or session not in self._chains:
+                self._drop(session)
+            chain = self._chains.setdefault(session, _Chain(segment))
+            chain.newest = segment
+            chain.files.append(file)
+            chain.bytes += size
+            self._held += size
+            self._chains.move_to_end(session)
+            while self._held > self._most_bytes and len(self._chains) > 1:
+                self._drop(next(iter(self._chains)))
 
-    def drop_new(self, new: str) -> None:
+    def drop(self, session: str, file: str) -> None:
+        """A file that was not kept."""
+        with self._lock:
+            chain = self._chains.get(session)
+            if chain is None or file not in chain.files:
+                self._unlink(file)
+
+    def write(self, session: str, newest: str, segments: list[bytes]) -> None:
+        """What the store holds; the last of ``segments`` is ``newest``."""
+        for number, data in enumerate(segments):
+            file = self.new_file(session)
+            try:
+                (self._folder / file).write_bytes(data)
+                self.keep(session, file, newest if number == len(segments) - 1 else "", len(data), whole=number == 0)
+            finally:
+                self.drop(session, file)
+
+    def _drop(self, session: str) -> None:
+        chain = self._chains.pop(session, _Chain(""))
+        self._held -= chain.bytes
+        for file in chain.files:
+            self._unlink(file)
+
+    def _unlink(self, file: str) -> None:
         with contextlib.suppress(OSError):
-            os.unlink(self._folder / new)
-
-    def write(self, session: str, snapshot: str, data: bytes) -> None:
-        new = self.new_file(session)
-        try:
-            (self._folder / new).write_bytes(data)
-            self.keep_new(session, new, snapshot, len(data))
-        finally:
-            self.drop_new(new)
-
-    def _add(self, session: str, snapshot: str, size: int) -> None:
-        self._held += size - self._known.get(session, ("", 0))[1]
-        self._known[session] = (snapshot, size)
-        self._known.move_to_end(session)
-        while self._held > self._most_bytes and len(self._known) > 1:
-            oldest, (_, gone) = self._known.popitem(last=False)
-            self._held -= gone
-            with contextlib.suppress(OSError):
-                os.unlink(self._folder / self.file(oldest))
-
-
-def _mapped(path: Path) -> Data:
-    """A snapshot is looked at twice and mostly not copied: that is most of what a turn's end costs."""
-    with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            return b""
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            os.unlink(self._folder / file)

@@ -16,7 +16,7 @@ import uuid
 from collections import OrderedDict
 from typing import Any, Callable, Mapping
 
-from kvtide.cluster.delta import Data, pack, unpack
+from kvtide.cluster.delta import pack, told, unpack
 from kvtide.cluster.objects import LostRaceError, Objects, StoreError
 from kvtide.errors import BadFormatError, BusyError, InvalidArgumentError
 
@@ -119,6 +119,13 @@ class SessionStore:
         """What the session's memory was behind its last turn. Raises StoreError, BadFormatError."""
         out: bytes | None = None
         before: str | None = None
+        for segment, data in zip(manifest["segments"], self.segments(manifest)):
+            out, before = unpack(data, out, before), segment["sha256"]
+        return out
+
+    def segments(self, manifest: Mapping[str, Any]) -> list[bytes]:
+        """What that is made from, the whole one first. Raises StoreError, BadFormatError."""
+        out = []
         for segment in manifest["segments"]:
             try:
                 data = self._objects.get(segment["name"])[0]
@@ -126,7 +133,7 @@ class SessionStore:
                 raise StoreError(f"store: {segment['name']} is missing") from None
             if hashlib.sha256(data).hexdigest() != segment["sha256"]:
                 raise BadFormatError(f"store: {segment['name']} is damaged")
-            out, before = unpack(data, out, before), segment["sha256"]
+            out.append(data)
         return out
 
     def put_response(self, response: str, session: str, data: bytes) -> None:
@@ -201,6 +208,9 @@ class Lease:
     def snapshot(self) -> bytes | None:
         return self._store.snapshot(self.manifest)
 
+    def segments(self) -> list[bytes]:
+        return self._store.segments(self.manifest)
+
     def renew(self) -> None:
         """Raises SessionBusyError when somebody has taken the session over."""
         with self._lock:
@@ -214,40 +224,49 @@ class Lease:
                 self.held = False
                 self._write_or_lose({**self.manifest, "lease": None})
 
-    def commit(self, snapshot: Data | None, tokens: int, *, base: Data | None = None) -> int:
+    def commit(self, snapshot: bytes | None, tokens: int, *, base: bytes | None = None) -> int:
+        """``commit_segment`` with a snapshot that is at hand. ``base`` is the one that ``snapshot_id`` names, when that is, too."""
+        if snapshot is None:
+            return self.commit_segment(None, tokens)
+        old = base if self.may_grow() else None
+        return self.commit_segment(pack(snapshot, old, self.snapshot_id), tokens)
+
+    def commit_segment(self, segment: bytes | None, tokens: int) -> int:
         """Writes what a turn has left, and gives the session back. The bytes that went to the store.
 
-        ``base`` is the snapshot that ``snapshot_id`` names, when it is at hand; None for ``snapshot``: only the turn is counted.
-        Raises SessionBusyError when another replica has taken the session over: then nothing has changed.
+        ``segment`` holds everything or goes on from ``snapshot_id``; None: only the turn is counted.
+        Raises SessionBusyError when another replica has taken the session over: then nothing has changed. BadFormatError.
         """
         with self._lock:
             if not self.held:
                 raise SessionBusyError(f"session {self.name!r}: this lease has ended")
             turn = self.manifest["turn"] + 1
-            new = {**self.manifest, "turn": turn, "lease": None, "tokens": self.tokens if snapshot is None else tokens}
-            segment = b""
-            if snapshot is not None:
-                old = base if self._may_grow(base) else None
-                segment = pack(snapshot, old, self.snapshot_id)
+            new = {**self.manifest, "turn": turn, "lease": None, "tokens": self.tokens if segment is None else tokens}
+            whole = False
+            if segment is not None:
+                source, size = told(segment)
+                whole = source is None
+                if not whole and source != self.snapshot_id:
+                    raise BadFormatError(f"session {self.name!r}: a segment behind another one than the newest")
                 name = f"{folder_of(self.name)}/{turn:08d}-{uuid.uuid4().hex}.segment"
-                kept = [] if old is None else self.manifest["segments"]
-                told = {"name": name, "bytes": len(segment), "sha256": hashlib.sha256(segment).hexdigest()}
-                new["segments"] = [*kept, told]
+                entry = {"name": name, "bytes": len(segment), "snapshot": size, "sha256": hashlib.sha256(segment).hexdigest()}
+                new["segments"] = [*([] if whole else self.manifest["segments"]), entry]
                 self._store._objects.put(name, segment)
             self.held = False
             # A segment of a turn that is lost stays until the next sweep: when the write's answer got lost, the manifest may
             # have been written, and a rival may have gone on from it already.
             self._write_or_lose(new)
             self._store._keep_written(self)
-            if snapshot is not None and old is None:
+            if whole:
                 self._sweep(turn)
-            return len(segment)
+            return 0 if segment is None else len(segment)
 
-    def _may_grow(self, base: Data | None) -> bool:
+    def may_grow(self) -> bool:
+        """Whether the next segment should go on from the newest: there are few, and they are not much more than a snapshot."""
         segments = self.manifest["segments"]
-        if base is None or not segments or len(segments) >= _MOST_SEGMENTS:
+        if not segments or len(segments) >= _MOST_SEGMENTS:
             return False
-        return bool(sum(segment["bytes"] for segment in segments) <= 2 * len(base))
+        return bool(sum(segment["bytes"] for segment in segments) <= 2 * segments[-1].get("snapshot", 0))
 
     def _sweep(self, turn: int) -> None:
         # Segments of turns to come may be a rival's; those before are nobody's but readers' that look again.

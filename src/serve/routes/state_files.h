@@ -3,7 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "serve/routes/service.h"
 
@@ -12,9 +14,12 @@ namespace kvtide::serve {
 struct StateFile {
   std::size_t model = 0;
   std::string name, path;
+  // Of a segment (state/segment.h): the paths of those before it, in order, and the name of the last one.
+  std::optional<std::vector<std::string>> behind;
+  std::string source;
 };
 
-// "filename" of a request. Throws Error: unsupported without a folder, invalid_argument for what is no name.
+// "filename" of a request, and "behind", a list of names, and "source". Throws Error: unsupported without a folder, invalid_argument for what is no name.
 StateFile state_file(const Fields& fields, const Service& service, std::size_t model);
 
 // Atomically. durable: also forced to the disk. Throws Error(io).

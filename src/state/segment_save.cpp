@@ -1,0 +1,274 @@
+// segment_save.cpp: a state into a segment. The rows are passed over twice: for the sums, which tell what is new, and to write
+// that. The second time most of them are not touched.
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "base/checksum.h"
+#include "kvtide/error.h"
+#include "state/segment.h"
+#include "state/segment_format.h"
+
+namespace kvtide {
+namespace {
+
+using namespace segment_format;
+using snapshot_format::ChunkSums;
+using snapshot_format::SnapshotStart;
+
+// Bytes of the new snapshot that may be those of the one before: they are when the sum is theirs.
+struct Copy {
+  std::uint64_t at = 0, from = 0, bytes = 0;
+  std::uint32_t sum = 0;
+};
+
+// A snapshot whose first bytes are the next ones of a segment.
+class Inside final : public ByteStream {
+ public:
+  Inside(ByteStream& segment, std::uint64_t bytes) : segment_(segment), bytes_(bytes) {}
+  std::uint64_t size() const override { return bytes_; }
+  void read(std::span<std::byte> into) override { segment_.read(into); }
+
+ private:
+  ByteStream& segment_;
+  std::uint64_t bytes_;
+};
+
+// Finds pieces of the snapshot before in the new one.
+class Places {
+ public:
+  explicit Places(const SnapshotStart& start) : start_(start) {
+    for (std::size_t i = 0; i < start.header.tensors.size(); ++i)
+      by_name_[start.header.tensors[i].name].push_back(i);
+  }
+
+  std::optional<std::uint64_t> find(const SnapshotTensor& tensor, const Piece& piece) const {
+    const auto found = by_name_.find(tensor.name);
+    if (found == by_name_.end()) return std::nullopt;
+    for (const std::size_t i : found->second) {
+      const SnapshotTensor& ours = start_.header.tensors[i];
+      if (holds_rows(ours) != holds_rows(tensor)) continue;
+      if (!holds_rows(ours)) {
+        if (ours.first == piece.first && ours.bytes == piece.bytes) return start_.front.size() + ours.offset;
+        continue;
+      }
+      const std::int64_t rows = ours.shape[1], before = piece.first - ours.first;
+      const std::uint64_t row = ours.bytes / static_cast<std::uint64_t>(ours.shape[0] * rows);
+      if (piece.head >= ours.shape[0] || before < 0 || piece.rows > rows - before ||
+          piece.bytes != static_cast<std::uint64_t>(piece.rows) * row)
+        continue;
+      return start_.front.size() + ours.offset + static_cast<std::uint64_t>(piece.head * rows + before) * row;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  const SnapshotStart& start_;
+  std::unordered_map<std::string, std::vector<std::size_t>> by_name_;
+};
+
+// What of the new snapshot may be copied from the segment at `path`, ascending. Nothing, when it cannot be read.
+std::vector<Copy> candidates(FileSystem& files, const std::string& path, const SnapshotStart& start) {
+  std::vector<Copy> out;
+  try {
+    FileReader file(files, path);
+    const Head head = read_head(file, path);
+    if (head.parts.empty() || head.parts[0].from) return {};
+    Inside snapshot(file, head.bytes);
+    const SnapshotStart before = snapshot_format::read_start(snapshot, path);
+    if (before.front.size() > head.parts[0].bytes) return {};
+    const std::vector<Piece> pieces = pieces_of(before, head.sums.size());
+    if (pieces.size() != head.sums.size()) return {};
+    const Places places(start);
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const Piece& piece = pieces[i];
+      if (piece.bytes == 0 || piece.bytes > head.bytes || piece.at > head.bytes - piece.bytes) continue;
+      const auto at = places.find(before.header.tensors[piece.tensor], piece);
+      if (at) out.push_back({*at, piece.at, piece.bytes, head.sums[i]});
+    }
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::out_of_memory) throw;
+    return {};
+  }
+  std::sort(out.begin(), out.end(), [](const Copy& a, const Copy& b) { return a.at < b.at; });
+  std::uint64_t end = 0;
+  std::erase_if(out, [&](const Copy& copy) {  // a damaged header may name the same rows twice
+    if (copy.at < end) return true;
+    end = copy.at + copy.bytes;
+    return false;
+  });
+  return out;
+}
+
+// CRC-32C of ascending ranges of a file that comes part by part. Range: has `at` and `bytes`.
+template <class Range>
+class RangeSums {
+ public:
+  RangeSums(const std::vector<Range>& ranges, std::uint64_t at) : ranges_(ranges), at_(at) { close(); }
+
+  void add(std::span<const std::byte> bytes) {
+    while (!bytes.empty() && sums_.size() < ranges_.size()) {
+      const Range& range = ranges_[sums_.size()];
+      const bool inside = at_ >= range.at;
+      const std::uint64_t until = inside ? range.at + range.bytes : range.at;
+      const auto part =
+          bytes.first(static_cast<std::size_t>(std::min<std::uint64_t>(until - at_, bytes.size())));
+      if (inside) sum_ = crc32c(part, sum_);
+      at_ += part.size();
+      bytes = bytes.subspan(part.size());
+      if (inside && at_ == until) {
+        sums_.push_back(sum_);
+        close();
+      }
+    }
+    at_ += bytes.size();
+  }
+
+  std::vector<std::uint32_t> take() { return std::move(sums_); }
+
+ private:
+  // A range without bytes has the sum of nothing.
+  void close() {
+    sum_ = 0;
+    while (sums_.size() < ranges_.size() && ranges_[sums_.size()].bytes == 0) sums_.push_back(0);
+  }
+
+  const std::vector<Range>& ranges_;
+  std::uint64_t at_;
+  std::uint32_t sum_ = 0;
+  std::vector<std::uint32_t> sums_;
+};
+
+// Sums of the pieces of a file that comes part by part, and of what may be copied, which are mostly the same ranges.
+class Sums {
+ public:
+  Sums(const std::vector<Piece>& pieces, const std::vector<Copy>& may_be, std::uint64_t at)
+      : others_(apart(pieces, may_be)), of_pieces_(pieces, at), of_others_(others_, at) {}
+
+  void add(std::span<const std::byte> bytes) {
+    of_pieces_.add(bytes);
+    of_others_.add(bytes);
+  }
+
+  // Once, at the end: those of the pieces, and those of what may be copied.
+  std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>> take() {
+    std::vector<std::uint32_t> pieces = of_pieces_.take(), copies;
+    const std::vector<std::uint32_t> others = of_others_.take();
+    std::size_t other = 0;
+    for (const auto& piece : piece_of_) copies.push_back(piece ? pieces[*piece] : others[other++]);
+    return {std::move(pieces), std::move(copies)};
+  }
+
+ private:
+  // The ranges that are no pieces; piece_of_ says which piece another one is.
+  std::vector<Copy> apart(const std::vector<Piece>& pieces, const std::vector<Copy>& may_be) {
+    std::vector<Copy> out;
+    std::size_t i = 0;
+    for (const Copy& copy : may_be) {
+      while (i < pieces.size() && pieces[i].at < copy.at) ++i;
+      const bool is_piece = i < pieces.size() && pieces[i].at == copy.at && pieces[i].bytes == copy.bytes;
+      piece_of_.push_back(is_piece ? std::optional(i) : std::nullopt);
+      if (!is_piece) out.push_back(copy);
+    }
+    return out;
+  }
+
+  std::vector<std::optional<std::size_t>> piece_of_;
+  std::vector<Copy> others_;
+  RangeSums<Piece> of_pieces_;
+  RangeSums<Copy> of_others_;
+};
+
+// Those that are the same. They ascend on both sides and lie apart, so that a reader never has to go back.
+std::vector<Copy> same(const std::vector<Copy>& candidates, const std::vector<std::uint32_t>& sums) {
+  std::vector<Copy> out;
+  std::uint64_t at = 0, from = 0;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const Copy& copy = candidates[i];
+    if (sums[i] != copy.sum || copy.at < at || copy.from < from) continue;
+    out.push_back(copy);
+    at = copy.at + copy.bytes;
+    from = copy.from + copy.bytes;
+  }
+  return out;
+}
+
+std::vector<Part> parts_of(const std::vector<Copy>& copies, std::uint64_t bytes) {
+  std::vector<Part> parts;
+  std::uint64_t at = 0;
+  const auto add = [&](std::optional<std::uint64_t> from, std::uint64_t size) {
+    if (size == 0) return;
+    Part* last = parts.empty() ? nullptr : &parts.back();
+    if (last != nullptr && from && last->from && *last->from + last->bytes == *from)
+      last->bytes += size;
+    else
+      parts.push_back({from, size});
+  };
+  for (const Copy& copy : copies) {
+    add(std::nullopt, copy.at - at);
+    add(copy.from, copy.bytes);
+    at = copy.at + copy.bytes;
+  }
+  add(std::nullopt, bytes - at);
+  return parts;
+}
+
+// Hands on what of a file that comes part by part no copy has.
+class NewBytes {
+ public:
+  NewBytes(const std::vector<Copy>& copies, const FileSink& write) : copies_(copies), write_(write) {}
+
+  void add(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const std::uint64_t begin = next_ < copies_.size() ? copies_[next_].at : ~std::uint64_t{0};
+      const bool copied = at_ >= begin;
+      const std::uint64_t until = copied ? begin + copies_[next_].bytes : begin;
+      const auto part =
+          bytes.first(static_cast<std::size_t>(std::min<std::uint64_t>(until - at_, bytes.size())));
+      if (!copied) write_(part);
+      at_ += part.size();
+      bytes = bytes.subspan(part.size());
+      if (copied && at_ == until) ++next_;
+    }
+  }
+
+ private:
+  const std::vector<Copy>& copies_;
+  const FileSink& write_;
+  std::size_t next_ = 0;
+  std::uint64_t at_ = 0;
+};
+
+}  // namespace
+
+void save_segment(FileSystem& files, const std::string& path, const KvState& state,
+                  const SnapshotExtras& extras, const std::optional<SegmentBefore>& before, Flush flush) {
+  const SnapshotStart start = snapshot_format::start_of(path, state, extras);
+  const std::vector<Piece> pieces = pieces_of(start, ~std::size_t{0});
+  const std::vector<Copy> may_be = before ? candidates(files, before->path, start) : std::vector<Copy>();
+  ChunkSums chunks;
+  Sums sums(pieces, may_be, start.front.size());
+  snapshot_format::write_payload(state, start.header, [&](std::span<const std::byte> bytes) {
+    chunks.add(bytes);
+    sums.add(bytes);
+  });
+  auto [of_pieces, of_copies] = sums.take();
+  const std::vector<Copy> copies = same(may_be, of_copies);
+  const std::vector<std::byte> end = snapshot_format::end_of(start, chunks.finish());
+  Head head{start.file_bytes(), std::nullopt, parts_of(copies, start.file_bytes()), std::move(of_pieces)};
+  if (!copies.empty()) head.source = before->name;
+  save_file_in_parts(
+      files, path,
+      [&](const FileSink& write) {
+        write(written(head));
+        NewBytes fresh(copies, write);
+        fresh.add(start.front);
+        snapshot_format::write_payload(state, start.header,
+                                       [&](std::span<const std::byte> bytes) { fresh.add(bytes); });
+        fresh.add(end);
+      },
+      flush);
+}
+
+}  // namespace kvtide
