@@ -152,6 +152,9 @@ TEST_F(ServerFaults, States) {
   suffer("attention", "POST", "STATE/attention", R"({"size":4})");
   suffer("save", "POST", "STATE/save", R"({"filename":"one"})");
   suffer("load", "POST", "/states", R"({"filename":"one"})");
+  suffer("save a segment", "POST", "STATE/save", R"({"filename":"two","behind":[]})");
+  suffer("save another", "POST", "STATE/save", R"({"filename":"three","behind":["two"],"source":"2"})");
+  suffer("load segments", "POST", "/states", R"({"filename":"three","behind":["two"]})");
   suffer("list", "GET", "/states", "");
   suffer("look", "GET", "STATE", "");
   suffer("memory", "GET", "/memory", "");
