@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "base/checksum.h"
 #include "base/json/json.h"
@@ -17,7 +16,7 @@ constexpr char kSegmentMagic[9] = "KVTSEG2\n";
 constexpr std::uint64_t kSegmentPrefix = 16;  // magic, length of the head
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 // Pieces begin at multiples of so many rows. The newest rows are in short ones: a client that says an answer again in other
-// tokens changes the last of them. So are those of a window, which loses its oldest ones.
+// tokens changes the last of them. A window loses its oldest rows after every turn, and a part of its first piece with them.
 constexpr std::int64_t kShort = 32, kWindow = 64, kLong = 256;
 
 [[noreturn]] void damaged(const std::string& path, const std::string& why) {

@@ -43,20 +43,20 @@ struct Chain {
   std::vector<std::size_t> whole_sizes;
 
   void add(const KvState& state) {
-    const std::string name = cat("s", names.size());
+    const std::string name = cat("s", sizes.size());
     std::optional<SegmentBefore> before;
     if (!names.empty()) before = {names.back(), names.back()};
     const SnapshotExtras extras = extras_of(state);
     save_segment(files, name, state, extras, before);
     save_snapshot(files, "wanted", state, extras);
-    if (load_head_says_whole(name)) names.clear();
+    if (holds_everything(name)) names.clear();
     names.push_back(name);
     sizes.push_back(files.get(name).size());
     whole_sizes.push_back(files.get("wanted").size());
     EXPECT_EQ(whole(files, names), files.get("wanted")) << name;
   }
 
-  bool load_head_says_whole(const std::string& name) const {
+  bool holds_everything(const std::string& name) const {
     const Bytes& bytes = files.get(name);
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     return text.find("\"source\":null") < 64;
@@ -126,13 +126,7 @@ TEST(Segments, OfAProceduralMemory_MakeTheSnapshot) {
   Chain chain;
   for (int turn = 0; turn < 12; ++turn) {
     testing::feed(state, pool, 16 + turn % 3 * 5);
-    save_segment(
-        chain.files, cat("s", turn), state, {},
-        turn == 0 ? std::nullopt : std::optional<SegmentBefore>({cat("s", turn - 1), cat("s", turn - 1)}));
-    if (chain.load_head_says_whole(cat("s", turn))) chain.names.clear();
-    chain.names.push_back(cat("s", turn));
-    save_snapshot(chain.files, "wanted", state, {});
-    EXPECT_EQ(whole(chain.files, chain.names), chain.files.get("wanted")) << turn;
+    chain.add(state);
   }
 }
 

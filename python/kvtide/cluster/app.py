@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
-from kvtide.cluster.delta import told
 from kvtide.cluster.inside import Held, Problem, ask, body_of, header, naming, object_in, path_of, with_body
 from kvtide.cluster.local import LocalSegments
 from kvtide.cluster.objects import StoreError
@@ -182,10 +181,9 @@ class SessionApp:
         files = self._local.files(lease.name, lease.snapshot_id)
         if not files:
             segments = await self._call(lease.segments)
-            self._local.write(lease.name, lease.snapshot_id, segments)
+            files = self._local.write(lease.name, lease.snapshot_id, segments)
             self.figures.restored += 1
             self.figures.restored_bytes += sum(map(len, segments))
-            files = self._local.files(lease.name, lease.snapshot_id)
         body = {**model, "filename": files[-1], "behind": files[:-1], "unless_held": max(lease.tokens, 1)}
         # Without room for it the text is read again, and the bits are the same.
         await self._slot(where, "restore", lease.name, body)
@@ -215,10 +213,10 @@ class SessionApp:
         if tokens is None:
             return lease.commit_segment(None, 0), 0
         segment = self._local.read(new)
-        source, size = told(segment)
         saved = lease.commit_segment(segment, tokens)
-        self._local.keep(lease.name, new, str(lease.snapshot_id), len(segment), whole=source is None)
-        return saved, size
+        chain = lease.manifest["segments"]
+        self._local.keep(lease.name, new, str(lease.snapshot_id), len(segment), whole=len(chain) == 1)
+        return saved, int(chain[-1]["snapshot"])
 
     def _save_response(self, response: str, session: str) -> None:
         try:

@@ -49,9 +49,7 @@ def pack(new: bytes, old: bytes | None, source: str | None = None) -> bytes:
 def told(segment: bytes) -> tuple[str | None, int]:
     """The source that a segment goes on from, and the bytes of its snapshot. Raises BadFormatError."""
     try:
-        if segment[:8] != _MAGIC:
-            raise ValueError("it does not begin as one")
-        head = json.loads(segment[16 : 16 + int.from_bytes(segment[8:16], "little")])
+        head, _ = _head_of(segment)
         return head["source"], int(head["bytes"])
     except (ValueError, KeyError, TypeError) as error:
         raise BadFormatError(f"a segment of a session: {error}") from error
@@ -62,15 +60,11 @@ def unpack(segment: bytes, old: bytes | None, source: str | None = None) -> byte
 
     Ranges that are copied have no hash of their own: callers compare that of the segment, and of its source before.
     """
-    if segment[:8] != _MAGIC:
-        raise BadFormatError("a segment of a session: it does not begin as one")
-    size = int.from_bytes(segment[8:16], "little")
     try:
-        head = json.loads(segment[16 : 16 + size])
+        head, at = _head_of(segment)
         if head["source"] != (None if old is None else source):
             raise BadFormatError("a segment of a session: it belongs behind another one")
         parts = []
-        at = 16 + size
         for operation in head["make"]:
             if len(operation) == 2:
                 start, length = operation
@@ -86,6 +80,15 @@ def unpack(segment: bytes, old: bytes | None, source: str | None = None) -> byte
     if len(out) != head["bytes"] or at != len(segment):
         raise BadFormatError("a segment of a session: it is damaged")
     return out
+
+
+def _head_of(segment: bytes) -> tuple[dict[str, Any], int]:
+    """The head, and where the new bytes begin. Raises ValueError."""
+    if segment[:8] != _MAGIC:
+        raise ValueError("it does not begin as one")
+    end = 16 + int.from_bytes(segment[8:16], "little")
+    head: dict[str, Any] = json.loads(segment[16:end])
+    return head, end
 
 
 def header_of(snapshot: bytes) -> tuple[dict[str, Any], int]:

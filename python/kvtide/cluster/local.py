@@ -48,7 +48,7 @@ class LocalSegments:
     def keep(self, session: str, file: str, segment: str, size: int, *, whole: bool) -> None:
         """What the server has written is what the store holds, from here on."""
         with self._lock:
-            if whole or session not in self._chains:
+            if whole:
                 self._drop(session)
             chain = self._chains.setdefault(session, _Chain(segment))
             chain.newest = segment
@@ -66,15 +66,16 @@ class LocalSegments:
             if chain is None or file not in chain.files:
                 self._unlink(file)
 
-    def write(self, session: str, newest: str, segments: list[bytes]) -> None:
-        """What the store holds; the last of ``segments`` is ``newest``."""
-        for number, data in enumerate(segments):
-            file = self.new_file(session)
+    def write(self, session: str, newest: str, segments: list[bytes]) -> list[str]:
+        """What the store holds; the last of ``segments`` is ``newest``. Names of files, which may have to go any time."""
+        files = [self.new_file(session) for _ in segments]
+        for number, (file, data) in enumerate(zip(files, segments)):
             try:
                 (self._folder / file).write_bytes(data)
                 self.keep(session, file, newest if number == len(segments) - 1 else "", len(data), whole=number == 0)
             finally:
                 self.drop(session, file)
+        return files
 
     def _drop(self, session: str) -> None:
         chain = self._chains.pop(session, _Chain(""))

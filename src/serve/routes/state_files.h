@@ -19,7 +19,8 @@ struct StateFile {
   std::string source;
 };
 
-// "filename" of a request, and "behind", a list of names, and "source". Throws Error: unsupported without a folder, invalid_argument for what is no name.
+// "filename" of a request, and "behind", a list of names, and "source". Throws Error: unsupported without a folder,
+// invalid_argument for what is no name.
 StateFile state_file(const Fields& fields, const Service& service, std::size_t model);
 
 // Atomically. durable: also forced to the disk. Throws Error(io).
