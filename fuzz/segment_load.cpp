@@ -4,17 +4,13 @@
 // An input is a head (JSON, up to the first zero byte) and data. Magic and length are put before it.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
-#include "kvtide/error.h"
+#include "fuzz/loading.h"
 #include "state/segment.h"
 #include "tests/base/memory_files.h"
 #include "tests/state/filled_state.h"
-#include "tests/state/snapshot_walk.h"
-
-extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
 namespace {
 
@@ -61,28 +57,16 @@ Bytes segment_of(const std::uint8_t* data, std::size_t size) {
 }
 
 void load(testing::MemoryFiles& files, const std::vector<std::string>& paths) {
-  try {
-    Snapshot snapshot = load_segments(files, paths);
-    if (!testing::walk(snapshot).empty()) std::abort();
-  } catch (const Error& error) {
-    const bool expected = error.code() == ErrorCode::bad_format || error.code() == ErrorCode::unsupported ||
-                          error.code() == ErrorCode::out_of_memory;
-    if (!expected || error.message().empty()) std::abort();
-  }
+  fuzzing::load_or_refuse([&] { return load_segments(files, paths); });
 }
 
 }  // namespace
 
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
                                                unsigned seed) {
-  if (size < 64) {
-    const Bytes start = input_of(chain().get(seed % 2 == 0 ? "a" : "b"));
-    if (start.size() <= max_size) {
-      std::memcpy(data, start.data(), start.size());
-      return start.size();
-    }
-  }
-  return LLVMFuzzerMutate(data, size, max_size);
+  const Bytes start = input_of(chain().get(seed % 2 == 0 ? "a" : "b"));
+  return fuzzing::mutate_or_begin({reinterpret_cast<const char*>(start.data()), start.size()}, data, size,
+                                  max_size);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -6,19 +6,15 @@
 // loaded as it stands, too.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
-#include "kvtide/error.h"
+#include "fuzz/loading.h"
 #include "state/snapshot.h"
 #include "tests/base/memory_files.h"
 #include "tests/state/filled_state.h"
 #include "tests/state/procedural/procedural_state.h"
 #include "tests/state/snapshot_bytes.h"
-#include "tests/state/snapshot_walk.h"
-
-extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
 namespace {
 
@@ -75,14 +71,7 @@ std::vector<std::byte> seed_input(unsigned seed) {
 void load(const std::vector<std::byte>& file) {
   testing::MemoryFiles files;
   files.put("a", file);
-  try {
-    Snapshot snapshot = load_snapshot(files, "a");
-    if (!testing::walk(snapshot).empty()) std::abort();
-  } catch (const Error& error) {
-    const bool expected = error.code() == ErrorCode::bad_format || error.code() == ErrorCode::unsupported ||
-                          error.code() == ErrorCode::out_of_memory;
-    if (!expected || error.message().empty()) std::abort();
-  }
+  fuzzing::load_or_refuse([&] { return load_snapshot(files, "a"); });
 }
 
 }  // namespace
