@@ -1,6 +1,6 @@
 // attend.avx512.cpp: attention over one tile of rows for AVX-512. The arithmetic is in attend_row.inl.
 #include "kernels/attend_kernel.h"
-#include "kernels/lanes.avx512.h"
+#include "kernels/half_words.avx512.h"
 // After the lanes, on which it is written.
 #include "kernels/attend_row.inl"
 

@@ -1,7 +1,7 @@
 // attend_bf16.avx512.cpp: attention over one tile of rows for AVX-512 with its bf16 instructions. The arithmetic is in
 // attend_row.inl.
 #include "kernels/attend_kernel.h"
-#include "kernels/lanes.avx512.h"
+#include "kernels/half_words.avx512.h"
 // After the lanes, on which it is written.
 #include "kernels/attend_row.inl"
 

@@ -3,6 +3,7 @@
 #include "kernels/attend_pairs.inl"
 // After the pairs.
 #include "kernels/attend_few.inl"
+#include "kernels/attend_few_halves.inl"
 #include "kernels/attend_ints.inl"
 
 namespace kvtide {

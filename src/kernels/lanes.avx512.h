@@ -124,12 +124,7 @@ constexpr int kPairWords = 1;
 // Processors with tiles begin a product of bf16 pairs in every second cycle, and two steps in every one.
 constexpr int kPairWords = 2;
 #endif
-#ifdef __AVX512BF16__
 constexpr int kFewPairQueries = 8, kFewByteQueries = 8;
-#else
-// Rows take long to round: that pays for packed ones, with many sums on their way.
-constexpr int kFewPairQueries = 0, kFewByteQueries = 8;
-#endif
 
 struct Pairs {
   __m512i v;

@@ -1,5 +1,8 @@
 // lanes_by_one.inl: what lanes do by their other operations, or one vector after another, where they know no better.
-// Included by a lanes header at its end; those of x86 do all of it in their own way.
+// Included by a lanes header at its end; those of x86 do all of it in their own way (half_words.*.h).
+#include <cstddef>
+#include <cstdint>
+
 namespace kvtide {
 namespace {
 
@@ -24,6 +27,18 @@ inline Lanes reduce_max16(const Lanes a[kLanes]) {
 inline Lanes reduce_max_bits16(const Lanes a[kLanes]) {
   return each_of16(a, [](const Lanes& one) { return reduce_max_bits(one); });
 }
+
+// Thirty-two words of sixteen bits of each of sixteen rows that are `stride` bytes apart.
+struct HalfWords {
+  std::uint16_t words[32][kLanes];
+};
+inline void transpose(const std::byte* rows, std::int64_t stride, HalfWords& out) {
+  for (int row = 0; row < kLanes; ++row)
+    for (int word = 0; word < 32; ++word)
+      __builtin_memcpy(&out.words[word][row], rows + row * stride + word * 2, 2);
+}
+// A word of each row, as an f16 number.
+inline Lanes load(const HalfWords& a, int word) { return load(a.words[word]); }
 
 }  // namespace
 }  // namespace kvtide

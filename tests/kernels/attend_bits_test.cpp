@@ -5,6 +5,8 @@
 // (layer_rows.h).
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "kernels/attend.h"
@@ -57,6 +59,58 @@ TEST(AttendBits, AreThoseOfTheScalarTable) {
     for (const Kernels* kernels : available_kernels())
       EXPECT_TRUE(same_bits(run_attend(c, kernels->attend, 1, full_spans(c)), wanted))
           << kernels->isa << " first " << o.first << " dim " << o.head_dim;
+  }
+}
+
+// One token, so that rows are met as they lie, not packed.
+AttendCase one_token(int heads, int head_dim) {
+  AttendOptions o{.first = 300, .tokens = 1, .heads = heads, .kv_heads = 1, .head_dim = head_dim};
+  o.key_type = o.value_type = DType::f16;
+  o.bf16 = true;
+  return make_case(o);
+}
+
+TEST(AttendBits, OfFewQueriesAreThoseOfTheScalarTable) {
+  for (const int head_dim : {32, 64, 96, 128, 160, 256})
+    for (int heads = 1; heads <= 9; ++heads) {
+      const AttendCase c = one_token(heads, head_dim);
+      const auto wanted = run_attend(c, kAttendScalar, 1, full_spans(c));
+      for (const Kernels* kernels : available_kernels())
+        EXPECT_TRUE(same_bits(run_attend(c, kernels->attend, 1, full_spans(c)), wanted))
+            << kernels->isa << " heads " << heads << " dim " << head_dim;
+    }
+}
+
+// Every f16 number there is, in keys whose products stay small, and as values.
+TEST(AttendBits, OfFewQueriesAreThoseOfTheScalarTable_WhateverTheFinite16BitNumbers) {
+  AttendCase c = one_token(3, 64);
+  for (testing::Rows* rows : {&c.heads[0].keys, &c.heads[0].values})
+    for (unsigned from = 0; from < 0x8000; from += 256 * 64) {
+      for (std::size_t i = 0; i < 256 * 64; ++i) {
+        const unsigned bits = from + static_cast<unsigned>(i);
+        const float number = f16_to_f32(static_cast<std::uint16_t>(bits < 0x7c00 ? bits : bits - 0x7c00));
+        rows->numbers[(i * 37 + 5) % (256 * 64)] = i % 2 == 0 ? number : -number;
+      }
+      rows->store_all();
+      const auto wanted = run_attend(c, kAttendScalar, 1, full_spans(c));
+      for (const Kernels* kernels : available_kernels())
+        EXPECT_TRUE(same_bits(run_attend(c, kernels->attend, 1, full_spans(c)), wanted)) << kernels->isa;
+    }
+}
+
+// An infinite key is either all that a query sees or nothing, and an infinite value is infinite.
+TEST(AttendBits, OfFewQueriesAreThoseOfTheScalarTable_WithInfiniteNumbers) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const bool in_keys : {true, false}) {
+    AttendCase c = one_token(4, 64);
+    testing::Rows& rows = in_keys ? c.heads[0].keys : c.heads[0].values;
+    rows.numbers[70 * 64 + 9] = infinity;
+    rows.numbers[200 * 64 + 30] = -infinity;
+    rows.store_all();
+    const auto wanted = run_attend(c, kAttendScalar, 1, full_spans(c));
+    EXPECT_NE(std::count_if(wanted.begin(), wanted.end(), [](float x) { return std::isfinite(x); }), 0);
+    for (const Kernels* kernels : available_kernels())
+      EXPECT_TRUE(same_bits(run_attend(c, kernels->attend, 1, full_spans(c)), wanted)) << kernels->isa;
   }
 }
 
