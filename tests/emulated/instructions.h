@@ -73,6 +73,8 @@ EMULATED_HALVES(__m512i, __m256i, add_epi32)
 EMULATED_HALVES(__m512i, __m256i, sub_epi32)
 EMULATED_HALVES(__m512i, __m256i, sub_epi8)
 EMULATED_HALVES(__m512i, __m256i, max_epu32)
+EMULATED_HALVES(__m512i, __m256i, unpacklo_epi16)
+EMULATED_HALVES(__m512i, __m256i, unpackhi_epi16)
 EMULATED_HALVES(__m512i, __m256i, unpacklo_epi32)
 EMULATED_HALVES(__m512i, __m256i, unpackhi_epi32)
 EMULATED_HALVES(__m512i, __m256i, unpacklo_epi64)
@@ -139,6 +141,10 @@ inline __m512i mm512_set1_epi8(char x) {
 template <class... Int>
 inline __m512i mm512_setr_epi32(Int... x) {
   return std::bit_cast<__m512i>(std::array<int, 16>{x...});
+}
+template <class... Int>
+inline __m512i mm512_setr_epi64(Int... x) {
+  return std::bit_cast<__m512i>(std::array<long long, 8>{x...});
 }
 
 // The same bits as another type, and parts.
@@ -212,6 +218,13 @@ inline __m512 mm512_permutexvar_ps(__m512i order, __m512 a) {
 inline __m512i mm512_permutexvar_epi16(__m512i order, __m512i a) {
   const auto from = elements<std::int16_t>(order), x = elements<std::int16_t>(a);
   return each_element<__m512i, std::int16_t>([&](int i) { return x[at(from[at(i)] & 31)]; });
+}
+inline __m512i mm512_permutex2var_epi64(__m512i a, __m512i order, __m512i b) {
+  const auto from = elements<long long>(order), x = elements<long long>(a), y = elements<long long>(b);
+  return each_element<__m512i, long long>([&](int i) {
+    const std::size_t place = static_cast<std::size_t>(from[at(i)] & 7);
+    return (from[at(i)] & 8) == 0 ? x[place] : y[place];
+  });
 }
 
 // Masks.
@@ -305,6 +318,7 @@ inline unsigned mm512_reduce_max_epu32(__m512i a) {
 #define _mm512_mul_ps emulated::mm512_mul_ps
 #define _mm512_or_si512 emulated::mm512_or_si512
 #define _mm512_permute_ps emulated::mm512_permute_ps
+#define _mm512_permutex2var_epi64 emulated::mm512_permutex2var_epi64
 #define _mm512_permutexvar_epi16 emulated::mm512_permutexvar_epi16
 #define _mm512_permutexvar_ps emulated::mm512_permutexvar_ps
 #define _mm512_reduce_max_epu32 emulated::mm512_reduce_max_epu32
@@ -315,6 +329,8 @@ inline unsigned mm512_reduce_max_epu32(__m512i a) {
 #define _mm512_set1_ps emulated::mm512_set1_ps
 #undef _mm512_setr_epi32
 #define _mm512_setr_epi32 emulated::mm512_setr_epi32
+#undef _mm512_setr_epi64
+#define _mm512_setr_epi64 emulated::mm512_setr_epi64
 #define _mm512_shuffle_f32x4 emulated::mm512_shuffle_f32x4
 #define _mm512_shuffle_i32x4 emulated::mm512_shuffle_i32x4
 #define _mm512_shuffle_ps emulated::mm512_shuffle_ps
@@ -330,9 +346,11 @@ inline unsigned mm512_reduce_max_epu32(__m512i a) {
 #define _mm512_sub_epi32 emulated::mm512_sub_epi32
 #define _mm512_sub_epi8 emulated::mm512_sub_epi8
 #define _mm512_sub_ps emulated::mm512_sub_ps
+#define _mm512_unpackhi_epi16 emulated::mm512_unpackhi_epi16
 #define _mm512_unpackhi_epi32 emulated::mm512_unpackhi_epi32
 #define _mm512_unpackhi_epi64 emulated::mm512_unpackhi_epi64
 #define _mm512_unpackhi_pd emulated::mm512_unpackhi_pd
+#define _mm512_unpacklo_epi16 emulated::mm512_unpacklo_epi16
 #define _mm512_unpacklo_epi32 emulated::mm512_unpacklo_epi32
 #define _mm512_unpacklo_epi64 emulated::mm512_unpacklo_epi64
 #define _mm512_unpacklo_pd emulated::mm512_unpacklo_pd
