@@ -68,17 +68,23 @@ inline void mix_rows(const AttendTile& tile, const AttendQueries& queries, int d
 
 template <int Q>
 inline void fold_few_pairs(const AttendTile& tile, const AttendQueries& queries, const AttendPartials& into) {
-  constexpr int kVectors = Q <= 5 ? 4 : 2;  // with their sums they stay in registers
+  constexpr int kVectors = Q <= 5 ? kPairVectors : (kPairVectors + 1) / 2;  // with their sums they stay in registers
   alignas(64) float mass[kTileRows];
   TileWeights<kLanes> weights;
   read_mass(tile, mass);
-  for (int group = 0; group < kTileRows; group += kLanes)
+  for (int group = 0; group < kTileRows; group += kLanes) {
+    if constexpr (kPairWords == 2)
+      if (score_halves<Q>(tile, queries, group, mass, weights.scores)) continue;
     score_keys<Q>(tile, queries, group, mass, weights.scores);
+  }
   weights.join(queries, into, [&](float* max, float* sum) {
     soften_pairs<kTileRows / kLanes>(weights.scores, Q, 0, weights.p, max, sum);
   });
   each_vector<kVectors>(0, queries.head_dim / kLanes, [&]<int V>(int vector) {
-    mix_rows<Q, V>(tile, queries, vector * kLanes, weights.p, weights.keep, weights.take, into.out);
+    const int d = vector * kLanes;
+    if constexpr (kPairWords == 2)
+      if (mix_halves<Q, V>(tile, queries, d, weights.p, weights.keep, weights.take, into.out)) return;
+    mix_rows<Q, V>(tile, queries, d, weights.p, weights.keep, weights.take, into.out);
   });
 }
 

@@ -1,4 +1,4 @@
-// attend_few_halves.inl: attend_few.inl for tables that multiply pairs in two steps (kPairWords = 2). Keys are transposed as
+// attend_few_halves.inl: how attend_few.inl meets rows in tables that multiply pairs in two steps (kPairWords = 2). Keys are transposed as
 // they lie, as words of sixteen bits. Numbers become floats and are rounded right before the steps, so no pair is joined and
 // taken apart again. The order of the arithmetic is that of attend_pairs.inl, number by number. Included by
 // attend_packed.inl.
@@ -7,8 +7,8 @@
 namespace kvtide {
 namespace {
 
-// An f16 number with the eight binary digits of bf16, ties to even. 65537 x is rounded to 24 digits, which are those eight
-// behind the sixteen of 65536; 65536 x, which is exact, is taken away again. An infinite x gives NaN, and so do its sums.
+// An f16 number rounded to the eight binary digits of bf16, ties to even. A float has 24 digits: of 65537 x they are 65536 x
+// and, below it, x rounded to eight. Taking 65536 x away, which is exact, leaves these. An infinite x gives NaN.
 inline Lanes round_half(Lanes x) { return fma(x, set1(-0x1p16f), mul(x, set1(0x1.0001p16f))); }
 
 // Words of Q queries, or of their weights, as pack_queries and soften_pairs leave them.
@@ -92,33 +92,8 @@ inline bool mix_halves(const AttendTile& tile, const AttendQueries& queries, int
     sum.add(all, pair, row(2 * pair));
   }
   if (sum.infinite()) return false;
-  each<Q>([&](auto i) {
-    each<V>([&](auto v) {
-      float* target = out + i * queries.head_dim + d + v * kLanes;
-      store(target, fma(sum.of[i][v], set1(take[i]), mul(load(target), set1(keep[i]))));
-    });
-  });
+  add_mixed(sum.of, keep, take, out + d, queries.head_dim);
   return true;
-}
-
-// fold_few_pairs, which rounds infinite numbers as they are.
-template <int Q>
-inline void fold_few_halves(const AttendTile& tile, const AttendQueries& queries, const AttendPartials& into) {
-  constexpr int kVectors = Q <= 5 ? kPairVectors : (kPairVectors + 1) / 2;  // with their sums they stay in registers
-  alignas(64) float mass[kTileRows];
-  TileWeights<kLanes> weights;
-  read_mass(tile, mass);
-  for (int group = 0; group < kTileRows; group += kLanes)
-    if (!score_halves<Q>(tile, queries, group, mass, weights.scores))
-      score_keys<Q>(tile, queries, group, mass, weights.scores);
-  weights.join(queries, into, [&](float* max, float* sum) {
-    soften_pairs<kTileRows / kLanes>(weights.scores, Q, 0, weights.p, max, sum);
-  });
-  each_vector<kVectors>(0, queries.head_dim / kLanes, [&]<int V>(int vector) {
-    const int d = vector * kLanes;
-    if (!mix_halves<Q, V>(tile, queries, d, weights.p, weights.keep, weights.take, into.out))
-      mix_rows<Q, V>(tile, queries, d, weights.p, weights.keep, weights.take, into.out);
-  });
 }
 
 }  // namespace

@@ -117,12 +117,7 @@ inline bool meet_few(const AttendQueries& queries, Fold fold) {
 // Whether a kernel for few queries has folded the tile into them.
 inline bool fold_few(const AttendTile& tile, const AttendQueries& queries, const AttendPartials& into) {
   if (is_whole(tile, DType::f16) && queries.head_dim % (2 * kLanes) == 0)
-    return meet_few<kFewPairQueries>(queries, [&]<int Q>(int) {
-      if constexpr (kPairWords == 2)
-        fold_few_halves<Q>(tile, queries, into);
-      else
-        fold_few_pairs<Q>(tile, queries, into);
-    });
+    return meet_few<kFewPairQueries>(queries, [&]<int Q>(int) { fold_few_pairs<Q>(tile, queries, into); });
   if (in_whole_numbers(tile.key_type) && is_whole(tile, tile.key_type) &&
       queries.head_dim % (2 * kBlock) == 0)
     return with_block(tile.key_type, [&]<class Block>() {

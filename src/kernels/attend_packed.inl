@@ -2,8 +2,9 @@
 // once for all queries. Included once by each attend.<isa>.cpp after attend.inl.
 #include "kernels/attend_pairs.inl"
 // After the pairs.
-#include "kernels/attend_few.inl"
 #include "kernels/attend_few_halves.inl"
+// After the halves.
+#include "kernels/attend_few.inl"
 #include "kernels/attend_ints.inl"
 
 namespace kvtide {
