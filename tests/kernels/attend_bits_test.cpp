@@ -81,21 +81,48 @@ TEST(AttendBits, OfFewQueriesAreThoseOfTheScalarTable) {
     }
 }
 
-// Every f16 number there is, in keys whose products stay small, and as values.
-TEST(AttendBits, OfFewQueriesAreThoseOfTheScalarTable_WhateverTheFinite16BitNumbers) {
-  AttendCase c = one_token(3, 64);
-  for (testing::Rows* rows : {&c.heads[0].keys, &c.heads[0].values})
-    for (unsigned from = 0; from < 0x8000; from += 256 * 64) {
-      for (std::size_t i = 0; i < 256 * 64; ++i) {
-        const unsigned bits = from + static_cast<unsigned>(i);
-        const float number = f16_to_f32(static_cast<std::uint16_t>(bits < 0x7c00 ? bits : bits - 0x7c00));
-        rows->numbers[(i * 37 + 5) % (256 * 64)] = i % 2 == 0 ? number : -number;
-      }
-      rows->store_all();
-      const auto wanted = run_attend(c, kAttendScalar, 1, full_spans(c));
-      for (const Kernels* kernels : available_kernels())
-        EXPECT_TRUE(same_bits(run_attend(c, kernels->attend, 1, full_spans(c)), wanted)) << kernels->isa;
+// A tile of 64 rows whose numbers are 4,096 finite f16 numbers in a row, so that those of one row are alike in size.
+struct F16Tile {
+  std::vector<std::uint16_t> numbers;
+  AttendTile tile{};
+  explicit F16Tile(unsigned from) {
+    for (unsigned i = from; i < from + kTileRows * 64; ++i) {
+      const unsigned sign = i % 2 << 15;
+      numbers.push_back(static_cast<std::uint16_t>(i % 0x7c00 | sign));
     }
+    tile.keys = tile.values = reinterpret_cast<const std::byte*>(numbers.data());
+    tile.key_type = tile.value_type = DType::f16;
+    tile.key_stride = tile.value_stride = 64 * 2;
+    tile.end = kTileRows;
+  }
+};
+
+// Eight queries of which each sees one row: its score, and its values times a weight of 1.
+std::vector<float> meet_rows(const AttendRow& table, const AttendTile& tile, int first) {
+  constexpr int kCount = 8, kDim = 64;
+  std::vector<float> q, max(kCount, -std::numeric_limits<float>::infinity()), sum(kCount), out(kCount * kDim);
+  for (int i = 0; i < kCount * kDim; ++i) q.push_back(0.75f + 0.5f * static_cast<float>(i % 7));
+  std::vector<std::uint32_t> pairs(q.size());
+  table.pack_queries(kCount, kDim, q.data(), pairs.data());
+  int lo[kCount], hi[kCount];
+  for (int i = 0; i < kCount; ++i) hi[i] = 1 + (lo[i] = first + i);
+  table.fold_tile_bf16(tile, {kCount, kDim, kDim, 0.125f, q.data(), pairs.data(), lo, hi},
+                       {max.data(), sum.data(), out.data()});
+  EXPECT_EQ(sum, std::vector<float>(kCount, 1.0f));
+  out.insert(out.end(), max.begin(), max.end());
+  return out;
+}
+
+TEST(AttendBits, OfFewQueriesAreThoseOfTheScalarTable_WhateverTheFinite16BitNumbers) {
+  for (unsigned from = 0; from < 0x8000; from += kTileRows * 64) {
+    const F16Tile rows(from);
+    for (int first = 0; first < kTileRows; first += 8) {
+      const auto wanted = meet_rows(kAttendScalar, rows.tile, first);
+      for (const Kernels* kernels : available_kernels())
+        EXPECT_TRUE(same_bits(meet_rows(kernels->attend, rows.tile, first), wanted))
+            << kernels->isa << " numbers from " << from << " row " << first;
+    }
+  }
 }
 
 // An infinite key is either all that a query sees or nothing, and an infinite value is infinite.
