@@ -137,6 +137,17 @@ def audit(folder):
     return bad
 
 
+def turns_that_moved(folder):
+    """Turns of a session that another replica answered than the one before."""
+    moved, last = 0, {}
+    for line in (Path(folder) / "manifests.log").read_text().splitlines():
+        one = json.loads(line)
+        if one["done"] and not one["held"]:
+            moved += last.get(one["session"], one["writer"]) != one["writer"]
+            last[one["session"]] = one["writer"]
+    return moved
+
+
 def check_store(url, outcome):
     """Sessions whose newest snapshot does not hold their last acknowledged turn."""
     store, lost = open_store(url), []
@@ -178,7 +189,7 @@ def main():
             if proxy:
                 proxy.mode = "pass"
             outcome.lost += check_store(url, outcome)
-            twice = audit(store.folder)
+            twice, moved = audit(store.folder), turns_that_moved(store.folder)
         finally:
             cluster.close()
             store.close()
@@ -188,7 +199,7 @@ def main():
     single = alone(options, outcome)
     compare(outcome, single)
     report = summary(options, single, outcome, faults, cluster, store, proxy)
-    report["written_twice"] = len(twice)
+    report |= {"written_twice": len(twice), "turns_that_moved": moved}
     for bad in (outcome.lost, outcome.wrong, twice, outcome.stuck):
         for one in bad[:3]:
             print("  ", one, flush=True)

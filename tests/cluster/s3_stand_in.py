@@ -25,6 +25,8 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # head and body in one packet: the second waits for an acknowledgement otherwise, 40 ms
     objects: FolderObjects
+    folder: Path
+    etags: dict[str, str] = {}  # under BUSY; kept, as stores do
     log_file: Path
 
     def do_GET(self):
@@ -33,10 +35,11 @@ class Handler(BaseHTTPRequestHandler):
         if "/" not in name.rstrip("/") or "list-type" in query:
             return self._list(name.strip("/").partition("/")[0], query.get("prefix", [""])[0])
         try:
-            data, _ = self.objects.get(name)
-        except (KeyError, IsADirectoryError):
+            with BUSY:  # an object and its own tag
+                data, tag = (self.folder / name).read_bytes(), self._etag(name)
+        except (FileNotFoundError, IsADirectoryError):
             return self._problem(404, "NoSuchKey")
-        self._answer(200, data, etag(data))
+        self._answer(200, data, tag)
 
     def do_HEAD(self):
         self.do_GET()
@@ -46,8 +49,8 @@ class Handler(BaseHTTPRequestHandler):
         name = self._name()
         with BUSY:  # conditions are looked at and written in one go
             try:
-                now = etag(self.objects.get(name)[0])
-            except KeyError:
+                now = self._etag(name)
+            except FileNotFoundError:
                 now = None
             if self.headers.get("If-None-Match") == "*" and now is not None:
                 return self._problem(412, "PreconditionFailed")
@@ -59,18 +62,26 @@ class Handler(BaseHTTPRequestHandler):
             if name.endswith("/manifest.json"):
                 self._log(json.loads(data), False)
             self.objects.put(name, data)
+            tag = self.etags[name] = etag(data)
             if name.endswith("/manifest.json"):
                 self._log(json.loads(data), True)
-        self._answer(200, b"", etag(data))
+        self._answer(200, b"", tag)
 
     def do_POST(self):
         """?delete: the objects that the body lists."""
         bucket = self._name().strip("/")
         keys = [one.text for one in ElementTree.fromstring(self._body()).iter() if one.tag.endswith("Key")]
         for key in keys:
-            self.objects.delete(f"{bucket}/{key}")
+            with BUSY:
+                self.objects.delete(f"{bucket}/{key}")
+                self.etags.pop(f"{bucket}/{key}", None)
         gone = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
         self._answer(200, f"<DeleteResult>{gone}</DeleteResult>".encode())
+
+    def _etag(self, name):
+        if name not in self.etags:
+            self.etags[name] = etag((self.folder / name).read_bytes())
+        return self.etags[name]
 
     def _list(self, bucket, prefix):
         names = [name for name in self.objects.names(bucket) if name[len(bucket) + 1 :].startswith(prefix)]
@@ -148,8 +159,9 @@ def etag(data):
 
 
 def main():
+    Handler.folder = Path(sys.argv[1])
     Handler.objects = FolderObjects(sys.argv[1], sync=False)
-    Handler.log_file = Path(sys.argv[1]) / "manifests.log"
+    Handler.log_file = Handler.folder / "manifests.log"
     Server(("127.0.0.1", int(sys.argv[2])), Handler).serve_forever()
 
 

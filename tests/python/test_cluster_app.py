@@ -108,7 +108,7 @@ def test_segments_make_the_snapshot_that_would_have_been_saved(replicas):
             manifest = store.look("talk")
             assert len(manifest["segments"]) == turn + 1
             assert store.snapshot(manifest) == (states / "plain").read_bytes()
-            assert app._local.files("talk", manifest["segments"][-1]["sha256"])
+            assert len(app._local.files("talk", [one["name"] for one in manifest["segments"]])) == turn + 1
         # An answer said again in other tokens changes the newest rows.
         cut = text[: len(text) // 2]
         await say(app, "/v1/completions", completion(cut, 1), "talk")
@@ -121,17 +121,46 @@ def test_segments_make_the_snapshot_that_would_have_been_saved(replicas):
 def test_the_oldest_sessions_leave_the_disk(tmp_path):
     local = LocalSegments(tmp_path, 100)
     for session in "abc":
-        local.write(session, f"{session}2", [b"x" * 20, b"y" * 20])
-    assert local.files("a", "a2") == []
-    assert local.files("b", "b1") == []
-    files = local.files("b", "b2")
+        local.write(session, ["one", "two"], [b"x" * 20, b"y" * 20])
+    assert local.files("a", ["one", "two"]) == []
+    files = local.files("b", ["one", "two"])
     assert [local.read(file) for file in files] == [b"x" * 20, b"y" * 20]
     new = local.new_file("b")
     (tmp_path / new).write_bytes(b"z" * 10)
-    local.keep("b", new, "b3", 10, whole=True)
+    local.keep("b", ["whole"], new, 10)
     local.drop("b", new)  # it was kept
-    assert local.files("b", "b3") == [new]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([new, *local.files("c", "c2")])
+    assert local.files("b", ["whole"]) == [new]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([new, *local.files("c", ["one", "two"])])
+
+
+def test_the_disk_holds_what_the_store_holds_from_the_beginning(tmp_path):
+    local = LocalSegments(tmp_path, 1000)
+    first = local.write("talk", ["one", "lost"], [b"x", b"y"])
+    assert local.files("talk", ["one", "two", "three"]) == first[:1]
+    rest = local.write("talk", ["one", "two", "three"], [b"2", b"3"])
+    assert local.files("talk", ["one", "two", "three", "four"]) == [first[0], *rest]
+    assert local.files("talk", ["other"]) == []
+    # A segment whose beginning is not here is of no use.
+    assert [(tmp_path / file).exists() for file in local.write("talk", ["other", "more"], [b"4"])] == [False]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_replica_fetches_only_what_it_does_not_have(replicas):
+    async def talk():
+        text, fetched, sizes = "", [], []
+        for turn in range(8):
+            app = replicas[1 if turn == 6 else 0]
+            text += " ".join(turn_of(turn + i)[0] for i in range(4)) + " "
+            status, _, body = await say(app, "/v1/completions", completion(text, turn), "talk")
+            assert status == 200, body
+            fetched.append([app.figures.restored_bytes for app in replicas[:2]])
+            sizes.append([segment["bytes"] for segment in app._store.look("talk")["segments"]])
+        assert fetched[5] == [0, 0]
+        assert fetched[6] == [0, sum(sizes[5])]
+        assert len(sizes[6]) == 7
+        assert fetched[7] == [sizes[6][-1], sum(sizes[5])]
+
+    asyncio.run(talk())
 
 
 def test_stored_answers_go_on_anywhere(replicas, single):

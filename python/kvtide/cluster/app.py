@@ -40,7 +40,7 @@ class Figures:
     turns: int = 0  # acknowledged, of sessions
     refused_busy: int = 0  # another replica had the session
     refused_store: int = 0  # the store was full, slow or away
-    restored: int = 0  # sessions that came from the store
+    restored: int = 0  # turns of which something came from the store
     restored_bytes: int = 0
     saved_bytes: int = 0  # to the store
     snapshot_bytes: int = 0  # of the snapshots saved: what whole ones would have taken
@@ -176,12 +176,13 @@ class SessionApp:
 
     async def _bring(self, lease: Lease, where: str, model: dict[str, str]) -> None:
         """Sees to it that the server's memory holds the session, as its last turn left it."""
-        if lease.snapshot_id is None:
+        chain = lease.chain
+        if not chain:
             return
-        files = self._local.files(lease.name, lease.snapshot_id)
-        if not files:
-            segments = await self._call(lease.segments)
-            files = self._local.write(lease.name, lease.snapshot_id, segments)
+        files = self._local.files(lease.name, chain)
+        if len(files) < len(chain):
+            segments = await self._call(lease.segments, len(files))
+            files += self._local.write(lease.name, chain, segments)
             self.figures.restored += 1
             self.figures.restored_bytes += sum(map(len, segments))
         body = {**model, "filename": files[-1], "behind": files[:-1], "unless_held": max(lease.tokens, 1)}
@@ -193,7 +194,9 @@ class SessionApp:
         if response is not None:
             await self._call(self._save_response, response, lease.name)
         new = self._local.new_file(lease.name)
-        behind = self._local.files(lease.name, lease.snapshot_id) if lease.may_grow() else []
+        behind = self._local.files(lease.name, lease.chain) if lease.may_grow() else []
+        if len(behind) < len(lease.chain):
+            behind = []
         body = {**model, "filename": new, "behind": behind, "source": lease.snapshot_id, "durable": False}
         try:
             status, answer = await self._slot(where, "save", lease.name, body)
@@ -214,9 +217,8 @@ class SessionApp:
             return lease.commit_segment(None, 0), 0
         segment = self._local.read(new)
         saved = lease.commit_segment(segment, tokens)
-        chain = lease.manifest["segments"]
-        self._local.keep(lease.name, new, str(lease.snapshot_id), len(segment), whole=len(chain) == 1)
-        return saved, int(chain[-1]["snapshot"])
+        self._local.keep(lease.name, lease.chain, new, len(segment))
+        return saved, int(lease.manifest["segments"][-1]["snapshot"])
 
     def _save_response(self, response: str, session: str) -> None:
         try:

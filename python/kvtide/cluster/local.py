@@ -8,15 +8,15 @@ import os
 import threading
 import uuid
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 
 @dataclass
-class _Chain:
-    newest: str  # segment
-    files: list[str] = field(default_factory=list)
-    bytes: int = 0
+class _File:
+    segment: str  # its name in the store
+    name: str
+    bytes: int
 
 
 class LocalSegments:
@@ -30,13 +30,13 @@ class LocalSegments:
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
         self._held = 0  # bytes, under _lock
-        self._chains: OrderedDict[str, _Chain] = OrderedDict()  # under _lock; by session
+        self._chains: OrderedDict[str, list[_File]] = OrderedDict()  # under _lock; by session
 
-    def files(self, session: str, newest: str | None) -> list[str]:
-        """Names of files: the segment that is named and those before it, in order. Empty: it is not here."""
+    def files(self, session: str, chain: list[str]) -> list[str]:
+        """Names of the files of the first segments of ``chain``, as many as are here."""
         with self._lock:
-            chain = self._chains.get(session)
-            return list(chain.files) if chain is not None and chain.newest == newest else []
+            files = self._chains.get(session, [])
+            return [file.name for file in files[: _same(files, chain)]]
 
     def new_file(self, session: str) -> str:
         """Where the server writes the next one. Of this turn alone: one that was given up may still be at work."""
@@ -45,44 +45,48 @@ class LocalSegments:
     def read(self, file: str) -> bytes:
         return (self._folder / file).read_bytes()
 
-    def keep(self, session: str, file: str, segment: str, size: int, *, whole: bool) -> None:
-        """What the server has written is what the store holds, from here on."""
+    def keep(self, session: str, chain: list[str], file: str, size: int) -> None:
+        """``file`` is the last segment of ``chain``, which the store holds. Without those before it, it is not kept."""
         with self._lock:
-            if whole:
-                self._drop(session)
-            chain = self._chains.setdefault(session, _Chain(segment))
-            chain.newest = segment
-            chain.files.append(file)
-            chain.bytes += size
-            self._held += size
+            files = self._chains.setdefault(session, [])
+            self._cut(files, _same(files, chain[:-1]))
+            if len(files) == len(chain) - 1:
+                files.append(_File(chain[-1], file, size))
+                self._held += size
             self._chains.move_to_end(session)
             while self._held > self._most_bytes and len(self._chains) > 1:
-                self._drop(next(iter(self._chains)))
+                self._cut(self._chains.popitem(last=False)[1], 0)
 
     def drop(self, session: str, file: str) -> None:
         """A file that was not kept."""
         with self._lock:
-            chain = self._chains.get(session)
-            if chain is None or file not in chain.files:
+            if all(kept.name != file for kept in self._chains.get(session, [])):
                 self._unlink(file)
 
-    def write(self, session: str, newest: str, segments: list[bytes]) -> list[str]:
-        """What the store holds; the last of ``segments`` is ``newest``. Names of files, which may have to go any time."""
+    def write(self, session: str, chain: list[str], segments: list[bytes]) -> list[str]:
+        """Of ``chain`` the last segments, which the store holds. Names of files, which may have to go any time."""
         files = [self.new_file(session) for _ in segments]
-        for number, (file, data) in enumerate(zip(files, segments)):
+        for number, (file, data) in enumerate(zip(files, segments), len(chain) - len(segments) + 1):
             try:
                 (self._folder / file).write_bytes(data)
-                self.keep(session, file, newest if number == len(segments) - 1 else "", len(data), whole=number == 0)
+                self.keep(session, chain[:number], file, len(data))
             finally:
                 self.drop(session, file)
         return files
 
-    def _drop(self, session: str) -> None:
-        chain = self._chains.pop(session, _Chain(""))
-        self._held -= chain.bytes
-        for file in chain.files:
-            self._unlink(file)
+    def _cut(self, files: list[_File], length: int) -> None:
+        """Leaves so many."""
+        while len(files) > length:
+            file = files.pop()
+            self._held -= file.bytes
+            self._unlink(file.name)
 
     def _unlink(self, file: str) -> None:
         with contextlib.suppress(OSError):
             os.unlink(self._folder / file)
+
+
+def _same(files: list[_File], chain: list[str]) -> int:
+    """Of how many segments from the beginning these are the files."""
+    pairs = enumerate(zip(files, chain))
+    return next((number for number, (file, segment) in pairs if file.segment != segment), min(len(files), len(chain)))

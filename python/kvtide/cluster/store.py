@@ -13,6 +13,7 @@ import json
 import threading
 import time
 import uuid
+import zlib
 from collections import OrderedDict
 from typing import Any, Callable, Mapping
 
@@ -20,7 +21,7 @@ from kvtide.cluster.delta import pack, told, unpack
 from kvtide.cluster.objects import LostRaceError, Objects, StoreError
 from kvtide.errors import BadFormatError, BusyError, InvalidArgumentError
 
-FORMAT = 2
+FORMAT = 3
 _MOST_SEGMENTS = 12
 _LONGEST_NAME = 256
 _MOST_WRITTEN = 10_000
@@ -120,18 +121,18 @@ class SessionStore:
         out: bytes | None = None
         before: str | None = None
         for segment, data in zip(manifest["segments"], self.segments(manifest)):
-            out, before = unpack(data, out, before), segment["sha256"]
+            out, before = unpack(data, out, before), segment["name"]
         return out
 
-    def segments(self, manifest: Mapping[str, Any]) -> list[bytes]:
-        """What that is made from, the whole one first. Raises StoreError, BadFormatError."""
+    def segments(self, manifest: Mapping[str, Any], first: int = 0) -> list[bytes]:
+        """What that is made from, the whole one first; without the ``first`` ones. Raises StoreError, BadFormatError."""
         out = []
-        for segment in manifest["segments"]:
+        for segment in manifest["segments"][first:]:
             try:
                 data = self._objects.get(segment["name"])[0]
             except KeyError:
                 raise StoreError(f"store: {segment['name']} is missing") from None
-            if hashlib.sha256(data).hexdigest() != segment["sha256"]:
+            if len(data) != segment["bytes"] or zlib.crc32(data) != segment["crc32"]:
                 raise BadFormatError(f"store: {segment['name']} is damaged")
             out.append(data)
         return out
@@ -201,15 +202,19 @@ class Lease:
 
     @property
     def snapshot_id(self) -> str | None:
-        """Names the snapshot behind the last turn: the hash of its newest segment, which names the one before."""
-        segments = self.manifest["segments"]
-        return str(segments[-1]["sha256"]) if segments else None
+        """Names the snapshot behind the last turn: its newest segment, which names the one before."""
+        return self.chain[-1] if self.chain else None
+
+    @property
+    def chain(self) -> list[str]:
+        """Names of the segments that make this snapshot. No two segments ever have one name."""
+        return [str(segment["name"]) for segment in self.manifest["segments"]]
 
     def snapshot(self) -> bytes | None:
         return self._store.snapshot(self.manifest)
 
-    def segments(self) -> list[bytes]:
-        return self._store.segments(self.manifest)
+    def segments(self, first: int = 0) -> list[bytes]:
+        return self._store.segments(self.manifest, first)
 
     def renew(self) -> None:
         """Raises SessionBusyError when somebody has taken the session over."""
@@ -249,7 +254,7 @@ class Lease:
                 if not whole and source != self.snapshot_id:
                     raise BadFormatError(f"session {self.name!r}: a segment behind another one than the newest")
                 name = f"{folder_of(self.name)}/{turn:08d}-{uuid.uuid4().hex}.segment"
-                entry = {"name": name, "bytes": len(segment), "snapshot": size, "sha256": hashlib.sha256(segment).hexdigest()}
+                entry = {"name": name, "bytes": len(segment), "snapshot": size, "crc32": zlib.crc32(segment)}
                 new["segments"] = [*([] if whole else self.manifest["segments"]), entry]
                 self._store._objects.put(name, segment)
             self.held = False

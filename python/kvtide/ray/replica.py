@@ -26,7 +26,7 @@ _GAUGES = {
 }
 _FIGURES = {
     "turns": "Turns of sessions that were acknowledged.",
-    "restored": "Sessions that came from the store.",
+    "restored": "Turns of which something came from the store.",
     "restored_bytes": "Bytes of them.",
     "saved_bytes": "Bytes that went to the store.",
     "refused_busy": "Turns refused because another replica had the session.",
