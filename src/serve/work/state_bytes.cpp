@@ -1,6 +1,7 @@
 #include "serve/work/state_bytes.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "kernels/attend_kernel.h"
 #include "state/spec/bytes.h"
@@ -21,12 +22,10 @@ void StateBytes::add(const State& state) {
     for (std::size_t i = 0; i < runs.size(); ++i) {
       const LayerRows::Run& run = runs[i];
       const bool ends_extent = i + 1 == runs.size() || runs[i + 1].extent != run.extent;
-      Held& held = extents_[run.extent];
-      held.format = rows.format();
       // What others wrote behind the rows held here stays until the extent has one owner again, and so does what was
       // let go of while there were several.
-      held.rows.push_back({run.first, ends_extent ? std::max(run.last, run.extent->used.load()) : run.last});
-      held.in_one = held.in_one || run.extent->owes;
+      const std::int64_t last = ends_extent ? std::max(run.last, run.extent->used.load()) : run.last;
+      rows_.push_back({run.extent, {run.first, last}, run.extent->owes, rows.format()});
     }
   }
   if (kv.past() != nullptr) others_ += kv.past()->held_bytes();
@@ -39,24 +38,33 @@ void StateBytes::add(const State& state) {
                                        state.logits().size() * sizeof(float));
 }
 
-std::int64_t StateBytes::bytes_of(Held held) {
-  std::sort(held.rows.begin(), held.rows.end(),
-            [](const PosRange& a, const PosRange& b) { return a.first < b.first; });
+// `of_extent` is not empty, and its rows ascend.
+std::int64_t StateBytes::bytes_of(std::span<const Rows> of_extent) {
+  const bool in_one = std::any_of(of_extent.begin(), of_extent.end(), [](const Rows& r) { return r.in_one; });
+  const RowFormat& format = of_extent.front().format;
   std::int64_t bytes = 0;
-  PosRange joined = held.rows.front();
-  for (const PosRange& rows : held.rows) {
-    if (rows.first > joined.last && !held.in_one) {
-      bytes += page_bytes(held.format, joined.first, joined.last);
-      joined = rows;
+  PosRange joined = of_extent.front().held;
+  for (const Rows& rows : of_extent) {
+    if (rows.held.first > joined.last && !in_one) {
+      bytes += page_bytes(format, joined.first, joined.last);
+      joined = rows.held;
     }
-    joined.last = std::max(joined.last, rows.last);
+    joined.last = std::max(joined.last, rows.held.last);
   }
-  return bytes + page_bytes(held.format, joined.first, joined.last);
+  return bytes + page_bytes(format, joined.first, joined.last);
 }
 
-std::int64_t StateBytes::total() const {
+std::int64_t StateBytes::total() {
+  std::sort(rows_.begin(), rows_.end(), [](const Rows& a, const Rows& b) {
+    return a.extent != b.extent ? std::less<>()(a.extent, b.extent) : a.held.first < b.held.first;
+  });
   std::int64_t bytes = others_;
-  for (const auto& [extent, held] : extents_) bytes += bytes_of(held);
+  for (auto first = rows_.begin(); first != rows_.end();) {
+    const auto last =
+        std::find_if(first, rows_.end(), [&](const Rows& r) { return r.extent != first->extent; });
+    bytes += bytes_of({first, last});
+    first = last;
+  }
   return bytes;
 }
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "kvtide/state.h"
@@ -17,17 +17,18 @@ class StateBytes {
  public:
   void add(const State& state);
   void add(std::int64_t bytes) { others_ += bytes; }
-  // Bytes of the pages that all states added so far may hold, and of their tokens and logits.
-  std::int64_t total() const;
+  // Bytes of the pages that all states added so far may hold, and of their tokens and logits. Sorts what was added.
+  std::int64_t total();
 
  private:
-  struct Held {
-    std::vector<PosRange> rows;  // of any state, in any order
-    bool in_one = false;         // what lies between them is held, too
+  struct Rows {  // of one state
+    const Extent* extent;
+    PosRange held;
+    bool in_one;  // what lies between the rows of this extent is held, too
     RowFormat format;
   };
-  static std::int64_t bytes_of(Held held);
-  std::map<const Extent*, Held> extents_;
+  static std::int64_t bytes_of(std::span<const Rows> of_extent);
+  std::vector<Rows> rows_;             // flat: a server adds up all its states for each request
   std::set<const std::byte*> values_;  // of recurrent tensors, which forks share
   std::int64_t others_ = 0;
 };
