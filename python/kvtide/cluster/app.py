@@ -194,8 +194,8 @@ class SessionApp:
         if response is not None:
             await self._call(self._save_response, response, lease.name)
         new = self._local.new_file(lease.name)
-        behind = self._local.files(lease.name, lease.chain) if lease.may_grow() else []
-        if len(behind) < len(lease.chain):
+        behind = self._local.files(lease.name, lease.chain)
+        if len(behind) < len(lease.chain) or not lease.may_grow():
             behind = []
         body = {**model, "filename": new, "behind": behind, "source": lease.snapshot_id, "durable": False}
         try:

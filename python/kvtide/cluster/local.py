@@ -54,6 +54,8 @@ class LocalSegments:
                 files.append(_File(chain[-1], file, size))
                 self._held += size
             self._chains.move_to_end(session)
+            if not files:
+                del self._chains[session]
             while self._held > self._most_bytes and len(self._chains) > 1:
                 self._cut(self._chains.popitem(last=False)[1], 0)
 
@@ -88,5 +90,7 @@ class LocalSegments:
 
 def _same(files: list[_File], chain: list[str]) -> int:
     """Of how many segments from the beginning these are the files."""
-    pairs = enumerate(zip(files, chain))
-    return next((number for number, (file, segment) in pairs if file.segment != segment), min(len(files), len(chain)))
+    length = 0
+    while length < min(len(files), len(chain)) and files[length].segment == chain[length]:
+        length += 1
+    return length
