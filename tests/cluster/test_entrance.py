@@ -1,5 +1,7 @@
 """Ray Serve with HAProxy in front: requests go by their session, or else by the text that a replica has read already."""
 
+import asyncio
+import json
 import os
 import time
 
@@ -8,12 +10,13 @@ import pytest
 from local_cluster import LocalCluster
 from test_ray import deploy, say, single, talk  # noqa: F401 (single is a fixture)
 
+from kvtide.ray.entrance import Entrance
 from kvtide.ray.prefixes import PrefixTable, blocks_of
 
 # Ray reads it when it is imported: this file wants a process of its own. `make test-cluster` starts one.
 with_haproxy = pytest.mark.skipif(os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") != "1", reason="RAY_SERVE_ENABLE_HA_PROXY is not 1")
 
-TEXTS = [f"{thing} are found in many places. " * 40 for thing in ("rivers", "ships", "kings", "bridges", "owls", "lamps", "stones", "wolves")]
+TEXTS = [f"{thing} are found in many places. " * 40 for thing in ("rivers", "ships", "kings", "bridges", "owls", "lamps", "stones", "wolves", "mills", "roads", "looms", "kites")]
 
 
 @pytest.fixture(scope="module")
@@ -39,19 +42,25 @@ def ask_all(cluster, single, tail, session):
     return out
 
 
-@with_haproxy
-def test_the_entrance_runs(cluster):
-    """Without it HAProxy goes by a guess of its own, and answers are right all the same."""
+def wait_until_healthy():
+    """Replicas and entrances: they start one behind the other, and again when they were killed."""
     from ray import serve
 
     end = time.monotonic() + 60
-    while True:  # they start behind the replicas
+    while True:
         deployments = serve.status().applications["kvtide"].deployments
-        entrance = next(told for name, told in deployments.items() if name.endswith("-entrance"))
-        if entrance.status == "HEALTHY" or time.monotonic() > end:
+        ill = {name: told.message for name, told in deployments.items() if told.status != "HEALTHY"}
+        if not ill or time.monotonic() > end:
             break
         time.sleep(0.5)
-    assert entrance.status == "HEALTHY", entrance.message
+    assert not ill
+    return list(deployments)
+
+
+@with_haproxy
+def test_the_entrance_runs(cluster):
+    """Without it HAProxy goes by a guess of its own, and answers are right all the same."""
+    assert any(name.endswith("-entrance") for name in wait_until_healthy())
 
 
 @with_haproxy
@@ -70,6 +79,7 @@ def test_a_wrong_guess_costs_a_reading_and_nothing_else(cluster, single):
     for one in cluster.replicas():
         one.kill()
     assert ask_all(cluster, single, "Who has read this?", None)[0] == 0
+    wait_until_healthy()
     ask_all(cluster, single, "Who has read this?", None)  # some went by way of Serve's own proxy while replicas came and went
     assert min(ask_all(cluster, single, "Who has read this?", None)) > 100
 
@@ -81,11 +91,34 @@ def test_sessions_outlive_their_replicas(cluster, single):
 
 @with_haproxy
 def test_streams_and_refusals_pass_through(cluster):
+    say(cluster.base, "the sea", "streamed")  # asked again until a replica is there: those before were killed
     with httpx.stream("POST", f"{cluster.base}/v1/completions", json={"prompt": "the sea", "stream": True, "max_tokens": 5},
                       headers={"x-session-id": "streamed"}, timeout=60) as answer:  # fmt: skip
         assert [line for line in answer.iter_lines() if line][-1] == "data: [DONE]"
     assert httpx.post(f"{cluster.base}/v1/completions", json={"prompt": 5}).status_code == 400
     assert httpx.get(f"{cluster.base}/v1/nothing").status_code == 404
+
+
+def test_the_entrance_answers_nobody_but_haproxy():
+    class Stub:
+        async def _chosen(self, session, body):
+            return {"replica_id": f"{session} {body.decode()}"}
+
+    def asked(path):
+        sent = []
+
+        async def receive():
+            return {"type": "http.request", "body": b"words", "more_body": False}
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "path": path, "headers": [(b"X-Session-Id", b"talk")]}
+        asyncio.run(Entrance._answer(Stub(), scope, receive, send))
+        return sent[0]["status"], json.loads(sent[1]["body"])
+
+    assert asked("/internal/route") == (200, {"replica_id": "talk words"})
+    assert asked("/v1/completions")[0] == 503
 
 
 def test_prefixes():

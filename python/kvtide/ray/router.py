@@ -20,7 +20,7 @@ from ray.serve.experimental.consistent_hash_router import (  # type: ignore[impo
 from kvtide.ray.prefixes import PrefixTable
 
 _NEAR = 8  # replicas of the ring of which the least busy takes what the first cannot
-_UNTOLD_SECONDS = 2.0  # after which a replica's own count has the requests that it was sent
+_UNTOLD_SECONDS = 2.0  # after which a replica's own count has the requests that it was sent, or they have ended
 
 
 class SessionRouter(ConsistentHashRouter):  # type: ignore[misc,unused-ignore]
@@ -48,9 +48,12 @@ class SessionRouter(ConsistentHashRouter):  # type: ignore[misc,unused-ignore]
         return [[one] for one in order]
 
     def _loads(self, ring: list[Any]) -> dict[Any, int]:
-        while self._sent and time.monotonic() - self._sent[0][0] > _UNTOLD_SECONDS:
+        now = time.monotonic()
+        while self._sent and now - self._sent[0][0] > _UNTOLD_SECONDS:
             self._sent.popleft()
-        sent = Counter(replica_id for _, replica_id in self._sent)
+        # Nobody tells when a request has ended: it is taken to last as long as others did.
+        last = {one.replica_id: one.routing_stats.get("seconds", _UNTOLD_SECONDS) for one in ring}
+        sent = Counter(replica_id for then, replica_id in self._sent if now - then < last.get(replica_id, 0.0))
         return {one.replica_id: self._told(one) + sent[one.replica_id] for one in ring}
 
     def _told(self, replica: Any) -> int:
@@ -58,7 +61,7 @@ class SessionRouter(ConsistentHashRouter):  # type: ignore[misc,unused-ignore]
 
 
 def _blocks_of(pending_request: Any) -> list[bytes] | None:
-    """None: of a request that came through Serve's own proxy, which does not look at bodies."""
+    """None: of a request without a body, or that came through Serve's own proxy, which does not look at bodies."""
     given = pending_request.args[0] if pending_request.args else None
     return given if isinstance(given, list) else None
 
