@@ -16,7 +16,8 @@ from kvtide.ray.prefixes import PrefixTable, blocks_of
 # Ray reads it when it is imported: this file wants a process of its own. `make test-cluster` starts one.
 with_haproxy = pytest.mark.skipif(os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") != "1", reason="RAY_SERVE_ENABLE_HA_PROXY is not 1")
 
-TEXTS = [f"{thing} are found in many places. " * 40 for thing in ("rivers", "ships", "kings", "bridges", "owls", "lamps", "stones", "wolves", "mills", "roads", "looms", "kites")]
+THINGS = "rivers ships kings bridges owls lamps stones wolves mills roads looms kites".split()
+TEXTS = [f"{thing} are found in many places. " * 40 for thing in THINGS]
 
 
 @pytest.fixture(scope="module")
