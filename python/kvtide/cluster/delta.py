@@ -58,7 +58,7 @@ def told(segment: bytes) -> tuple[str | None, int]:
 def unpack(segment: bytes, old: bytes | None, source: str | None = None) -> bytes:
     """The snapshot. Raises BadFormatError when the segment is damaged or belongs behind another source.
 
-    Ranges that are copied have no sum of their own: callers compare that of the segment, and of its source before.
+    Ranges that are copied have no checksum of their own: callers compare that of the segment, and of its source before.
     """
     try:
         head, at = _head_of(segment)

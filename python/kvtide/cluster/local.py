@@ -48,14 +48,13 @@ class LocalSegments:
     def keep(self, session: str, chain: list[str], file: str, size: int) -> None:
         """``file`` is the last segment of ``chain``, which the store holds. Without those before it, it is not kept."""
         with self._lock:
-            files = self._chains.setdefault(session, [])
+            files = self._chains.pop(session, [])
             self._cut(files, _same(files, chain[:-1]))
             if len(files) == len(chain) - 1:
                 files.append(_File(chain[-1], file, size))
                 self._held += size
-            self._chains.move_to_end(session)
-            if not files:
-                del self._chains[session]
+            if files:
+                self._chains[session] = files  # goes last
             while self._held > self._most_bytes and len(self._chains) > 1:
                 self._cut(self._chains.popitem(last=False)[1], 0)
 

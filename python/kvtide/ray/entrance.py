@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kvtide.cluster.inside import body_of
+from kvtide.cluster.inside import Problem, body_of
 from kvtide.ray import serve
 from kvtide.ray.prefixes import blocks_of
 
@@ -36,7 +36,7 @@ class Entrance:
             return
         # When replicas die and start, HAProxy may take a port for that of the replica that had it before.
         if not scope["path"].endswith(_ASKED):
-            return await _tell(send, 503, {"detail": "no replica is here; ask again"}, [(b"retry-after", b"1")])
+            return await Problem(scope["path"], 503, "no replica is here; ask again", 1).send(send)
         body = await body_of(receive, _MOST_BODY)
         if body is None:
             return
@@ -44,18 +44,14 @@ class Entrance:
             status, told = 200, await self._chosen(_session_of(scope), body)
         except Exception as error:  # HAProxy asks another entrance, or tells the client to come again
             status, told = 503, {"detail": str(error)}
-        await _tell(send, status, told)
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps(told).encode()})
 
     async def _chosen(self, session: str | None, body: bytes) -> dict[str, str]:
         handle = self._replicas.options(session_id=session) if session else self._replicas
         async with handle.choose_replica(blocks_of(body) if body else None, _reserve=False) as chosen:
             return {"replica_id": chosen._replica.replica_id.to_full_id_str()}
-
-
-async def _tell(send: Any, status: int, told: dict[str, str], more: list[tuple[bytes, bytes]] | None = None) -> None:
-    headers = [(b"content-type", b"application/json"), *(more or [])]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": json.dumps(told).encode()})
 
 
 def _session_of(scope: Any) -> str | None:
