@@ -173,6 +173,24 @@ def test_where_requests_go():
     assert order((20, 19, 0)) == "cba"
     assert order((0, 0, 0), b=2, c=5) == "cba"
     assert order((1, 0, 9), b=2, c=5) == "bac"
+    assert order((0, 0, 5), c=5) == "cab"
+
+
+def test_what_a_router_takes_for_the_load_of_a_replica():
+    from kvtide.ray.router import SessionRouter
+
+    def load(told, sent=None, counted=None):
+        entry = {"a": SimpleNamespace(timestamp=counted[0], queue_len=counted[1])} if counted else {}
+        router = SimpleNamespace(_sent={"a": sent or []}, replica_queue_len_cache=SimpleNamespace(_cache=entry))
+        return SessionRouter._load(router, SimpleNamespace(replica_id="a", routing_stats=told), 10.0)
+
+    told = {"at": 9.0, "ongoing": 3, "seconds": 5.0}
+    assert load({}) == 0
+    assert load(told) == 3
+    assert load(told, counted=(8.5, 7)) == 3
+    assert load(told, counted=(9.5, 0)) == 0, "what the proxy has seen since counts, also when it is nothing"
+    assert load(told, sent=[8.5, 9.5, 9.9]) == 5, "what was sent before is in what was told"
+    assert load({**told, "seconds": 0.2}, sent=[9.5, 9.9]) == 4, "what others took has passed"
 
 
 def test_how_many_replicas_there_should_be():

@@ -77,7 +77,7 @@ class Replica:
         return {"warm_bytes": 0.0, "waiting": 0.0, **self._stats}
 
     async def record_routing_stats(self) -> dict[str, float]:
-        return {"ongoing": self._app.figures.ongoing, "seconds": self._app.figures.seconds}
+        return {"at": time.time(), "ongoing": self._app.figures.ongoing, "seconds": self._app.figures.seconds}
 
     def check_health(self) -> None:
         if self._app.closed:

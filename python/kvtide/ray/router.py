@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter, deque
+from collections import defaultdict
 from typing import Any
 
 from ray.serve.experimental.consistent_hash_router import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -21,6 +21,7 @@ from kvtide.ray.prefixes import PrefixTable
 
 _NEAR = 8  # replicas of the ring of which the least busy takes what the first cannot
 _UNTOLD_SECONDS = 2.0  # after which a replica's own count has the requests that it was sent, or they have ended
+_READ = 2  # requests more that a replica may have which has read the text: to read it takes longer than to wait for them
 
 
 class SessionRouter(ConsistentHashRouter):  # type: ignore[misc,unused-ignore]
@@ -31,7 +32,7 @@ class SessionRouter(ConsistentHashRouter):  # type: ignore[misc,unused-ignore]
         self._load_factor = float(kwargs.pop("load_factor", 1.25))
         self._floor = int(kwargs.pop("floor", 2))
         self._prefixes = PrefixTable()
-        self._sent: deque[tuple[float, Any]] = deque()  # by HAProxy, the newest last
+        self._sent: defaultdict[Any, list[float]] = defaultdict(list)  # when HAProxy was told of each replica, lately
         super().initialize_state(**{"num_fallback_replicas": 1 << 20, **kwargs})
 
     async def choose_replicas(self, candidate_replicas: list[Any], pending_request: Any = None) -> list[list[Any]]:
@@ -41,23 +42,25 @@ class SessionRouter(ConsistentHashRouter):  # type: ignore[misc,unused-ignore]
         ring = [rank[0] for rank in ranks]
         blocks = _blocks_of(pending_request)
         known = self._prefixes.known(blocks) if blocks else {}
-        order = in_order(ring, self._loads(ring), self._load_factor, self._floor, known)
+        now = time.time()  # and not monotonic: replicas tell theirs
+        loads = {one.replica_id: self._load(one, now) for one in ring}
+        order = in_order(ring, loads, self._load_factor, self._floor, known)
         if blocks is not None:  # HAProxy sends it to the first, and Serve hears no more of it
-            self._prefixes.remember(blocks, order[0].replica_id)
-            self._sent.append((time.monotonic(), order[0].replica_id))
+            first = order[0].replica_id
+            self._prefixes.remember(blocks, first)
+            self._sent[first] = [then for then in self._sent[first] if now - then < _UNTOLD_SECONDS] + [now]
         return [[one] for one in order]
 
-    def _loads(self, ring: list[Any]) -> dict[Any, int]:
-        now = time.monotonic()
-        while self._sent and now - self._sent[0][0] > _UNTOLD_SECONDS:
-            self._sent.popleft()
-        # Nobody tells when a request has ended: it is taken to last as long as others did.
-        last = {one.replica_id: one.routing_stats.get("seconds", _UNTOLD_SECONDS) for one in ring}
-        sent = Counter(replica_id for then, replica_id in self._sent if now - then < last.get(replica_id, 0.0))
-        return {one.replica_id: self._told(one) + sent[one.replica_id] for one in ring}
-
-    def _told(self, replica: Any) -> int:
-        return int(self.replica_queue_len_cache.get(replica.replica_id) or replica.routing_stats.get("ongoing", 0))
+    def _load(self, replica: Any, now: float) -> int:
+        """What the replica told last, or what Serve's own proxy has counted since, or what HAProxy was told since."""
+        told = replica.routing_stats
+        at = told.get("at", 0.0)
+        counted = self.replica_queue_len_cache._cache.get(replica.replica_id)
+        if counted is not None and counted.timestamp >= at:
+            return int(counted.queue_len)
+        # Nobody tells when a request of HAProxy's has ended: it is taken to last as long as others did.
+        since = max(at, now - told.get("seconds", _UNTOLD_SECONDS))
+        return int(told.get("ongoing", 0)) + sum(then > since for then in self._sent.get(replica.replica_id, ()))
 
 
 def _blocks_of(pending_request: Any) -> list[bytes] | None:
@@ -73,5 +76,6 @@ def in_order(ring: list[Any], loads: dict[Any, int], load_factor: float, floor: 
     by_load = sorted(ring[1:_NEAR], key=lambda one: loads[one.replica_id])
     # Keeps this order among those that know as much.
     wanted = sorted(ring[:1] + by_load + ring[_NEAR:], key=lambda one: -known.get(one.replica_id, 0))
-    free = [one for one in wanted if loads[one.replica_id] < bound]
-    return free + sorted((one for one in wanted if loads[one.replica_id] >= bound), key=lambda one: loads[one.replica_id])
+    busy = {one.replica_id for one in wanted if loads[one.replica_id] >= bound + (_READ if known.get(one.replica_id) else 0)}
+    # Keeps the order among those that are free.
+    return sorted(wanted, key=lambda one: loads[one.replica_id] if one.replica_id in busy else -1)
