@@ -24,6 +24,7 @@ from fault_proxy import FaultProxy
 from load import compare, percentile, run
 from local_cluster import LocalCluster, SingleServer, StoreServer
 
+from kvtide._arguments import byte_count
 from kvtide.cluster import open_store
 from kvtide.cluster.delta import header_of
 from kvtide.ray import build_app
@@ -37,7 +38,7 @@ def arguments():
     parser.add_argument("--sessions", type=int, default=12)
     parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=12)
-    parser.add_argument("--at-once", type=int, default=8)
+    parser.add_argument("--at-once", type=int, help="turns; by default eight for each node, as many as a replica writes together")
     parser.add_argument("--minutes", type=float, help="after which no turn is begun")
     parser.add_argument("--every", type=float, default=20.0, help="seconds between two faults")
     parser.add_argument("--faults", choices=("kill", "network", "none"), default="kill")
@@ -45,7 +46,9 @@ def arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--reference", type=Path, help="keeps what the one process answered, for the next campaign of this size")
     parser.add_argument("--json", type=Path)
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.at_once = options.at_once or 8 * options.nodes
+    return options
 
 
 def alone(options, outcome):
@@ -57,7 +60,9 @@ def alone(options, outcome):
             return single
     turns = Counter(session for session, _ in outcome.turns)
     threads = max(1, min(options.nodes * options.threads, os.cpu_count() or 1))
-    server = SingleServer(options.model, threads, options.kv_budget)
+    # As much memory as all replicas have, and as many answers at once.
+    budget = options.nodes * byte_count(options.kv_budget, "--kv-budget")
+    server = SingleServer(options.model, threads, budget, parallel=8 * options.nodes)
     try:
         counts = [turns[session] for session in range(options.sessions)]
         single = asyncio.run(run(server.base, counts, options.tokens, options.at_once))
@@ -122,26 +127,29 @@ class Faults:
                     pass
 
 
-def audit(folder):
+def manifests(folder):
+    """What the store's server told of each: a line before it was written, and one after (``done``)."""
+    return [json.loads(line) for line in (Path(folder) / "manifests.log").read_text().splitlines()]
+
+
+def audit(log):
     """Manifests that follow none that the store may have had: turns written twice, fencing numbers that went back."""
     may_be, bad = {}, []  # session: turns and fences, several where the server was killed while it wrote
-    for line in (Path(folder) / "manifests.log").read_text().splitlines():
-        one = json.loads(line)
+    for one in log:
         before = may_be.setdefault(one["session"], {(0, 0)})
         if one["done"]:
             may_be[one["session"]] = {(one["turn"], one["fence"])}
         elif any(one["turn"] in (turn, turn + 1) and one["fence"] >= fence for turn, fence in before):
             before.add((one["turn"], one["fence"]))
         else:
-            bad.append(line)
+            bad.append(one)
     return bad
 
 
-def turns_that_moved(folder):
+def turns_that_moved(log):
     """Turns of a session that another replica answered than the one before."""
     moved, last = 0, {}
-    for line in (Path(folder) / "manifests.log").read_text().splitlines():
-        one = json.loads(line)
+    for one in log:
         if one["done"] and not one["held"]:
             moved += last.get(one["session"], one["writer"]) != one["writer"]
             last[one["session"]] = one["writer"]
@@ -189,7 +197,8 @@ def main():
             if proxy:
                 proxy.mode = "pass"
             outcome.lost += check_store(url, outcome)
-            twice, moved = audit(store.folder), turns_that_moved(store.folder)
+            log = manifests(store.folder)
+            twice, moved = audit(log), turns_that_moved(log)
         finally:
             cluster.close()
             store.close()
@@ -220,6 +229,7 @@ def summary(options, single, outcome, faults, cluster, store, proxy):
         "nodes": options.nodes,
         "sessions": options.sessions,
         "turns": len(outcome.turns),
+        "at_once": options.at_once,
         "faults": options.faults,
         "killed": {**cluster.kills, "store": store.kills},
         "network_faults": proxy.faults if proxy else 0,

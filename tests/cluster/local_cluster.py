@@ -67,11 +67,11 @@ class StoreServer:
 class SingleServer:
     """kvtide.serve in one process: what the others are compared with."""
 
-    def __init__(self, model, threads, budget):
+    def __init__(self, model, threads, budget, parallel=8):
         self.port = free_port()
         self.base = f"http://127.0.0.1:{self.port}"
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "single.py"), str(model), str(threads), str(budget), str(self.port)]
+            [sys.executable, str(HERE / "single.py"), str(model), str(threads), str(budget), str(self.port), str(parallel)]
         )
         wait_for(self.base + "/health")
 
