@@ -163,10 +163,9 @@ test-serve-run: wheel  ## the two commands of docs/cluster.md in a venv that has
 CHAOS ?= --nodes 4 --sessions 200 --turns 10 --every 20
 cluster-chaos: venv-ray  ## sessions while replicas, nodes, the store and the network fail: nothing lost, no bit wrong (an hour)
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
-	@rm -f build/chaos-reference
-	@build/venv-ray/bin/python -B tests/cluster/chaos.py --model $(SMOLLM2) $(CHAOS) --reference build/chaos-reference --faults none --json build/chaos-none.json
 	@build/venv-ray/bin/python -B tests/cluster/chaos.py --model $(SMOLLM2) $(CHAOS) --reference build/chaos-reference --faults kill --json build/chaos-kill.json
 	@build/venv-ray/bin/python -B tests/cluster/chaos.py --model $(SMOLLM2) $(CHAOS) --reference build/chaos-reference --faults network --json build/chaos-network.json
+	@build/venv-ray/bin/python -B tests/cluster/price.py --model $(SMOLLM2)
 
 cluster-placement: venv-ray  ## where 100,000 sessions should go on 500 nodes, simulated from measured costs; draws it (5 minutes)
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null

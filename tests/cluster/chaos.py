@@ -2,9 +2,9 @@
 
     python tests/cluster/chaos.py --model model.gguf --nodes 4 --sessions 200 --turns 10 --every 20 --faults kill
 
-``--faults network`` puts a proxy between replicas and store that delays, drops and partitions instead. ``none`` measures
-what the engine costs. Every answer is compared afterwards with that of one process that never failed. With ``--minutes``
-a campaign ends in time, and says how far it came. Ends with 1 when anything is not as promised. Needs the extra kvtide[ray], uvicorn, httpx and psutil.
+``--faults network`` puts a proxy between replicas and store that delays, drops and partitions instead. Every answer is
+compared afterwards with that of one process that never failed. With ``--minutes`` a campaign ends in time, and says how far
+it came. Ends with 1 when anything is not as promised. Needs the extra kvtide[ray], uvicorn, httpx and psutil.
 """
 
 import argparse
@@ -29,6 +29,8 @@ from kvtide.cluster import open_store
 from kvtide.cluster.delta import header_of
 from kvtide.ray import build_app
 
+URL = "s3://bucket/sessions"
+
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -41,7 +43,7 @@ def arguments():
     parser.add_argument("--at-once", type=int, help="turns; by default eight for each node, as many as a replica writes together")
     parser.add_argument("--minutes", type=float, help="after which no turn is begun")
     parser.add_argument("--every", type=float, default=20.0, help="seconds between two faults")
-    parser.add_argument("--faults", choices=("kill", "network", "none"), default="kill")
+    parser.add_argument("--faults", choices=("kill", "network"), default="kill")
     parser.add_argument("--threads", type=int, default=1, help="of a replica; the single process has as many as all replicas, up to the cores")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--reference", type=Path, help="keeps what the one process answered, for the next campaign of this size")
@@ -49,6 +51,18 @@ def arguments():
     options = parser.parse_args()
     options.at_once = options.at_once or 8 * options.nodes
     return options
+
+
+def environment_for(port):
+    """Of replicas whose store's server is at this port."""
+    return {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": "us-east-1", "OMP_NUM_THREADS": "1"}  # fmt: skip
+
+
+def deploy(cluster, options):
+    chat = {"chat_template": "chatml"} if "llama" in options.model else {}
+    cluster.deploy(build_app(options.model, options.kv_budget, store=URL, replicas=options.nodes,
+                             threads=options.threads, lease_seconds=4.0, store_timeout=5.0, **chat))  # fmt: skip
 
 
 def alone(options, outcome):
@@ -82,9 +96,7 @@ class Faults:
         self.memory = []  # shares of the budget
 
     async def run(self, outcome):
-        watching = [asyncio.ensure_future(self._tell(outcome))]
-        if self._options.faults != "none":  # what the engine costs is measured without onlookers
-            watching.append(asyncio.ensure_future(self._watch()))
+        watching = [asyncio.ensure_future(self._tell(outcome)), asyncio.ensure_future(self._watch())]
         begun = time.monotonic()
         try:
             while True:
@@ -99,12 +111,12 @@ class Faults:
     def _next(self):
         if self._proxy:
             return self._random.choice(["delay", "drop", "lose", "partition", "pass"])
-        return self._random.choice(["replica", "replica", "node", "store"]) if self._options.faults == "kill" else "nothing"
+        return self._random.choice(["replica", "replica", "node", "store"])
 
     def _do(self, what):
         if self._proxy:
             self._proxy.mode = what
-        elif what != "nothing":
+        else:
             {"replica": self._cluster.kill_replica, "node": self._cluster.kill_node, "store": self._store.kill}[what]()
 
     async def _tell(self, outcome):
@@ -156,9 +168,9 @@ def turns_that_moved(log):
     return moved
 
 
-def check_store(url, outcome):
+def check_store(outcome):
     """Sessions whose newest snapshot does not hold their last acknowledged turn."""
-    store, lost = open_store(url), []
+    store, lost = open_store(URL), []
     newest = {}
     for (session, number), turn in outcome.turns.items():
         if number >= newest.get(session, (-1, None))[0]:
@@ -179,16 +191,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="kvtide-chaos-") as folder:
         store = StoreServer(Path(folder) / "store")
         proxy = FaultProxy(store.port, options.seed) if options.faults == "network" else None
-        endpoint = f"http://127.0.0.1:{proxy.port if proxy else store.port}"
-        environment = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
-                       "AWS_DEFAULT_REGION": "us-east-1", "OMP_NUM_THREADS": "1"}  # fmt: skip
-        cluster = LocalCluster(options.nodes, environment=environment, cores=options.threads)
+        cluster = LocalCluster(options.nodes, environment=environment_for(proxy.port if proxy else store.port), cores=options.threads)
         try:
-            chat = {"chat_template": "chatml"} if "llama" in options.model else {}
-            url = "s3://bucket/sessions"
-            application = build_app(options.model, options.kv_budget, store=url, replicas=options.nodes,
-                                    threads=options.threads, lease_seconds=4.0, store_timeout=5.0, **chat)  # fmt: skip
-            cluster.deploy(application)
+            deploy(cluster, options)
             faults = Faults(options, cluster, store, proxy)
             print(f"{options.nodes} nodes, faults: {options.faults}", flush=True)
             seconds = None if options.minutes is None else 60.0 * options.minutes
@@ -196,7 +201,7 @@ def main():
             outcome = asyncio.run(run(cluster.base, counts, options.tokens, options.at_once, faults.run, seconds))
             if proxy:
                 proxy.mode = "pass"
-            outcome.lost += check_store(url, outcome)
+            outcome.lost += check_store(outcome)
             log = manifests(store.folder)
             twice, moved = audit(log), turns_that_moved(log)
         finally:

@@ -48,6 +48,10 @@ class StoreServer:
         self.kills = 0
         self.start()
 
+    @property
+    def pid(self):
+        return self._process.pid
+
     def start(self):
         self._process = subprocess.Popen([sys.executable, str(HERE / "s3_stand_in.py"), str(self.folder), str(self.port)])
         wait_for(f"http://127.0.0.1:{self.port}/bucket")
@@ -74,6 +78,7 @@ class SingleServer:
             [sys.executable, str(HERE / "single.py"), str(model), str(threads), str(budget), str(self.port), str(parallel)]
         )
         wait_for(self.base + "/health")
+        self.pid = self._process.pid
 
     def close(self):
         self._process.terminate()

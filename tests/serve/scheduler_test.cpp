@@ -207,6 +207,20 @@ TEST_F(SchedulerTest, ATextThatGoesOnIsNotReadAgain) {
   }
 }
 
+TEST_F(SchedulerTest, TextsAreKeptForAsLongAsTheBudgetHoldsThem) {
+  WorkOptions options = small_work();
+  options.kv_budget = std::int64_t{1} << 30;
+  Scheduler scheduler({&model_}, options);
+  for (int round = 0; round < 2; ++round)
+    for (std::uint64_t session = 0; session < 300; ++session) {
+      auto told = std::make_shared<Told>();
+      ASSERT_FALSE(scheduler.submit(0, spec_of(testing::random_tokens(20, 64, session), 1, 0), told));
+      while (scheduler.step()) {
+      }
+      ASSERT_GE(told->figures.cached_tokens, 19 * round) << session;
+    }
+}
+
 // Three kinds of memory that move on: a turn of a long talk is edited, and what came before it is not read again.
 void SchedulerTest::edits(const Model& model, const serve::MemoryChoice& memory) {
   constexpr std::int64_t kEvery = 128;

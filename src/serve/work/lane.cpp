@@ -20,6 +20,9 @@ constexpr int kMostTries = 4;
 // Below so many tokens nobody waits for another to read them.
 constexpr std::int64_t kWorthWaiting = 64;
 
+// Of kept states. Each is a mapping of its own, or two behind a fork, and Linux gives a process 65,530 (vm.max_map_count).
+constexpr std::size_t kMostLayers = 16384;
+
 BatchOptions batch_options(const WorkOptions& o) {
   return {.threads = o.threads, .max_step = o.step + o.parallel, .kernels = {}};
 }
@@ -70,7 +73,8 @@ Lane::Lane(const Model& model, const WorkOptions& options)
       slack_(lane::slack_of(model)),
       batch_(model, lane::batch_options(options)),
       shape_(lane::empty_state(model, session_options({}, context_))),
-      has_windows_(lane::has_windows(*shape_)) {}
+      has_windows_(lane::has_windows(*shape_)),
+      most_kept_(std::max<std::size_t>(1, lane::kMostLayers / shape_->shape().layers.size())) {}
 
 std::shared_ptr<const State> Lane::shape_of(const AnswerSpec& spec) const {
   if (spec.from) return {spec.from, &spec.from->state};
@@ -316,7 +320,7 @@ std::int64_t Lane::finish() {
       if (running.error && running.error->code() == ErrorCode::numeric) return;
       keep(running);
       write_to_disk(running);
-      while (cache_.entries().size() > static_cast<std::size_t>(options_->most_cached) && cache_.evict()) {
+      while (cache_.entries().size() > most_kept_ && cache_.evict()) {
       }
     });
     const std::shared_ptr<AnswerListener> listener = std::move(running.listener);

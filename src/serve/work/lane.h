@@ -28,7 +28,6 @@ struct WorkOptions {
   std::int64_t max_tokens = 2048;                  // of answers whose request does not say
   int parallel = 8;                                // answers that run at once
   int queue = 64;                                  // requests that wait; further ones are refused
-  int most_cached = 128;                           // states in a prefix cache
   std::int64_t step = 512;                         // tokens that a step reads of prompts when nobody writes
   std::int64_t step_beside = 64;  // likewise while others write, until it is known how long a token takes
   double beside_ms = 85;  // then as many as take so long, for the others wait for them; 0: always step_beside
@@ -132,7 +131,8 @@ class Lane {
   std::int64_t slack_;  // of every memory
   Batch batch_;
   std::shared_ptr<const State> shape_;  // of answers that keep everything
-  bool has_windows_;  // only the whole of a prompt can then be gone on from, once they have moved on
+  bool has_windows_;       // only the whole of a prompt can then be gone on from, once they have moved on
+  std::size_t most_kept_;  // states in the cache
   PrefixCache cache_;
   std::list<Running> running_;
   double token_ms_ = 0;       // of steps that read prompts, of late; 0: not known yet

@@ -1,0 +1,89 @@
+"""What Ray and the store cost: the same turns by replicas with a store and by one process, round by round.
+
+    python tests/cluster/price.py --model model.gguf --nodes 2 --tokens 64
+
+The one process has the same cores, and as much memory and as many answers at once as all replicas together. Ray is stopped
+(SIGSTOP) while it answers, for Ray takes a tenth of two cores also when it waits. Needs what chaos.py needs.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import statistics
+import tempfile
+from pathlib import Path
+
+import psutil
+from chaos import deploy, environment_for
+from load import compare, run
+from local_cluster import LocalCluster, SingleServer, StoreServer
+
+from kvtide._arguments import byte_count
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--model", required=True, type=os.path.abspath)
+    parser.add_argument("--kv-budget", default="512M", help="of each replica")
+    parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1, help="of a replica")
+    parser.add_argument("--sessions", type=int, default=48, help="of a round")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--at-once", type=int, help="turns; by default eight for each node, as many as a replica writes together")
+    parser.add_argument("--rounds", type=int, default=7, help="behind a first one, which does not count")
+    return parser.parse_args()
+
+
+@contextlib.contextmanager
+def stopped(kept):
+    """Every process below this one, but not these."""
+    ours = [one for one in psutil.Process().children(recursive=True) if one.pid not in kept]
+    for one in ours:
+        one.suspend()
+    try:
+        yield
+    finally:
+        for one in reversed(ours):
+            one.resume()
+
+
+def one_round(options, bases, number, kept):
+    """Tokens a second of each server for the same turns. Each round has sessions of its own."""
+    counts = [0] * (number * options.sessions) + [options.turns] * options.sessions
+    outcomes = {}
+    for name in sorted(bases, reverse=number % 2 == 1):
+        with stopped(kept) if name == "one process" else contextlib.nullcontext():
+            outcomes[name] = asyncio.run(run(bases[name], counts, options.tokens, options.at_once or 8 * options.nodes))
+    compare(outcomes["cluster"], outcomes["one process"])
+    assert not outcomes["cluster"].wrong, outcomes["cluster"].wrong[:3]
+    return {name: outcome.written / outcome.seconds for name, outcome in outcomes.items()}
+
+
+def main():
+    options = arguments()
+    cores = max(1, min(options.nodes * options.threads, os.cpu_count() or 1))
+    budget = options.nodes * byte_count(options.kv_budget, "--kv-budget")
+    with tempfile.TemporaryDirectory(prefix="kvtide-price-") as folder:
+        store = StoreServer(Path(folder) / "store")
+        cluster = LocalCluster(options.nodes, environment=environment_for(store.port), cores=options.threads)
+        single = SingleServer(options.model, cores, budget, parallel=8 * options.nodes)
+        try:
+            deploy(cluster, options)
+            bases = {"cluster": cluster.base, "one process": single.base}
+            rounds = []
+            for number in range(options.rounds + 1):
+                rounds.append(one_round(options, bases, number, {single.pid, store.pid}))
+                print({name: round(rate, 1) for name, rate in rounds[-1].items()}, flush=True)
+        finally:
+            single.close()
+            cluster.close()
+            store.close()
+    shares = sorted(one["cluster"] / one["one process"] for one in rounds[1:])
+    print(json.dumps({"median_share": round(statistics.median(shares), 3), "shares": [round(share, 2) for share in shares]}))
+
+
+if __name__ == "__main__":
+    main()
