@@ -54,12 +54,12 @@ class SessionRouter(ConsistentHashRouter):  # type: ignore[misc,unused-ignore]
     def _load(self, replica: Any, now: float) -> int:
         """What the replica told last, or what Serve's own proxy has counted since, or what HAProxy was told since."""
         told = replica.routing_stats
-        at = told.get("at", 0.0)
+        at = float(told.get("at", 0.0))
         counted = self.replica_queue_len_cache._cache.get(replica.replica_id)
         if counted is not None and counted.timestamp >= at:
             return int(counted.queue_len)
         # Nobody tells when a request of HAProxy's has ended: it is taken to last as long as others did.
-        since = max(at, now - told.get("seconds", _UNTOLD_SECONDS))
+        since = max(at, now - float(told.get("seconds", _UNTOLD_SECONDS)))
         return int(told.get("ongoing", 0)) + sum(then > since for then in self._sent.get(replica.replica_id, ()))
 
 
