@@ -65,6 +65,13 @@ def deploy(cluster, options):
                              threads=options.threads, lease_seconds=4.0, store_timeout=5.0, **chat))  # fmt: skip
 
 
+def one_process(options):
+    """A server with the same cores, and as much memory and as many answers at once as all replicas together."""
+    threads = max(1, min(options.nodes * options.threads, os.cpu_count() or 1))
+    budget = options.nodes * byte_count(options.kv_budget, "--kv-budget")
+    return SingleServer(options.model, threads, budget, parallel=8 * options.nodes)
+
+
 def alone(options, outcome):
     """What one process answers to the same turns, and how long it takes on the same cores."""
     size = (Path(options.model).name, options.tokens)
@@ -73,10 +80,7 @@ def alone(options, outcome):
         if kept == size and set(outcome.turns) <= set(single.turns):
             return single
     turns = Counter(session for session, _ in outcome.turns)
-    threads = max(1, min(options.nodes * options.threads, os.cpu_count() or 1))
-    # As much memory as all replicas have, and as many answers at once.
-    budget = options.nodes * byte_count(options.kv_budget, "--kv-budget")
-    server = SingleServer(options.model, threads, budget, parallel=8 * options.nodes)
+    server = one_process(options)
     try:
         counts = [turns[session] for session in range(options.sessions)]
         single = asyncio.run(run(server.base, counts, options.tokens, options.at_once))

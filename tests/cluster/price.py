@@ -16,11 +16,9 @@ import tempfile
 from pathlib import Path
 
 import psutil
-from chaos import deploy, environment_for
+from chaos import deploy, environment_for, one_process
 from load import compare, run
-from local_cluster import LocalCluster, SingleServer, StoreServer
-
-from kvtide._arguments import byte_count
+from local_cluster import LocalCluster, StoreServer
 
 
 def arguments():
@@ -64,12 +62,10 @@ def one_round(options, bases, number, kept):
 
 def main():
     options = arguments()
-    cores = max(1, min(options.nodes * options.threads, os.cpu_count() or 1))
-    budget = options.nodes * byte_count(options.kv_budget, "--kv-budget")
     with tempfile.TemporaryDirectory(prefix="kvtide-price-") as folder:
         store = StoreServer(Path(folder) / "store")
         cluster = LocalCluster(options.nodes, environment=environment_for(store.port), cores=options.threads)
-        single = SingleServer(options.model, cores, budget, parallel=8 * options.nodes)
+        single = one_process(options)
         try:
             deploy(cluster, options)
             bases = {"cluster": cluster.base, "one process": single.base}
