@@ -20,8 +20,8 @@
 
 namespace kvtide {
 
-// Platform has Atomic<T>, with the operations of std::atomic, and relax(), called between two looks at a value
-// that another thread changes.
+// Platform has Atomic<T>, with the operations of std::atomic; Futex, as in base/futex.h; and relax(), called between
+// two looks at a value that another thread changes.
 template <class Platform>
 class LoopProtocol {
  public:
@@ -49,7 +49,7 @@ class LoopProtocol {
     unfinished_.store(n, std::memory_order_relaxed);
     loop_ += kLoop;
     unclaimed_.store(n, std::memory_order_release);  // from here on workers that are awake take part
-    started_.store(loop_, std::memory_order_release);
+    started_.store(loop_);
     started_.notify_all();
     take_part();
     for (std::uint32_t seen = ended_.load(std::memory_order_acquire); seen != loop_;
@@ -60,13 +60,14 @@ class LoopProtocol {
 
   // The caller: serve() returns in every worker, also in those that begin to serve later.
   void stop() {
-    started_.store(loop_ | kStop, std::memory_order_release);
+    started_.store(loop_ | kStop);
     started_.notify_all();
   }
 
  private:
   template <class T>
   using Atomic = typename Platform::template Atomic<T>;
+  using Futex = typename Platform::Futex;
   static constexpr std::uint32_t kStop = 1, kLoop = 2;  // bits of started_: the stop, and above it the loops
 
   void take_part() {
@@ -97,17 +98,17 @@ class LoopProtocol {
   void finish(std::int64_t indices) {
     const std::uint32_t loop = loop_;  // read before the loop can end
     if (unfinished_.fetch_sub(indices, std::memory_order_acq_rel) != indices) return;
-    ended_.store(loop, std::memory_order_release);
+    ended_.store(loop);
     ended_.notify_one();
   }
 
   // Returns when `value` is no longer `seen`, or sooner.
-  void wait_while(const Atomic<std::uint32_t>& value, std::uint32_t seen) const {
+  void wait_while(const Futex& value, std::uint32_t seen) const {
     for (int spin = 0; spin < spins_; ++spin) {
       if (value.load(std::memory_order_acquire) != seen) return;
       Platform::relax();
     }
-    value.wait(seen, std::memory_order_acquire);
+    value.wait(seen);
   }
 
   const int spins_;
@@ -115,11 +116,10 @@ class LoopProtocol {
   std::uint32_t loop_ = 0;      // the number of the loop, in steps of kLoop
   std::exception_ptr failure_;  // written by the thread that set failed_, read when the loop has ended
   alignas(64) Atomic<std::int64_t> unclaimed_{0};
-  alignas(64) Atomic<std::int64_t> unfinished_{
-      0};  // indices whose body has not returned and which are not given up
-  alignas(64) Atomic<std::uint32_t> started_{0};  // what sleeping workers watch
+  alignas(64) Atomic<std::int64_t> unfinished_{0};  // whose body has not returned and which are not given up
+  alignas(64) Futex started_{0};                    // what sleeping workers watch
   Atomic<bool> failed_{false};
-  alignas(64) Atomic<std::uint32_t> ended_{0};  // the loop that ended last: what the caller watches
+  alignas(64) Futex ended_{0};  // the loop that ended last: what the caller watches
 };
 
 }  // namespace kvtide

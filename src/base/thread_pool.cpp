@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/fork_mark.h"
+#include "base/futex.h"
 #include "base/loop_protocol.h"
 #include "base/text.h"
 #include "kvtide/error.h"
@@ -17,6 +18,7 @@ namespace {
 struct Processor {
   template <class T>
   using Atomic = std::atomic<T>;
+  using Futex = kvtide::Futex;
   static void relax() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

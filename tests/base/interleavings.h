@@ -88,7 +88,7 @@ class StepAtomic {
  public:
   StepAtomic(T value) : value_(value) {}  // NOLINT: as std::atomic
   T load(std::memory_order) const { return at("load"); }
-  void store(T value, std::memory_order) { at("store") = value; }
+  void store(T value, std::memory_order = std::memory_order_seq_cst) { at("store") = value; }
   T exchange(T value, std::memory_order) { return std::exchange(at("exchange"), value); }
   T fetch_sub(T value, std::memory_order) {
     T& own = at("fetch_sub");
@@ -103,7 +103,7 @@ class StepAtomic {
     own = wanted;
     return true;
   }
-  void wait(T old, std::memory_order) const {
+  void wait(T old, std::memory_order = std::memory_order_seq_cst) const {
     while (at("wait") == old) Interleavings::running().sleep_on(this);
   }
   void notify_all() { at("notify_all"), Interleavings::running().wake(this, true); }

@@ -18,6 +18,7 @@ namespace {
 struct Steps {
   template <class T>
   using Atomic = StepAtomic<T>;
+  using Futex = StepAtomic<std::uint32_t>;
   static void relax() {}
 };
 
