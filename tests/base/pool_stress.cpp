@@ -1,6 +1,8 @@
 // Makes and destroys thread pools in a loop: `make stress` runs several of these beside one another.
 //
-//   pool_stress POOLS    ends with status 1 when a loop lost an index; hangs when a wake-up was lost
+//   pool_stress POOLS    ends with status 1 when a loop lost an index
+//
+// A wake-up that is lost costs 200 ms (base/futex.h), so that many make it slow. They do not make it hang.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
