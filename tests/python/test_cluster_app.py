@@ -35,7 +35,7 @@ def objects():
 def replicas(loaded, objects):
     made = [
         kvtide.cluster.app(loaded, kv_budget="64M", threads=1, context=1024, chat_template="chatml",
-                           store=SessionStore(objects, lease_seconds=0.5), owner=f"replica {i}")
+                           store=SessionStore(objects, lease_seconds=5), owner=f"replica {i}")
         for i in range(3)
     ]  # fmt: skip
     yield made

@@ -161,12 +161,12 @@ def test_a_turn_that_goes_on_here_reads_nothing_and_writes_three_objects(model):
 
 
 def test_a_lease_keeps_others_out_until_it_ends(objects):
-    store = SessionStore(objects, lease_seconds=0.4)
+    store = SessionStore(objects, lease_seconds=1.5)
     lease = store.acquire("talk", "a")
     with pytest.raises(SessionBusyError, match="another replica"):
         store.acquire("talk", "b")
     lease.renew()
-    taken = store.acquire("talk", "b", wait=5)  # a has died
+    taken = store.acquire("talk", "b", wait=9)  # a has died
     assert taken.manifest["fence"] == 2
     # It has not, but is too late: nothing of it is seen.
     with pytest.raises(SessionBusyError, match="taken it over"):
@@ -175,6 +175,17 @@ def test_a_lease_keeps_others_out_until_it_ends(objects):
     assert store.snapshot(store.look("talk")) == b"of b"
     with pytest.raises(SessionBusyError):
         taken.commit(b"twice", 1)
+
+
+def test_a_lease_that_renewing_has_found_lost_says_so_to_the_turn(objects):
+    store = SessionStore(objects, is_gone=lambda owner: owner == "dead")
+    late = store.acquire("talk", "dead")
+    store.acquire("talk", "b")
+    for write in (late.renew, lambda: late.commit(b"of a", 1)):
+        with pytest.raises(SessionBusyError, match="taken it over; ask again"):
+            write()
+    late.release()
+    assert store.look("talk")["lease"]["owner"] == "b"
 
 
 def test_nobody_waits_for_the_dead(objects):

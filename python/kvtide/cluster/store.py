@@ -195,6 +195,7 @@ class Lease:
         self.owner = owner
         self.manifest = manifest
         self.held = True
+        self.lost = False  # to another replica, as the newest write has found
 
     @property
     def tokens(self) -> int:
@@ -243,6 +244,8 @@ class Lease:
         Raises SessionBusyError when another replica has taken the session over: then nothing has changed. BadFormatError.
         """
         with self._lock:
+            if self.lost:  # renewing has found it while the answer was made
+                raise self._taken_over()
             if not self.held:
                 raise SessionBusyError(f"session {self.name!r}: this lease has ended")
             turn = self.manifest["turn"] + 1
@@ -291,7 +294,11 @@ class Lease:
             self._write(manifest)
         except LostRaceError:
             self.held = False
-            raise SessionBusyError(f"session {self.name!r}: another replica has taken it over; ask again") from None
+            self.lost = True
+            raise self._taken_over() from None
+
+    def _taken_over(self) -> SessionBusyError:
+        return SessionBusyError(f"session {self.name!r}: another replica has taken it over; ask again")
 
     def _write(self, manifest: dict[str, Any]) -> None:
         written = {**manifest, "write": uuid.uuid4().hex, "writer": self.owner, "written": time.time()}
