@@ -192,7 +192,7 @@ struct ProceduralCounts {
   std::int64_t pinned_rows = 0;    // of the outliers, those that never go
   std::int64_t spilled_rows = 0;   // of the full rows, those in the spill file
   std::int64_t spilled_bytes = 0;  // of that file; no part of the bytes held
-  std::int64_t thinned = 0;        // times that full heads gave up half of an old block, or all of it
+  std::int64_t thinned = 0;        // times that full heads gave up passages of old text
   std::int64_t shed_soft = 0;      // outliers whose score fell below shed_below
   std::int64_t shed_hard = 0;      // outliers that a full level gave up
   std::int64_t level_hits = 0;     // times that a level of a layer was over level_rows

@@ -45,7 +45,7 @@ void Session::Impl::seal_if_due(ThreadPool& threads) {
     repetition.emplace(block, state.spec().layers.size());
     return repeat(*repetition, threads) ? &*repetition : nullptr;
   };
-  state.seal_if_due(threads, kernels,
+  state.seal_if_due(threads, kernels, read_tokens,
                     std::cref(repeat_block));  // a reference: the tokens are read, and nothing may fail
 }
 

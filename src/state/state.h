@@ -173,9 +173,11 @@ class KvState {
   // Of a procedural state, after every step: seals the oldest block of exact rows, or ends a stage
   // (procedural/stages.h), when the position is one at which that happens. A call in which memory ended
   // (std::bad_alloc) is made again before the next step.
+  // tokens: all that were read.
   // repeat: reads the tokens of a block again where rows are ranked by that (begin_again); may be nullptr.
   using Repeat = std::function<const Repetition*(const PosRange& block)>;
-  void seal_if_due(ThreadPool& pool, const Kernels& kernels, const Repeat& repeat = nullptr);
+  void seal_if_due(ThreadPool& pool, const Kernels& kernels, std::span<const TokenId> tokens,
+                   const Repeat& repeat = nullptr);
   bool is_settled() const;  // was it called, and did it come to its end?
   // The next position at which it has something to do, and the last; shorter texts than that held other rows.
   Pos next_change() const;
@@ -247,7 +249,8 @@ class KvState {
   std::vector<Pos> released_behind(Pos length) const;
   bool holds(std::size_t layer, Pos first, Pos last) const;
   void release_sealed(std::size_t layer, Pos end);
-  void seal_blocks(ThreadPool& pool, const Kernels& kernels, const Repeat& repeat);
+  void seal_blocks(ThreadPool& pool, const Kernels& kernels, std::span<const TokenId> tokens,
+                   const Repeat& repeat);
   void rewrite_rows(ThreadPool& pool, const RowStage& types);
   void drop_sealed(std::size_t layer, Pos until);
   void note_level();

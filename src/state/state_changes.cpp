@@ -26,24 +26,26 @@ Pos KvState::last_change() const {
   return last;
 }
 
-void KvState::seal_if_due(ThreadPool& pool, const Kernels& kernels, const Repeat& repeat) {
+void KvState::seal_if_due(ThreadPool& pool, const Kernels& kernels, std::span<const TokenId> tokens,
+                          const Repeat& repeat) {
   if (is_settled()) return;
   if (!changing_) changes_.clear();
   changing_ = true;
   ++generation_;
-  if (stage_at(*spec_.procedural, position()) == nullptr) seal_blocks(pool, kernels, repeat);
+  if (stage_at(*spec_.procedural, position()) == nullptr) seal_blocks(pool, kernels, tokens, repeat);
   rewrite_rows(pool, row_types_at(spec_, position()));
   changing_ = false;
 }
 
-void KvState::seal_blocks(ThreadPool& pool, const Kernels& kernels, const Repeat& repeat) {
+void KvState::seal_blocks(ThreadPool& pool, const Kernels& kernels, std::span<const TokenId> tokens,
+                          const Repeat& repeat) {
   while (!past_->is_settled() || past_->next_seal() <= position()) {
     if (past_->is_settled()) {
       const bool repeated = repeat && past_->spec().score == RowScore::repetition;
       past_->seal(pool, kernels, layers_, spec_.key_type, spec_.value_type, position(),
                   repeated ? repeat(past_->next_block()) : nullptr);
     }
-    past_->settle(pool, kernels);
+    past_->settle(pool, kernels, tokens);
     bytes_peak_ = std::max(bytes_peak_, held_bytes());  // the block is there twice
     changes_.insert(changes_.end(), past_->newest_seal().begin(), past_->newest_seal().end());
     // Where a stage ends the rows of a block make room for the next one; later those of a step do.

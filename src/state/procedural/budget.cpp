@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "kernels/attend_kernel.h"
 #include "state/procedural/memory.h"
+#include "state/procedural/passages.h"
 #include "state/procedural/stages.h"
 #include "state/rows/row_format.h"
 #include "state/spec/bytes.h"
@@ -24,6 +25,12 @@ constexpr Pos kLongestText = Pos{1} << 31;
 constexpr std::int64_t kStepBesideWindows = 128, kShortStep = 32, kPartWorthShortSteps = 16;
 
 constexpr std::int64_t kRepeated = 64;  // tokens at once
+
+// Blocks of which full heads hold something where they hold so many rows: those of whole passages, but for the first and a
+// last one, and a passage may lie in two blocks.
+std::int64_t most_thinned_blocks(const ProceduralSpec& p, std::int64_t rows) {
+  return (rows / kPassage + 2) * (p.block % kPassage == 0 ? 1 : 2);
+}
 
 }  // namespace
 
@@ -128,7 +135,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
     std::int64_t turns = 1 + blocks;
     if (bytes.full > 0)
       turns += p.full_rows > 0 && !whole
-                   ? std::min(blocks_read, (p.full_rows + p.block + pinned) / kLeastFullRows + 1)
+                   ? std::min(blocks_read, most_thinned_blocks(p, p.full_rows + p.block + pinned))
                    : blocks_read;
     for (std::size_t i = 0; i < spec.layers.size(); ++i)
       if (!p.plans[i].empty() && turns_like(p, i) == i)

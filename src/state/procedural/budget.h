@@ -15,9 +15,6 @@ inline constexpr int kMostLevels = 8;  // of consolidation
 inline constexpr std::int64_t most_blocks(int levels) { return 8 + 6 * (levels - 1); }
 // Of the rows of a full head so large a share is the newest text, whole; the rest thins out.
 inline constexpr std::int64_t kIntactEighths = 2;
-inline constexpr Pos kPassage = 16;  // tokens that are kept or given up together
-// A block of a full head that would keep fewer rows than this goes.
-inline constexpr std::int64_t kLeastFullRows = kPassage;
 
 // What a head's rows are, by its plan.
 HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan);

@@ -13,7 +13,7 @@ namespace kvtide {
 References::Shape reference_shape(const ProceduralSpec& spec, int head_dim) {
   References::Shape shape;
   for (const auto& heads : spec.plans) {
-    // Heads that summarise ask them, and full heads that are thinned: for the worth of their rows.
+    // Heads that summarise ask them. Full heads that are thinned did once, and files still hold what they asked.
     bool asks = false;
     for (const HeadPlan& plan : heads) asks = asks || rows_kind(spec, plan) != HeadRows::Kind::exact;
     shape.layers.push_back(asks);
@@ -149,12 +149,12 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
   seal_seconds_ = watch.seconds();
 }
 
-void ProceduralMemory::settle(ThreadPool& pool, const Kernels& kernels) {
+void ProceduralMemory::settle(ThreadPool& pool, const Kernels& kernels, std::span<const TokenId> tokens) {
   const Stopwatch watch;
   const Pos position = last_seal();
   if (due_ == Due::thinning) {
     expect_event();
-    thin_full_heads();
+    thin_full_heads(tokens);
     note_event(ProceduralEvent::Kind::seal, blocks_.back(), position, seal_seconds_ + watch.seconds());
     due_ = Due::consolidating;
   }

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -90,7 +89,8 @@ class ProceduralMemory {
             DType value_type, Pos position, const Repetition* repetition = nullptr);
   // Makes the memory what it is with the block that was sealed: thins, consolidates, sheds and moves. When
   // memory ends on the way (std::bad_alloc) the next call goes on from there; until then nobody may read it.
-  void settle(ThreadPool& pool, const Kernels& kernels);
+  // `tokens`: all that were read; without them the oldest text is thinned first.
+  void settle(ThreadPool& pool, const Kernels& kernels, std::span<const TokenId> tokens);
   bool is_settled() const { return due_ == Due::nothing; }
 
   // What queries see of the past of one head, oldest first; readers from `reader` on that see `newest`
@@ -205,10 +205,9 @@ class ProceduralMemory {
   void count(ProceduralCounts& counts) const noexcept;
   void count_head(const Head& head, const HeadPlan& plan, ProceduralCounts& counts) const noexcept;
   void make_room_in_memory();
-  void thin_full_heads();
-  std::map<Pos, double> worth_of_passages(const std::vector<std::pair<int, int>>& heads,
-                                          std::size_t block) const;
-  Dropping thin(Head& head, std::size_t block, std::int64_t left, const std::map<Pos, double>& worth);
+  void thin_full_heads(std::span<const TokenId> tokens);
+  std::vector<bool> rows_to_thin(const std::vector<std::pair<int, int>>& heads,
+                                 std::span<const TokenId> tokens) const;
   Pos shift_of(Pos first, Pos position, Pos reach = 0) const;
   void move_full_blocks(std::vector<FullBlock>& blocks, Pos position);
   float mass_of(Pos first, Pos last, Pos position) const;

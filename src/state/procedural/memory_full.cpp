@@ -1,96 +1,71 @@
 // Full heads that may not keep everything in memory: their old blocks thin out, or go to the spill file.
 #include <algorithm>
-#include <numeric>
+#include <iterator>
+#include <map>
 
 #include "state/procedural/budget.h"
 #include "state/procedural/memory.h"
+#include "state/procedural/passages.h"
 
 namespace kvtide {
 
-// Full heads beyond their share: the newest text stays whole; of what is older, the oldest among the fullest
-// blocks loses the lower half of its rows, again and again. Pinned rows stay and do not count. All heads that
-// thin out hold the same number of rows of a block.
-void ProceduralMemory::thin_full_heads() {
+// Full heads beyond their share: the newest text stays whole; of what is older, passages go, those of the most common
+// tokens first. Pinned rows stay and do not count. All heads that thin out hold the same rows: they copy together, and only
+// what all of them hold.
+void ProceduralMemory::thin_full_heads(std::span<const TokenId> tokens) {
   const auto thinning = heads_where([](const HeadPlan& p) { return p.full && !p.whole; });
   if (spec_.full_rows == 0 || thinning.empty()) return;
-  std::vector<std::int64_t> sizes = head(thinning[0].first, thinning[0].second).block_rows, pinned;
-  for (std::size_t b = 0; b < full_.size(); ++b) {
-    // Nothing that is pinned ever went.
-    const Pos last = b + 1 < full_.size() ? full_[b + 1].first : sealed_;
-    pinned.push_back(pinned_within(spec_, full_[b].first, last));
-    sizes[b] -= pinned[b];
-  }
-  std::int64_t rows = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-  const Pos intact = sealed_ - spec_.full_rows / 8 * kIntactEighths;
-  while (rows > spec_.full_rows) {
-    const auto old_end = sizes.begin() + std::count_if(full_.begin(), full_.end(),
-                                                       [&](const FullBlock& b) { return b.first < intact; });
-    auto fullest = std::max_element(sizes.begin(), old_end == sizes.begin() ? sizes.end() : old_end);
-    const std::int64_t left = *fullest / 2 < kLeastFullRows ? 0 : *fullest / 2;
-    // When all are thin the oldest goes.
-    if (left == 0)
-      fullest = std::find_if(sizes.begin(), sizes.end(), [](std::int64_t size) { return size > 0; });
-    const auto block = fullest - sizes.begin();
-    const auto worth = worth_of_passages(thinning, static_cast<std::size_t>(block));
-    std::vector<Dropping> droppings;
-    for (const auto& [layer, h] : thinning)
-      droppings.push_back(thin(head(layer, h), static_cast<std::size_t>(block), left, worth));
-    for (const Dropping& dropping : droppings) drop_rows(dropping);
-    rows -= *fullest - left;
-    ++counts_.thinned;
-    *fullest = left;
-    if (left > 0 || pinned[static_cast<std::size_t>(block)] > 0) continue;
-    sizes.erase(fullest);
-    pinned.erase(pinned.begin() + block);
-    full_.erase(full_.begin() + block);
+  const std::vector<bool> gone = rows_to_thin(thinning, tokens);
+  if (gone.empty()) return;
+  std::vector<Dropping> droppings;
+  for (const auto& [layer, h] : thinning) droppings.push_back(prepare_drop(head(layer, h), gone));
+  for (const Dropping& dropping : droppings) drop_rows(dropping);
+  ++counts_.thinned;
+  const Head& any = head(thinning[0].first, thinning[0].second);
+  for (std::size_t b = full_.size(); b-- > 0;) {
+    if (any.block_rows[b] > 0) continue;
+    full_.erase(full_.begin() + static_cast<std::ptrdiff_t>(b));
     for (const auto& [layer, h] : thinning) {
       auto& blocks = head(layer, h).block_rows;
-      blocks.erase(blocks.begin() + block);
+      blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(b));
     }
   }
 }
 
-// What the rows of a block's passages are worth to all heads that thin out: a passage is recalled as a whole,
-// by heads that hand on to one another, or not at all.
-std::map<Pos, double> ProceduralMemory::worth_of_passages(const std::vector<std::pair<int, int>>& heads,
-                                                          std::size_t block) const {
-  std::map<Pos, double> worth;
-  for (const auto& [layer, h] : heads) {
-    const Head& source = head(layer, h);
-    std::int64_t row =
-        std::accumulate(source.block_rows.begin(),
-                        source.block_rows.begin() + static_cast<std::ptrdiff_t>(block), std::int64_t{0});
-    for (std::int64_t i = 0; i < source.block_rows[block]; ++i, ++row)
-      worth[source.rows->position(row) / kPassage] += static_cast<double>(source.rows->note(row).score);
+// By row of each of these heads. Empty: all can stay.
+std::vector<bool> ProceduralMemory::rows_to_thin(const std::vector<std::pair<int, int>>& heads,
+                                                 std::span<const TokenId> tokens) const {
+  const HeadRows& rows = *head(heads[0].first, heads[0].second).rows;
+  const Pos intact = sealed_ - spec_.full_rows / 8 * kIntactEighths;
+  // In files of older versions the heads do not hold the same rows of every passage, only as many of every block.
+  const auto is_free = [&](std::int64_t row) {
+    return std::none_of(heads.begin(), heads.end(), [&](const std::pair<int, int>& at) {
+      return is_pinned(spec_, head(at.first, at.second).rows->position(row));
+    });
+  };
+  std::map<Pos, std::vector<std::int64_t>> old;  // by passage
+  std::int64_t count = 0;
+  for (std::int64_t row = 0; row < rows.rows(); ++row) {
+    if (!is_free(row)) continue;
+    ++count;
+    const Pos passage = rows.position(row) / kPassage;
+    if (passage * kPassage < intact) old[passage].push_back(row);
   }
-  return worth;
-}
-
-// Keeps the `left` rows of a block that lie in its most telling passages, and the pinned ones.
-ProceduralMemory::Dropping ProceduralMemory::thin(Head& target, std::size_t block, std::int64_t left,
-                                                  const std::map<Pos, double>& worth) {
-  const std::int64_t before =
-      std::accumulate(target.block_rows.begin(),
-                      target.block_rows.begin() + static_cast<std::ptrdiff_t>(block), std::int64_t{0});
-  const std::int64_t size = target.block_rows[block];
-  std::vector<std::int64_t> order(static_cast<std::size_t>(size));
-  std::iota(order.begin(), order.end(), before);
-  const auto pinned_end = std::stable_partition(order.begin(), order.end(), [&](std::int64_t row) {
-    return is_pinned(spec_, target.rows->position(row));
-  });
-  std::stable_sort(pinned_end, order.end(), [&](std::int64_t a, std::int64_t b) {
-    const Pos first = target.rows->position(a) / kPassage, second = target.rows->position(b) / kPassage;
-    if (first != second) {
-      const double x = worth.at(first), y = worth.at(second);
-      return x > y || (x == y && first < second);
-    }
-    return target.rows->note(a).score > target.rows->note(b).score;
-  });
-  order.resize(static_cast<std::size_t>(pinned_end - order.begin() + left));
-  std::vector<bool> gone(static_cast<std::size_t>(target.rows->rows()), false);
-  std::fill_n(gone.begin() + before, size, true);
-  for (const std::int64_t row : order) gone[static_cast<std::size_t>(row)] = false;
-  return prepare_drop(target, std::move(gone));
+  if (count <= spec_.full_rows) return {};
+  const std::vector<double> rarity =
+      rarity_of_passages(tokens.first(std::min(tokens.size(), static_cast<std::size_t>(sealed_))));
+  std::vector<std::pair<double, Pos>> order;  // of equals the oldest goes first
+  for (const auto& [passage, of] : old)
+    order.emplace_back(passage < std::ssize(rarity) ? rarity[static_cast<std::size_t>(passage)] : 0.0,
+                       passage);
+  std::sort(order.begin(), order.end());
+  std::vector<bool> gone(static_cast<std::size_t>(rows.rows()), false);
+  for (const auto& [worth, passage] : order) {
+    if (count <= spec_.full_rows) break;
+    for (const std::int64_t row : old[passage]) gone[static_cast<std::size_t>(row)] = true;
+    count -= std::ssize(old[passage]);
+  }
+  return gone;
 }
 
 // Heads that keep everything and have a spill file hold `full_rows` rows in memory, the next block included.

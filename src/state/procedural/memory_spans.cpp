@@ -50,9 +50,12 @@ void ProceduralMemory::move_blocks(Pos position) {
   turns_.erase(std::unique(turns_.begin(), turns_.end()), turns_.end());
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     const auto& frequencies = spec_.frequencies[layer];
-    angles_[layer].clear();
     if (spec_.plans[layer].empty() || turns_like_[layer] != layer) continue;
-    angles_[layer].reserve(turns_.size() * 2 * frequencies.size());  // doubling would overrun a budget
+    // No more than is used: doubling would overrun a budget, and bytes must not tell how many turns there once were.
+    const std::size_t numbers = turns_.size() * 2 * frequencies.size();
+    if (angles_[layer].capacity() != numbers) std::vector<float>().swap(angles_[layer]);
+    angles_[layer].clear();
+    angles_[layer].reserve(numbers);
     for (const Pos shift : turns_) add_turn(frequencies, shift, angles_[layer]);
   }
 }

@@ -119,7 +119,7 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
     writer.add(block.keys.data() + row * block.padded_dim, value,
                {static_cast<std::int32_t>(request.first + row), bias, count, score});
   };
-  if (rows_kind(spec, plan) == HeadRows::Kind::exact) {
+  if (plan.full) {
     for (std::int64_t j = 0; j < block.rows; ++j)
       add(j, block.values.data() + j * block.padded_dim, 0.0f, 1.0f, 0.0f);
     return sealed;
@@ -130,17 +130,6 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
           block.padded_dim);
   std::span<const float> repeated;
   if (request.repetition != nullptr) repeated = request.repetition->shares(layer, head);
-  if (plan.full) {
-    // Every row stays; their order of worth is needed when the head must be thinned.
-    const auto ranked = summariser.ranking(block, references,
-                                           {.score = spec.score, .scale = spec.scale, .repeated = repeated});
-    std::vector<float> score(static_cast<std::size_t>(block.rows));
-    for (std::size_t rank = 0; rank < ranked.size(); ++rank)
-      score[static_cast<std::size_t>(ranked[rank])] = static_cast<float>(ranked.size() - rank);
-    for (std::int64_t j = 0; j < block.rows; ++j)
-      add(j, block.values.data() + j * block.padded_dim, 0.0f, 1.0f, score[static_cast<std::size_t>(j)]);
-    return sealed;
-  }
   const std::int64_t summaries = std::min(spec.summaries, keep);
   std::vector<bool> pinned;
   if (pinned_within(spec, request.first, request.last) > 0)

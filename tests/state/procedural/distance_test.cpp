@@ -46,7 +46,7 @@ void read(KvState& state, ThreadPool& pool, std::int64_t tokens) {
         step.observe_log_mass(layer, t, masses.data());
       }
     step.commit();
-    state.seal_if_due(pool, kernels);
+    state.seal_if_due(pool, kernels, {});
   }
 }
 

@@ -53,7 +53,7 @@ class Reader {
           step.observe_log_mass(layer, t, mass.data());
         }
       step.commit();
-      state.seal_if_due(pool, best_kernels());
+      state.seal_if_due(pool, best_kernels(), {});
       state.past()->audit();  // throws when rows and losses do not add up
     }
   }

@@ -82,9 +82,17 @@ inline std::vector<float> fed_numbers(Pos position, int layer, int head, int kin
   return normals(static_cast<std::size_t>(dim), seed * 0x9e3779b97f4a7c15u);
 }
 
-// Reads `tokens` more, at most `chunk` at once. after: called whenever something has changed.
+// The tokens of a text of this length, of a few kinds.
+inline std::vector<TokenId> fed_tokens(Pos length) {
+  std::vector<TokenId> tokens;
+  for (Pos p = 0; p < length; ++p) tokens.push_back(static_cast<TokenId>(p * p % 101));
+  return tokens;
+}
+
+// Reads `tokens` more, at most `chunk` at once. after: called whenever something has changed. text: of tokens of
+// its own.
 inline void feed(KvState& state, ThreadPool& pool, std::int64_t tokens, std::int64_t chunk = 16,
-                 const std::function<void()>& after = {}) {
+                 const std::function<void()>& after = {}, const std::vector<TokenId>& text = {}) {
   const Kernels& kernels = best_kernels();
   const int query_heads = state.spec().procedural->query_heads;
   while (tokens > 0) {
@@ -110,7 +118,7 @@ inline void feed(KvState& state, ThreadPool& pool, std::int64_t tokens, std::int
     tokens -= step.tokens();
     step.commit();
     if (after) after();
-    state.seal_if_due(pool, kernels);
+    state.seal_if_due(pool, kernels, text.empty() ? fed_tokens(state.position()) : text);
     if (after) after();
   }
 }
