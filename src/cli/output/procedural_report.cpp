@@ -159,8 +159,9 @@ std::vector<std::string> procedural_lines(const Session& session) {
                       count_text(c->consolidations), " times merged in ", time_text(c->seal_seconds), "; ",
                       percent(gone_share(session, *c)), " of what heads saw of tokens has no row left (",
                       count_text(c->shed_soft), " rows faded, ", count_text(c->shed_hard), " over the cap, ",
-                      count_text(c->thinned), " times old text of copying heads thinned out), ", count_text(c->fits_rejected),
-                      " fits rejected, log mass off by ", number_text(c->log_mass_error, 3), " nats"));
+                      count_text(c->thinned), " times old text of copying heads thinned out), ",
+                      count_text(c->fits_rejected), " fits rejected, log mass off by ",
+                      number_text(c->log_mass_error, 3), " nats"));
   return lines;
 }
 

@@ -8,10 +8,9 @@ namespace {
 
 // Where the length of the text is not known, full heads get so many rows before the window grows.
 constexpr std::int64_t kFullRowsFirst = 24576;
-// Where it is known to be longer than what the model was trained for, they get this many times that length, or as many as
-// above. Of more rows, which are all seen squeezed into it, each is found less, and perplexity grows
+// Where it is known to be longer than what the model was trained for, they get as many as that, or as many as above if that
+// is more. More rows, which are all seen squeezed into it, cost perplexity and find no more
 // (docs/procedural_measurements.md).
-constexpr std::int64_t kTrainedLengths = 3;
 // Rows of full heads, or of a window: more than any text has.
 constexpr std::int64_t kMostRows = std::int64_t{1} << 21;
 constexpr float kEveryHead = -1.0f;     // below any share of attention: all heads keep their rows
@@ -58,7 +57,7 @@ Fitting::Fitting(const KvSpec& shape, const AttentionShape& attention, const Pro
   if (beyond_) widest_ = attention.trained / 8 * 7;
   if (expected > 0) {
     widest_ = std::min(widest_, expected);
-    const Pos most = beyond_ ? std::max(kFullRowsFirst, kTrainedLengths * attention.trained) : expected;
+    const Pos most = beyond_ ? std::max(kFullRowsFirst, attention.trained) : expected;
     rows_first_ = std::min(expected, most);
   }
   for (const HeadNeed& need : wanted.heads.needs)
