@@ -14,7 +14,7 @@ namespace kvtide {
 inline constexpr int kMostLevels = 8;  // of consolidation
 inline constexpr std::int64_t most_blocks(int levels) { return 8 + 6 * (levels - 1); }
 // Of the rows of a full head so large a share is the newest text, whole; the rest thins out.
-inline constexpr std::int64_t kIntactEighths = 2;
+inline constexpr std::int64_t kIntactEighths = 4;
 
 // What a head's rows are, by its plan.
 HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan);

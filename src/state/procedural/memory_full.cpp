@@ -1,5 +1,6 @@
 // Full heads that may not keep everything in memory: their old blocks thin out, or go to the spill file.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <map>
 
@@ -9,9 +10,9 @@
 
 namespace kvtide {
 
-// Full heads beyond their share: the newest text stays whole; of what is older, passages go, those of the most common
-// tokens first. Pinned rows stay and do not count. All heads that thin out hold the same rows: they copy together, and only
-// what all of them hold.
+// Full heads beyond their share: the newest text stays whole; of what is older, the passages go that are worth least: the
+// rarity of their tokens less the logarithm of their age. Pinned rows stay and do not count. All heads that thin out hold
+// the same rows: they copy together, and only what all of them hold.
 void ProceduralMemory::thin_full_heads(std::span<const TokenId> tokens) {
   const auto thinning = heads_where([](const HeadPlan& p) { return p.full && !p.whole; });
   if (spec_.full_rows == 0 || thinning.empty()) return;
@@ -55,9 +56,10 @@ std::vector<bool> ProceduralMemory::rows_to_thin(const std::vector<std::pair<int
   const std::vector<double> rarity =
       rarity_of_passages(tokens.first(std::min(tokens.size(), static_cast<std::size_t>(sealed_))));
   std::vector<std::pair<double, Pos>> order;  // of equals the oldest goes first
-  for (const auto& [passage, of] : old)
-    order.emplace_back(passage < std::ssize(rarity) ? rarity[static_cast<std::size_t>(passage)] : 0.0,
-                       passage);
+  for (const auto& [passage, of] : old) {
+    const double rare = passage < std::ssize(rarity) ? rarity[static_cast<std::size_t>(passage)] : 0.0;
+    order.emplace_back(rare - std::log(static_cast<double>(sealed_ - passage * kPassage)), passage);
+  }
   std::sort(order.begin(), order.end());
   std::vector<bool> gone(static_cast<std::size_t>(rows.rows()), false);
   for (const auto& [worth, passage] : order) {

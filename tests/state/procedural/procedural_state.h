@@ -9,6 +9,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
+#include "state/procedural/passages.h"
 #include "state/state.h"
 #include "tests/kernels/samples.h"
 
@@ -82,10 +83,11 @@ inline std::vector<float> fed_numbers(Pos position, int layer, int head, int kin
   return normals(static_cast<std::size_t>(dim), seed * 0x9e3779b97f4a7c15u);
 }
 
-// The tokens of a text of this length, of a few kinds.
+// The tokens of a text of this length: every third passage is of tokens that stand nowhere else.
 inline std::vector<TokenId> fed_tokens(Pos length) {
   std::vector<TokenId> tokens;
-  for (Pos p = 0; p < length; ++p) tokens.push_back(static_cast<TokenId>(p * p % 101));
+  for (Pos p = 0; p < length; ++p)
+    tokens.push_back(static_cast<TokenId>(p / kPassage % 3 == 0 ? 1000 + p : p % 7));
   return tokens;
 }
 
