@@ -9,7 +9,7 @@ namespace {
 // Where the length of the text is not known, full heads get so many rows before the window grows.
 constexpr std::int64_t kFullRowsFirst = 24576;
 // Where it is known to be longer than what the model was trained for, they get as many as that, or as many as above if that
-// is more. More rows, which are all seen squeezed into it, cost perplexity and find no more
+// is more. More rows, which are all seen squeezed into it, cost perplexity, and so many find strings at every distance
 // (docs/procedural_measurements.md).
 // Rows of full heads, or of a window: more than any text has.
 constexpr std::int64_t kMostRows = std::int64_t{1} << 21;

@@ -1,4 +1,4 @@
-// Full heads that may not keep everything in memory: their old blocks thin out, or go to the spill file.
+// Full heads that may not keep everything in memory: their old text thins out, or goes to the spill file.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -37,6 +37,7 @@ void ProceduralMemory::thin_full_heads(std::span<const TokenId> tokens) {
 std::vector<bool> ProceduralMemory::rows_to_thin(const std::vector<std::pair<int, int>>& heads,
                                                  std::span<const TokenId> tokens) const {
   const HeadRows& rows = *head(heads[0].first, heads[0].second).rows;
+  if (rows.rows() <= spec_.full_rows) return {};
   const Pos intact = sealed_ - spec_.full_rows / 8 * kIntactEighths;
   // In files of older versions the heads do not hold the same rows of every passage, only as many of every block.
   const auto is_free = [&](std::int64_t row) {
