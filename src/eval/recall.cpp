@@ -9,7 +9,6 @@
 #include "kvtide/error.h"
 
 namespace kvtide {
-namespace {}  // namespace
 
 std::vector<PosRange> RecallText::asked() const {
   std::vector<PosRange> all = pairs;

@@ -119,6 +119,16 @@ class Copytest(JudgingTest):
         plain = self.assert_fine(kvtide("copytest", "-m", self.model, "--ctx", 600)).text.splitlines()
         self.assertEqual([line.split("  ")[0] for line in plain[:5]], ["string", "copy 7%", "copy 35%", "copy 63%", "mean"])
 
+    def test_alone_it_is_what_it_is_beside_others(self):
+        words = ("copytest", "-m", self.model, "-f", self.prose(), "--ctx", 800, "--at", "10,80", *PROCEDURAL)
+        alone, beside = (self.assert_fine(kvtide(*words, "--json", *more)).json for more in (["--alone"], []))
+        self.assertEqual([s["nll"] for s in alone["strings"]], [s["nll"] for s in beside["strings"]])
+        self.assertEqual(alone["kv_bytes"], beside["kv_bytes"])
+        self.assertEqual([name for name in alone if "full" in name or "window" in name or name == "control"], [])
+        plain = self.assert_fine(kvtide(*words, "--alone"))
+        self.assertNotIn("against", plain.err)
+        self.assertEqual(plain.text.splitlines()[0].split(), ["string", "tokens", "back", "this"])
+
     def test_refusals(self):
         self.assert_refused(kvtide("copytest", "-m", LLAMA, "--ctx", 200, "--at", 50), UNSUPPORTED, "too few plain words")
         self.assert_refused(kvtide("copytest", "-m", self.model, "--ctx", 100), USAGE, "more than 144 tokens, not 100")

@@ -64,6 +64,7 @@ struct Arguments {
   // copytest, recall, table
   std::vector<std::int64_t> lengths;     // --ctx
   std::vector<std::int64_t> depth_list;  // --at, --depth: percent
+  bool alone = false;                    // copytest
   std::int64_t needles = 8;
   std::vector<std::string> tasks;    // ruler
   std::vector<std::int64_t> ratios;  // of full caches to budgets; empty: one memory, as the flags say

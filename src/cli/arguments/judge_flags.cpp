@@ -27,6 +27,8 @@ constexpr Flag kCopytest[] = {
      [](A& a, const G& g) { a.lengths = {whole(g, "the length", 64, kLargestCount)}; }},
     {"", "--at", "LIST", "where random strings stand, percent of the text [7,35,63]",
      [](A& a, const G& g) { a.depth_list = whole_list(g, "places", 0, 100); }},
+    {"", "--alone", "", "this memory only, in a fraction of the time: no full cache and no window beside it",
+     [](A& a, const G&) { a.alone = true; }},
 };
 constexpr Flag kLengths[] = {
     {"-c", "--ctx", "LIST", "tokens of whole texts, for instance 4096,8192 [4096]",

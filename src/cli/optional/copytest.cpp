@@ -1,5 +1,5 @@
 // kvtide copytest: how well random strings are continued when they come up again far behind: through the
-// memory of the flags, a full cache and a plain window of as many bytes.
+// memory of the flags and, unless it is alone, a full cache and a plain window of as many bytes.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -28,7 +28,7 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kTokensOfString = 48;  // planted, and asked for again
-enum : std::int64_t { kFull, kPolicy, kPlainWindow, kMemories };
+enum : std::int64_t { kPolicy, kFull, kPlainWindow, kMemories };  // alone: the first
 
 // How well one string was continued by each memory, as -ln p per token.
 struct StringResult {
@@ -41,7 +41,7 @@ struct StringResult {
 
 std::int64_t rows_of(const SessionOptions& window) { return window.rolling->sinks + window.rolling->window; }
 
-// The three memories and the text that they read.
+// The memories and the text that they read.
 class CopyTest {
  public:
   CopyTest(const Arguments& arguments, const Model& model)
@@ -64,12 +64,21 @@ class CopyTest {
   }
 
   void run() {
-    Session full(model_, control_), policy(model_, options_), window(model_, window_);
-    words_ = memory_words(policy);
-    say(cat(words_.empty() ? "everything is kept" : words_, "; against ", control_words(control_), " and ",
-            window_words(window_)));
-    say_what_it_cannot_show();
-    Progress progress("copytest", policy);
+    std::vector<Session> sessions;
+    sessions.emplace_back(model_, options_);
+    words_ = memory_words(sessions[kPolicy]);
+    const std::string kept = words_.empty() ? "everything is kept" : words_;
+    if (arguments_.alone) {
+      say(kept);
+    } else {
+      sessions.emplace_back(model_, control_);
+      sessions.emplace_back(model_, window_);
+      say(cat(kept, "; against ", control_words(control_), " and ", window_words(window_)));
+      say_what_it_cannot_show();
+    }
+    std::vector<Session*> all;
+    for (Session& session : sessions) all.push_back(&session);
+    Progress progress("copytest", sessions[kPolicy]);
     CompareOptions compared;
     for (const Plant& plant : text_.plants) compared.probes.push_back(plant.asked);
     compared.score_from = compared.kl_every = length_ + 1;
@@ -77,17 +86,16 @@ class CopyTest {
       progress.update(done, total);
       return !interrupted();
     };
-    Session* all[kMemories] = {&full, &policy, &window};
     const Comparison comparison = compare(all, text_.tokens, compared);
     for (const Plant& plant : text_.plants) {
       StringResult result{plant.name, plant.position, back_of(plant), window_holds(plant), {}};
-      for (std::int64_t s = 0; s < kMemories; ++s) {
-        result.nll[s] = comparison.probe(s, plant.asked);
+      for (std::size_t s = 0; s < all.size(); ++s) {
+        result.nll[s] = comparison.probe(static_cast<std::int64_t>(s), plant.asked);
         means_[s] += result.nll[s] / static_cast<double>(text_.plants.size());
       }
       results_.push_back(std::move(result));
     }
-    for (std::int64_t s = 0; s < kMemories; ++s) kv_bytes_[s] = all[s]->memory().kv;
+    for (std::size_t s = 0; s < all.size(); ++s) kv_bytes_[s] = all[s]->memory().kv;
     chance_ = word_chance(model_.tokenizer());
   }
 
@@ -144,47 +152,61 @@ class CopyTest {
 };
 
 std::string CopyTest::text() const {
-  std::vector<std::vector<std::string>> table = {{"string", "tokens back", "full", "this", "window"}};
+  const bool alone = arguments_.alone;
+  std::vector<std::vector<std::string>> table;
+  const auto add = [&](std::string name, std::string back, std::string full, std::string policy,
+                       std::string window) {
+    if (alone) return table.push_back({std::move(name), std::move(back), std::move(policy)});
+    table.push_back({std::move(name), std::move(back), std::move(full), std::move(policy), std::move(window)});
+  };
+  add("string", "tokens back", "full", "this", "window");
   for (const StringResult& result : results_)
-    table.push_back({result.name, count_text(result.back),
-                     cat(number_text(result.nll[kFull], 2), result.nll[kFull] >= chance_ ? " (fails)" : ""),
-                     number_text(result.nll[kPolicy], 2),
-                     cat(number_text(result.nll[kPlainWindow], 2), result.window_holds ? " (held)" : "")});
-  table.push_back({"mean", "", number_text(means_[kFull], 2), number_text(means_[kPolicy], 2),
-                   number_text(means_[kPlainWindow], 2)});
-  return cat(columns_text(table), "-ln p per token; a guess among all plain words costs ",
-             number_text(chance_, 2), ". KV: full ", bytes_text(kv_bytes_[kFull]), ", this ",
-             bytes_text(kv_bytes_[kPolicy]), ", window ", bytes_text(kv_bytes_[kPlainWindow]), "\n");
+    add(result.name, count_text(result.back),
+        cat(number_text(result.nll[kFull], 2), result.nll[kFull] >= chance_ ? " (fails)" : ""),
+        number_text(result.nll[kPolicy], 2),
+        cat(number_text(result.nll[kPlainWindow], 2), result.window_holds ? " (held)" : ""));
+  add("mean", "", number_text(means_[kFull], 2), number_text(means_[kPolicy], 2),
+      number_text(means_[kPlainWindow], 2));
+  const std::string held = bytes_text(kv_bytes_[kPolicy]);
+  return cat(columns_text(table), "-ln p per token; a guess among all plain words costs ", number_text(chance_, 2),
+             ". KV: ",
+             alone ? held
+                   : cat("full ", bytes_text(kv_bytes_[kFull]), ", this ", held, ", window ",
+                         bytes_text(kv_bytes_[kPlainWindow])),
+             "\n");
 }
 
 std::string CopyTest::json() const {
+  const bool alone = arguments_.alone;
   Json items = Json::array();
   for (const StringResult& result : results_) {
     Json item = Json::object();
     item.set("string", result.name)
         .set("position", result.position)
         .set("back", result.back)
-        .set("full_nll", result.nll[kFull])
-        .set("nll", result.nll[kPolicy])
-        .set("window_nll", result.nll[kPlainWindow])
-        .set("window_holds", result.window_holds)
-        .set("control_fails", result.nll[kFull] >= chance_);
+        .set("nll", result.nll[kPolicy]);
+    if (!alone)
+      item.set("full_nll", result.nll[kFull])
+          .set("window_nll", result.nll[kPlainWindow])
+          .set("window_holds", result.window_holds)
+          .set("control_fails", result.nll[kFull] >= chance_);
     items.push(std::move(item));
   }
   Json json = Json::object();
   json.set("model", model_.name())
       .set("ctx", length_)
       .set("policy", words_)
-      .set("control", control_words(control_))
-      .set("window", window_words(window_))
       .set("kv_bytes", kv_bytes_[kPolicy])
-      .set("full_kv_bytes", kv_bytes_[kFull])
-      .set("window_kv_bytes", kv_bytes_[kPlainWindow])
       .set("chance", chance_)
-      .set("full_nll", means_[kFull])
-      .set("nll", means_[kPolicy])
-      .set("window_nll", means_[kPlainWindow])
-      .set("strings", std::move(items));
+      .set("nll", means_[kPolicy]);
+  if (!alone)
+    json.set("control", control_words(control_))
+        .set("window", window_words(window_))
+        .set("full_kv_bytes", kv_bytes_[kFull])
+        .set("window_kv_bytes", kv_bytes_[kPlainWindow])
+        .set("full_nll", means_[kFull])
+        .set("window_nll", means_[kPlainWindow]);
+  json.set("strings", std::move(items));
   return json.text() + "\n";
 }
 
