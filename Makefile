@@ -21,7 +21,7 @@ GEMMA3 := $(MODELS)/gemma-3-270m-q4_k_m.gguf
 # What meets bytes from outside, or owns memory by hand, also runs under the address and undefined sanitizers.
 SANITIZED := base tensor formats hostile kernels text state coreml capi serve
 
-.PHONY: help install build build-small bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references references-models references-formats test-clients venv-ray test-cluster test-serve-run cluster-chaos cluster-placement test-schemathesis soak test-page test-aarch64 test-emulated test-allocations campaign-validator stress \
+.PHONY: help install build build-small bench-state demo package wheel test-packages test test-release test-python test-sanitized test-fuzz test-tsan test-references references-models references-formats docs-commands test-clients venv-ray test-cluster test-serve-run cluster-chaos cluster-placement test-schemathesis soak test-page test-aarch64 test-emulated test-allocations campaign-validator stress \
   bench-peers bench-server bench-shapes bench-tokenizer bench-matmul bench-attend bench-coreml bench-compression bench-kvpress bench-long bench-attention bench-rolling bench-strategy bench-table bench-zaya bench-million check check-clang format clean
 
 help:  ## show this list
@@ -219,12 +219,15 @@ test-references: build  ## compare with the Python references, on both real mode
 	@$(PYTHON) tools/fetch_novel.py persuasion $(NOVEL)
 	@cmake --build build/cmake --target stateful_answers session_answers safetensors_verdicts coreml_answers chat_template_answers
 	@tools/real_models.sh build/cmake $(SMOLLM2) $(GEMMA3)
-	@MAKE="$(MAKE)" tools/side_by_side.sh references-models references-formats
+	@MAKE="$(MAKE)" tools/side_by_side.sh references-models references-formats docs-commands
+
+# The demo, and what the documentation tells to type.
+docs-commands:
 	@$(PYTHON) tools/demo.py build/kvtide $(GEMMA3) $(NOVEL)
 	@$(PYTHON) tools/check_docs_commands.py --kvtide build/kvtide --run --models $(MODELS) --novel $(NOVEL) \
 	  $(addprefix --python ,$(wildcard build/venv-python/bin/python))
 
-# Two halves of test-references that take about as long. Each uses one core.
+# Two parts of test-references that take about as long. Each uses one core, and the third what they leave.
 REFERENCES := OMP_NUM_THREADS=1 build/venv-references/bin/python
 references-models:
 	$(REFERENCES) tools/references/compare.py --kvtide build/kvtide --models $(MODELS) --text $(LONG_TEXT) --threads 1

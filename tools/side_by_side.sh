@@ -3,7 +3,7 @@
 #
 #   tools/side_by_side.sh TARGET TARGET...
 #
-# Of programs that use one core each. Fails when one of them fails, after all have ended.
+# Fails when one of them fails, after all have ended.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
