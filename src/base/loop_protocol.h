@@ -20,15 +20,14 @@
 
 namespace kvtide {
 
-// Platform has Atomic<T>, with the operations of std::atomic; Futex, as in base/futex.h; and relax(), called between
-// two looks at a value that another thread changes.
+// Platform has Atomic<T>, with the operations of std::atomic; Futex, as in base/futex.h; and Spin, as in base/spin.h.
 template <class Platform>
 class LoopProtocol {
  public:
   using Body = FunctionRef<void(std::int64_t)>;
 
-  // spins: how often a thread looks whether a value has changed before it sleeps.
-  explicit LoopProtocol(int spins) : spins_(spins) {}
+  // spins: does a thread look for a while whether a value has changed before it sleeps?
+  explicit LoopProtocol(bool spins) : spins_(spins) {}
 
   // A worker: takes part in loops until stop().
   void serve() {
@@ -104,14 +103,12 @@ class LoopProtocol {
 
   // Returns when `value` is no longer `seen`, or sooner.
   void wait_while(const Futex& value, std::uint32_t seen) const {
-    for (int spin = 0; spin < spins_; ++spin) {
+    for (typename Platform::Spin spin(spins_); spin.again();)
       if (value.load(std::memory_order_acquire) != seen) return;
-      Platform::relax();
-    }
     value.wait(seen);
   }
 
-  const int spins_;
+  const bool spins_;
   const Body* body_ = nullptr;
   std::uint32_t loop_ = 0;      // the number of the loop, in steps of kLoop
   std::exception_ptr failure_;  // written by the thread that set failed_, read when the loop has ended

@@ -9,6 +9,7 @@
 #include "base/fork_mark.h"
 #include "base/futex.h"
 #include "base/loop_protocol.h"
+#include "base/spin.h"
 #include "base/text.h"
 #include "kvtide/error.h"
 
@@ -19,11 +20,7 @@ struct Processor {
   template <class T>
   using Atomic = std::atomic<T>;
   using Futex = kvtide::Futex;
-  static void relax() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-  }
+  using Spin = kvtide::Spin;
 };
 
 int processors(int if_unknown) {
@@ -31,12 +28,8 @@ int processors(int if_unknown) {
   return known != 0 ? known : if_unknown;
 }
 
-// About 20 microseconds on current machines: longer than the gap between two loops of a decode step. More threads than
-// processors take turns: one that spins would keep another from the work that it waits for.
-int spins_of(int threads) {
-  constexpr int kSpins = 2000;
-  return threads > processors(threads) ? 0 : kSpins;
-}
+// More threads than processors take turns: one that spins would keep another from the work that it waits for.
+bool may_spin(int threads) { return threads <= processors(threads); }
 
 }  // namespace
 
@@ -46,7 +39,7 @@ struct ThreadPool::Workers {
   ForkMark mark;
 
   // count: of threads beside the caller.
-  explicit Workers(int count) : protocol(spins_of(count + 1)) {
+  explicit Workers(int count) : protocol(may_spin(count + 1)) {
     try {
       threads.reserve(static_cast<std::size_t>(count));
       while (static_cast<int>(threads.size()) < count) threads.emplace_back([this] { protocol.serve(); });

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "tests/base/interleavings.h"
@@ -19,13 +20,18 @@ struct Steps {
   template <class T>
   using Atomic = StepAtomic<T>;
   using Futex = StepAtomic<std::uint32_t>;
-  static void relax() {}
+  // Once.
+  struct Spin {
+    explicit Spin(bool spins) : left(spins) {}
+    bool again() { return std::exchange(left, false); }
+    bool left;
+  };
 };
 
 // As ThreadPool is to the processor's threads, of which there are three: with a fourth, nobody looks twice before sleeping.
 class Pool {
  public:
-  Pool(Interleavings& order, int threads) : order_(order), protocol_(threads < 4 ? 1 : 0) {
+  Pool(Interleavings& order, int threads) : order_(order), protocol_(threads < 4) {
     for (int i = 1; i < threads; ++i) workers_.push_back(order.spawn([this] { protocol_.serve(); }));
   }
   ~Pool() {
