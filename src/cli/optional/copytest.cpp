@@ -27,7 +27,7 @@
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kTokensOfString = 48;  // planted, and asked for again
+constexpr std::int64_t kTokensOfString = 48;                      // planted, and asked for again
 enum : std::int64_t { kPolicy, kFull, kPlainWindow, kMemories };  // alone: the first
 
 // How well one string was continued by each memory, as -ln p per token.
@@ -157,7 +157,8 @@ std::string CopyTest::text() const {
   const auto add = [&](std::string name, std::string back, std::string full, std::string policy,
                        std::string window) {
     if (alone) return table.push_back({std::move(name), std::move(back), std::move(policy)});
-    table.push_back({std::move(name), std::move(back), std::move(full), std::move(policy), std::move(window)});
+    table.push_back(
+        {std::move(name), std::move(back), std::move(full), std::move(policy), std::move(window)});
   };
   add("string", "tokens back", "full", "this", "window");
   for (const StringResult& result : results_)
@@ -168,8 +169,8 @@ std::string CopyTest::text() const {
   add("mean", "", number_text(means_[kFull], 2), number_text(means_[kPolicy], 2),
       number_text(means_[kPlainWindow], 2));
   const std::string held = bytes_text(kv_bytes_[kPolicy]);
-  return cat(columns_text(table), "-ln p per token; a guess among all plain words costs ", number_text(chance_, 2),
-             ". KV: ",
+  return cat(columns_text(table), "-ln p per token; a guess among all plain words costs ",
+             number_text(chance_, 2), ". KV: ",
              alone ? held
                    : cat("full ", bytes_text(kv_bytes_[kFull]), ", this ", held, ", window ",
                          bytes_text(kv_bytes_[kPlainWindow])),

@@ -26,10 +26,12 @@ constexpr std::int64_t kStepBesideWindows = 128, kShortStep = 32, kPartWorthShor
 
 constexpr std::int64_t kRepeated = 64;  // tokens at once
 
-// Blocks of which full heads hold something where they hold so many rows: those of whole passages, but for the first and a
-// last one, and a passage may lie in two blocks.
-std::int64_t most_thinned_blocks(const ProceduralSpec& p, std::int64_t rows) {
-  return (rows / kPassage + 2) * (p.block % kPassage == 0 ? 1 : 2);
+// Blocks of which thinned heads hold something: those of whole passages, but for the first and a last one, where a passage
+// may lie in two blocks; and those of pinned rows, which stay alone.
+std::int64_t most_thinned_blocks(const ProceduralSpec& p) {
+  std::int64_t blocks = ((p.full_rows + p.block) / kPassage + 2) * (p.block % kPassage == 0 ? 1 : 2);
+  for (const PosRange& pin : p.pins) blocks += (pin.last - pin.first - 1) / p.block + 2;
+  return blocks;
 }
 
 }  // namespace
@@ -134,9 +136,7 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
     // The turns by which blocks and sinks are seen nearer.
     std::int64_t turns = 1 + blocks;
     if (bytes.full > 0)
-      turns += p.full_rows > 0 && !whole
-                   ? std::min(blocks_read, most_thinned_blocks(p, p.full_rows + p.block + pinned))
-                   : blocks_read;
+      turns += p.full_rows > 0 && !whole ? std::min(blocks_read, most_thinned_blocks(p)) : blocks_read;
     for (std::size_t i = 0; i < spec.layers.size(); ++i)
       if (!p.plans[i].empty() && turns_like(p, i) == i)
         bytes.compact += turns * 2 * static_cast<std::int64_t>(p.frequencies[i].size() * sizeof(float));

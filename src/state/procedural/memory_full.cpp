@@ -11,7 +11,7 @@
 namespace kvtide {
 
 // Full heads beyond their share: the newest text stays whole; of what is older, the passages go that are worth least: the
-// rarity of their tokens less the logarithm of their age. Pinned rows stay and do not count. All heads that thin out hold
+// rarity of their tokens less the logarithm of their age. Pinned rows stay beside their share. All heads that thin out hold
 // the same rows: they copy together, and only what all of them hold.
 void ProceduralMemory::thin_full_heads(std::span<const TokenId> tokens) {
   const auto thinning = heads_where([](const HeadPlan& p) { return p.full && !p.whole; });
@@ -37,7 +37,9 @@ void ProceduralMemory::thin_full_heads(std::span<const TokenId> tokens) {
 std::vector<bool> ProceduralMemory::rows_to_thin(const std::vector<std::pair<int, int>>& heads,
                                                  std::span<const TokenId> tokens) const {
   const HeadRows& rows = *head(heads[0].first, heads[0].second).rows;
-  if (rows.rows() <= spec_.full_rows) return {};
+  const std::int64_t share = spec_.full_rows + pinned_within(spec_, spec_.sinks, sealed_);
+  std::int64_t count = rows.rows();
+  if (count <= share) return {};
   const Pos intact = sealed_ - spec_.full_rows / 8 * kIntactEighths;
   // In files of older versions the heads do not hold the same rows of every passage, only as many of every block.
   const auto is_free = [&](std::int64_t row) {
@@ -46,14 +48,10 @@ std::vector<bool> ProceduralMemory::rows_to_thin(const std::vector<std::pair<int
     });
   };
   std::map<Pos, std::vector<std::int64_t>> old;  // by passage
-  std::int64_t count = 0;
   for (std::int64_t row = 0; row < rows.rows(); ++row) {
-    if (!is_free(row)) continue;
-    ++count;
     const Pos passage = rows.position(row) / kPassage;
-    if (passage * kPassage < intact) old[passage].push_back(row);
+    if (passage * kPassage < intact && is_free(row)) old[passage].push_back(row);
   }
-  if (count <= spec_.full_rows) return {};
   const std::vector<double> rarity =
       rarity_of_passages(tokens.first(std::min(tokens.size(), static_cast<std::size_t>(sealed_))));
   std::vector<std::pair<double, Pos>> order;  // of equals the oldest goes first
@@ -64,7 +62,7 @@ std::vector<bool> ProceduralMemory::rows_to_thin(const std::vector<std::pair<int
   std::sort(order.begin(), order.end());
   std::vector<bool> gone(static_cast<std::size_t>(rows.rows()), false);
   for (const auto& [worth, passage] : order) {
-    if (count <= spec_.full_rows) break;
+    if (count <= share) break;
     for (const std::int64_t row : old[passage]) gone[static_cast<std::size_t>(row)] = true;
     count -= std::ssize(old[passage]);
   }

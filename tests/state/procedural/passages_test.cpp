@@ -47,6 +47,30 @@ std::set<Pos> kept(const KvState& state, int layer, int head) {
   return positions;
 }
 
+TEST(Passages, OfTheNewestHalfAllStay) {
+  const KvSpec spec = testing::procedural_spec();
+  ThreadPool pool(1);
+  std::vector<TokenId> tokens(1000, 3);
+  for (Pos p = 0; p < 750; ++p) tokens[static_cast<std::size_t>(p)] = 500 + static_cast<TokenId>(p);
+  KvState state(spec);
+  testing::feed(state, pool, 1000, 16, {}, tokens);
+  const std::set<Pos> positions = kept(state, 0, 1);
+  const Pos sealed = state.past()->exact_from();
+  for (Pos p = sealed - spec.procedural->full_rows / 2 + kPassage; p < sealed; ++p)
+    EXPECT_TRUE(positions.contains(p)) << p;
+}
+
+TEST(Passages, ThatAreLittleRarerGoWithAge) {
+  const KvSpec spec = testing::procedural_spec();
+  ThreadPool pool(1);
+  std::vector<TokenId> tokens = repeating(1000);
+  // A token of each of the first passages stands nowhere else: 1/16 of ln N more than the others are worth.
+  for (Pos p = 5; p < 64; p += kPassage) tokens[static_cast<std::size_t>(p)] = 500 + static_cast<TokenId>(p);
+  KvState state(spec);
+  testing::feed(state, pool, 1000, 16, {}, tokens);
+  EXPECT_GT(*kept(state, 0, 1).begin(), 500);
+}
+
 TEST(Passages, OfRareTokensStayWhateverTheirAge) {
   KvSpec spec = testing::procedural_spec();
   ThreadPool pool(1);

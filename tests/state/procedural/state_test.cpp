@@ -119,6 +119,20 @@ TEST(ProceduralBudget, CountsTheTurnsOfEveryBlockThatIsSeenNearer) {
   EXPECT_GT(state.bytes_peak(), most_bytes(spec, 6000).total()) << "the turns prove nothing";
 }
 
+TEST(ProceduralBudget, CountsTheTurnsOfPinnedRowsThatStayAlone) {
+  KvSpec spec = procedural_spec();
+  spec.procedural->levels = 1;
+  for (Pos p = 10; p < 6000; p += 64) spec.procedural->pins.push_back({p, p + 1});
+  ThreadPool pool(1);
+  const ProceduralBytes most = most_bytes(spec, 6000);
+  KvState state(spec);
+  feed(state, pool, 6000);
+  EXPECT_LE(state.bytes_peak(), most.total());
+  // As many in one place lie in few blocks.
+  spec.procedural->pins = {{10, 10 + std::ssize(spec.procedural->pins)}};
+  EXPECT_LT(most_bytes(spec, 6000).compact, most.compact);
+}
+
 TEST(ProceduralBudget, GrowsWithWhatIsKeptAndNamesWhatFor) {
   const KvSpec spec = procedural_spec();
   const ProceduralBytes base = most_bytes(spec, 5000);
