@@ -22,9 +22,9 @@ constexpr int kTileBytes = kTileRows * kRunBytes;  // the activations of a block
 constexpr int kChunk = 16;
 // Tiles of rows whose accumulators wait in memory between chunks.
 constexpr std::int64_t kMostTiles = 8;
-// Blocks between a product and the use of its sums. As far ahead, activations come into the first cache.
+// Blocks between the begin of a product and the use of its sums, which are stored a block later than it begins. As far
+// ahead, activations come into the first cache.
 constexpr int kAhead = 3;
-constexpr int kSums = kAhead + 1;
 static_assert(kGroupRows == kTileRows && kRunBytes == 32);
 
 template <class Type>
@@ -35,10 +35,10 @@ constexpr std::uint8_t kPartBytes = kRunBytes / kParts<Type>;
 template <class Type>
 constexpr std::uint8_t kPartGroups = kPartBytes<Type> / 4;
 
-// Tile 0 has the sums, tiles 1 and 2 the activations and the weights of a part of a block.
+// Tile 0 has the sums, tiles 1 and 2 the activations and the weights of a part of a block, tile 3 the sums of a second part.
 template <class Type>
-constexpr TileConfig kConfig{.bytes = {64, kPartBytes<Type>, 64},
-                             .rows = {kTileRows, kTileRows, kPartGroups<Type>}};
+constexpr TileConfig kConfig{.bytes = {64, kPartBytes<Type>, 64, 64},
+                             .rows = {kTileRows, kTileRows, kPartGroups<Type>, kTileRows}};
 
 // Blocks of a panel as tiles want them, and the two rows of factors of each: the step and what comes with it.
 struct Chunk {
@@ -123,36 +123,46 @@ inline Float16 fold(const Sums<Q6K>& sums, int m, const Factors& w, const QuantR
   return fma(total, set1(x.d[m]), acc);
 }
 
-// The sums of a block: sixteen rows of activations, one run each, by the rows of the panel. Compilers want the numbers of
-// tiles written out.
+// The products of a block: sixteen rows of activations, one run each, by the rows of the panel. Compilers want the numbers
+// of tiles written out.
 template <class Type>
-inline void multiply(const std::int8_t* x, const std::int8_t (*w)[64], Sums<Type>& sums) {
+inline void multiply(const std::int8_t* x, const std::int8_t (*w)[64]) {
   for (int line = 0; line < kTileBytes; line += 64) __builtin_prefetch(x + kAhead * kTileBytes + line);
-  for (int part = 0; part < kParts<Type>; ++part) {
-    _tile_loadd(1, x + part * kPartBytes<Type>, kRunBytes);
-    _tile_loadd(2, w + part * kPartGroups<Type>, 64);
-    _tile_zero(0);
-    _tile_dpbssd(0, 1, 2);
-    _tile_stored(0, sums.of[part], 64);
+  _tile_loadd(1, x, kRunBytes);
+  _tile_loadd(2, w, 64);
+  _tile_zero(0);
+  _tile_dpbssd(0, 1, 2);
+  if constexpr (kParts<Type> == 2) {
+    _tile_loadd(1, x + kPartBytes<Type>, kRunBytes);
+    _tile_loadd(2, w + kPartGroups<Type>, 64);
+    _tile_zero(3);
+    _tile_dpbssd(3, 1, 2);
   }
+}
+template <class Type>
+inline void store_sums(Sums<Type>& sums) {
+  _tile_stored(0, sums.of[0], 64);
+  if constexpr (kParts<Type> == 2) _tile_stored(3, sums.of[1], 64);
 }
 
 // Sixteen rows of activations along a chunk; x is at its first block. acc: [16][16].
 template <class Type>
 inline void along_chunk(const Chunk& chunk, int blocks, QuantRow x, float (*acc)[kPanelRows]) {
-  Sums<Type> sums[kSums];
+  Sums<Type> sums[kAhead];
   Float16 a[kTileRows];
 #pragma GCC unroll 16
   for (int m = 0; m < kTileRows; ++m) a[m] = load(acc[m]);
-  const auto multiply_block = [&](int b) {
-    if (b < blocks) multiply<Type>(x.q + b * kTileBytes, chunk.q[b], sums[b % kSums]);
+  // A product takes three times as long as the next one has to wait for it: its sums are stored when that one begins.
+  const auto begin_block = [&](int b) {
+    if (b > 0 && b <= blocks) store_sums<Type>(sums[(b - 1) % kAhead]);
+    if (b < blocks) multiply<Type>(x.q + b * kTileBytes, chunk.q[b]);
   };
-  for (int b = 0; b < kAhead; ++b) multiply_block(b);
+  for (int b = 0; b < kAhead; ++b) begin_block(b);
   for (int b = 0; b < blocks; ++b, x.d += kTileRows, x.d_sum += kTileRows) {
-    multiply_block(b + kAhead);
+    begin_block(b + kAhead);
     const Factors w{load(chunk.first[b]), load(chunk.second[b])};
 #pragma GCC unroll 16
-    for (int m = 0; m < kTileRows; ++m) a[m] = fold(sums[b % kSums], m, w, x, a[m]);
+    for (int m = 0; m < kTileRows; ++m) a[m] = fold(sums[b % kAhead], m, w, x, a[m]);
   }
 #pragma GCC unroll 16
   for (int m = 0; m < kTileRows; ++m) store(acc[m], a[m]);
