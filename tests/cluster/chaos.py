@@ -59,9 +59,9 @@ def environment_for(port):
             "AWS_DEFAULT_REGION": "us-east-1", "OMP_NUM_THREADS": "1"}  # fmt: skip
 
 
-def deploy(cluster, options):
+def deploy(cluster, options, store):
     chat = {"chat_template": "chatml"} if "llama" in options.model else {}
-    cluster.deploy(build_app(options.model, options.kv_budget, store=URL, replicas=options.nodes,
+    cluster.deploy(build_app(options.model, options.kv_budget, store=store, replicas=options.nodes,
                              threads=options.threads, lease_seconds=4.0, store_timeout=5.0, **chat))  # fmt: skip
 
 
@@ -197,7 +197,7 @@ def main():
         proxy = FaultProxy(store.port, options.seed) if options.faults == "network" else None
         cluster = LocalCluster(options.nodes, environment=environment_for(proxy.port if proxy else store.port), cores=options.threads)
         try:
-            deploy(cluster, options)
+            deploy(cluster, options, URL)
             faults = Faults(options, cluster, store, proxy)
             print(f"{options.nodes} nodes, faults: {options.faults}", flush=True)
             seconds = None if options.minutes is None else 60.0 * options.minutes

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 import psutil
-from chaos import deploy, environment_for, one_process
+from chaos import URL, deploy, environment_for, one_process
 from load import compare, run
 from local_cluster import LocalCluster, StoreServer
 
@@ -32,6 +32,7 @@ def arguments():
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--at-once", type=int, help="turns; by default eight for each node, as many as a replica writes together")
     parser.add_argument("--rounds", type=int, default=7, help="behind a first one, which does not count")
+    parser.add_argument("--store", choices=("s3", "folder"), default="s3", help="a server of the S3 protocol, or a shared folder")
     return parser.parse_args()
 
 
@@ -63,20 +64,20 @@ def one_round(options, bases, number, kept):
 def main():
     options = arguments()
     with tempfile.TemporaryDirectory(prefix="kvtide-price-") as folder:
-        store = StoreServer(Path(folder) / "store")
-        cluster = LocalCluster(options.nodes, environment=environment_for(store.port), cores=options.threads)
+        server = StoreServer(Path(folder) / "store")
+        cluster = LocalCluster(options.nodes, environment=environment_for(server.port), cores=options.threads)
         single = one_process(options)
         try:
-            deploy(cluster, options)
+            deploy(cluster, options, f"{folder}/sessions" if options.store == "folder" else URL)
             bases = {"cluster": cluster.base, "one process": single.base}
             rounds = []
             for number in range(options.rounds + 1):
-                rounds.append(one_round(options, bases, number, {single.pid, store.pid}))
+                rounds.append(one_round(options, bases, number, {single.pid, server.pid}))
                 print({name: round(rate, 1) for name, rate in rounds[-1].items()}, flush=True)
         finally:
             single.close()
             cluster.close()
-            store.close()
+            server.close()
     shares = sorted(one["cluster"] / one["one process"] for one in rounds[1:])
     print(json.dumps({"median_share": round(statistics.median(shares), 3), "shares": [round(share, 2) for share in shares]}))
 
