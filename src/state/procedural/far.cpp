@@ -24,6 +24,10 @@ Pos seen_distance(FarRule rule, Pos distance, Pos position, Pos most) {
   return std::min(most, static_cast<Pos>(squeezed(distance, position, most)));
 }
 
+Pos full_heads_see(Pos far_from, Pos position) {
+  return position <= far_from / 7 * 8 ? far_from : std::max<Pos>(1, far_from * 5 / 7);
+}
+
 float far_mass(Pos nearest, Pos farthest, Pos position, Pos most) {
   if (position <= most) return 0.0f;
   const double seen = squeezed(farthest, position, most) - squeezed(nearest, position, most);

@@ -14,6 +14,12 @@ inline constexpr Pos kTurnShare = 8;    // blocks of full heads that begin withi
 // more than `most`. log squeezes the far past and keeps its order; clamp puts all of it at `most`.
 Pos seen_distance(FarRule rule, Pos distance, Pos position, Pos most);
 
+// `most` for rows of full heads in a text of `position` tokens, where that of others is `far_from`: five eighths of the
+// trained length instead of seven, once the text is longer than that length. Far tokens are found less and less well
+// toward its end: SmolLM2, trained for 8,192 tokens, with a full cache continues strings that are 4,000 to 5,000 tokens
+// back at 2.6 nats a token, and 6,800 to 7,500 back at 8.9.
+Pos full_heads_see(Pos far_from, Pos position);
+
 // Nats, at most 0, that are added to the log mass of rows that stand for the tokens from `nearest` to
 // `farthest` positions old. Rows that are seen nearer than they are stand closer together than any did in
 // training; all of them together would draw more attention than a text of `most` tokens can. So they weigh as

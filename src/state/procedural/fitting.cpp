@@ -6,11 +6,12 @@
 namespace kvtide {
 namespace {
 
-// Where the length of the text is not known, full heads get so many rows before the window grows.
+// Where the length of the text is not known, full heads get at most so many rows before the window grows.
 constexpr std::int64_t kFullRowsFirst = 24576;
-// Where it is known to be longer than what the model was trained for, they get as many as that, or as many as above if that
-// is more. More rows, which are all seen squeezed into it, cost perplexity, and so many find strings at every distance
-// (docs/procedural_measurements.md).
+// Where it is longer than what the model was trained for, they get as many as that, or so many if that is more, and not
+// more than above if the end is not known. More rows, which are all seen squeezed into that length, cost perplexity and find
+// less (docs/procedural_measurements.md).
+constexpr std::int64_t kRowsBeyond = 12288;
 // Rows of full heads, or of a window: more than any text has.
 constexpr std::int64_t kMostRows = std::int64_t{1} << 21;
 constexpr float kEveryHead = -1.0f;     // below any share of attention: all heads keep their rows
@@ -54,11 +55,17 @@ Fitting::Fitting(const KvSpec& shape, const AttentionShape& attention, const Pro
   // window are not.
   const Pos expected = wanted.budget_for;
   beyond_ = attention.trained > 0 && (expected == 0 || expected > attention.trained);
-  if (beyond_) widest_ = attention.trained / 8 * 7;
+  if (beyond_) {
+    widest_ = attention.trained / 8 * 7;
+    rows_first_ = std::max(kRowsBeyond, attention.trained);
+  } else if (expected > 0) {
+    rows_first_ = expected;
+  }
   if (expected > 0) {
     widest_ = std::min(widest_, expected);
-    const Pos most = beyond_ ? std::max(kFullRowsFirst, attention.trained) : expected;
-    rows_first_ = std::min(expected, most);
+    rows_first_ = std::min(rows_first_, expected);
+  } else {
+    rows_first_ = std::min(rows_first_, kFullRowsFirst);
   }
   for (const HeadNeed& need : wanted.heads.needs)
     if (need.induction > 0.0f && need.induction < wanted.full_from) more_heads_.push_back(need.induction);

@@ -208,7 +208,7 @@ class ProceduralMemory {
   void thin_full_heads(std::span<const TokenId> tokens);
   std::vector<bool> rows_to_thin(const std::vector<std::pair<int, int>>& heads,
                                  std::span<const TokenId> tokens) const;
-  Pos shift_of(Pos first, Pos position, Pos reach = 0) const;
+  Pos shift_of(Pos first, Pos position, Pos most, Pos reach = 0) const;
   void move_full_blocks(std::vector<FullBlock>& blocks, Pos position);
   float mass_of(Pos first, Pos last, Pos position) const;
   Pos newest_part(const Block& block) const { return first_sealed_before(spec_, block.last); }

@@ -8,12 +8,12 @@
 #include "state/procedural/reference_rows.h"
 
 namespace kvtide {
-// How much nearer a block is seen after a seal at `position`, whose rows begin `reach` before `first`.
-Pos ProceduralMemory::shift_of(Pos first, Pos position, Pos reach) const {
-  if (spec_.far_from == 0) return 0;
+// How much nearer a block is seen after a seal at `position`, from `most` at most, whose rows begin `reach` before `first`.
+Pos ProceduralMemory::shift_of(Pos first, Pos position, Pos most, Pos reach) const {
+  if (most == 0) return 0;
   const Pos distance = position - first;
-  return distance - std::min(seen_distance(spec_.far, distance, position, spec_.far_from),
-                             std::max<Pos>(1, spec_.far_from - reach));
+  return distance -
+         std::min(seen_distance(spec_.far, distance, position, most), std::max<Pos>(1, most - reach));
 }
 
 float ProceduralMemory::mass_of(Pos first, Pos last, Pos position) const {
@@ -23,12 +23,13 @@ float ProceduralMemory::mass_of(Pos first, Pos last, Pos position) const {
 // Far neighbours share a turn: turning costs as much as reading some dozens of rows, which is all
 // that is left of an old block.
 void ProceduralMemory::move_full_blocks(std::vector<FullBlock>& blocks, Pos position) {
+  const Pos most = full_heads_see(spec_.far_from, position);
   for (std::size_t end = blocks.size(); end > 0;) {
     const Pos newest = blocks[end - 1].first;
-    const Pos most = seen_distance(spec_.far, position - newest, position, spec_.far_from) / kTurnShare;
+    const Pos apart = seen_distance(spec_.far, position - newest, position, most) / kTurnShare;
     std::size_t begin = end - 1;
-    while (begin > 0 && newest - blocks[begin - 1].first <= most) --begin;
-    const Pos shift = shift_of(newest, position, newest - blocks[begin].first);
+    while (begin > 0 && newest - blocks[begin - 1].first <= apart) --begin;
+    const Pos shift = shift_of(newest, position, most, newest - blocks[begin].first);
     for (; end > begin; --end) blocks[end - 1].shift = shift;
     turns_.push_back(shift);
   }
@@ -39,7 +40,7 @@ void ProceduralMemory::move_blocks(Pos position) {
   if (spec_.far_from == 0) return;
   turns_.clear();
   for (Block& block : blocks_) {
-    turns_.push_back(block.shift = shift_of(newest_part(block), position, block.reach));
+    turns_.push_back(block.shift = shift_of(newest_part(block), position, spec_.far_from, block.reach));
     block.mass = mass_of(block.first, block.last, position);
   }
   move_full_blocks(full_, position);
@@ -76,7 +77,7 @@ std::vector<ProceduralMemory::SealedBlock> ProceduralMemory::sealed_blocks(int l
     block.first = first_sealed_before(spec_, last);
     block.last = last;
     block.mass = mass_of(block.first, block.last, last_seal());
-    const Pos shift = shift_of(block.first, last_seal());
+    const Pos shift = shift_of(block.first, last_seal(), spec_.far_from);
     if (shift != 0) add_turn(spec_.frequencies[static_cast<std::size_t>(layer)], shift, block.rotation);
   }
   return blocks;

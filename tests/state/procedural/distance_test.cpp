@@ -107,8 +107,9 @@ TEST(OldRowsOfFullHeads, ShareTurnsAndStillStandWithinAnEighthOfWhereTheyBelong)
     for (std::int64_t row = 0; row < span.rows; ++row) {
       const Pos at = state.past()->position_of(0, 1, span.keys + row * span.key_stride);
       blocks.insert(at / p.block);
+      const Pos most = full_heads_see(kTrained, state.position());
       const auto wanted =
-          static_cast<double>(seen_distance(p.far, state.position() - at, state.position(), kTrained));
+          static_cast<double>(seen_distance(p.far, state.position() - at, state.position(), most));
       const double off = wanted / 8.0 + static_cast<double>(2 * p.block) + 2.0;
       EXPECT_NEAR(seen_distance_of(span, row, state.position()), wanted, off) << "position " << at;
     }

@@ -38,6 +38,13 @@ TEST(SeenDistance, OfLogFollowsTheFormula) {
   EXPECT_EQ(seen_distance(FarRule::log, 900, 1000, 448), 432);
 }
 
+TEST(SeenDistance, OfFullHeadsIsFiveEighthsOfTheTrainedLengthAtMost_OnceTheTextIsLongerThanThat) {
+  EXPECT_EQ(full_heads_see(7168, 1), 7168);
+  EXPECT_EQ(full_heads_see(7168, 8192), 7168);
+  EXPECT_EQ(full_heads_see(7168, 8193), 5120);
+  EXPECT_EQ(full_heads_see(1, 1000), 1);
+}
+
 TEST(FarMass, IsNothingWhereRowsKeepTheirDistances) {
   EXPECT_EQ(far_mass(6000, 6256, 7168, 7168), 0.0f);  // the text is not longer than the trained length
   EXPECT_EQ(far_mass(1000, 1256, 20480, 7168), 0.0f);
