@@ -191,8 +191,9 @@ std::vector<std::vector<Span>> Shadow::everything(
         span.rows = run.last - run.first;
         span.first = run.first;
         span.mass = full ? 0.0f : block.mass;
-        if (!block.rotation.empty()) span.rotation = block.rotation.data();
-        if (!block.rotation.empty()) span.rotation_pairs = state.past()->rotation_pairs(layer);
+        const std::vector<float>& rotation = full ? block.full_rotation : block.rotation;
+        if (!rotation.empty()) span.rotation = rotation.data();
+        if (!rotation.empty()) span.rotation_pairs = state.past()->rotation_pairs(layer);
         all[head].push_back(span);
       }
     for (const Span& span : spans[head])

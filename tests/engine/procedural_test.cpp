@@ -282,15 +282,15 @@ TEST_F(ProceduralTest, ABudgetTakesFourBits_WhereEightWouldLeaveOnlyAPartOfTheRo
   };
   int four_bits = 0, eight_bits = 0;
   for (Pos tokens = 1000; tokens < 200'000; tokens += tokens / 3) {
-    const ProceduralOptions eight = picked(1'100'000, tokens, FullType::q8_0);
-    const ProceduralOptions free = picked(1'100'000, tokens);
+    const ProceduralOptions eight = picked(700'000, tokens, FullType::q8_0);
+    const ProceduralOptions free = picked(700'000, tokens);
     if (eight.window + eight.full_rows + eight.block <= tokens) {
       ++four_bits;
       EXPECT_EQ(free.full_type, FullType::q4_0) << tokens;
       EXPECT_GT(free.full_rows, eight.full_rows) << tokens;
       // What is left of the budget makes other things larger only where the whole text is held.
       if (free.window + free.full_rows + free.block > tokens) continue;
-      ASSERT_LT(eight.full_rows * 2, 24'576) << "the cap on rows hides the choice";
+      ASSERT_LT(eight.full_rows * 2, 12'288) << "the cap on rows hides the choice";
       EXPECT_EQ(free.window, eight.window);
       EXPECT_GT(free.full_rows * 2, eight.full_rows * 3) << tokens;
     } else {
@@ -302,9 +302,9 @@ TEST_F(ProceduralTest, ABudgetTakesFourBits_WhereEightWouldLeaveOnlyAPartOfTheRo
   }
   EXPECT_GE(four_bits, 3);
   EXPECT_GE(eight_bits, 3);
-  EXPECT_EQ(picked(1'100'000, 0).full_type, FullType::q4_0) << "a text without end";
-  EXPECT_EQ(picked(1'100'000, 2'000, FullType::q4_0).full_type, FullType::q4_0);
-  EXPECT_EQ(picked(1'100'000, 0, FullType::f16).full_type, FullType::f16);
+  EXPECT_EQ(picked(700'000, 0).full_type, FullType::q4_0) << "a text without end";
+  EXPECT_EQ(picked(700'000, 2'000, FullType::q4_0).full_type, FullType::q4_0);
+  EXPECT_EQ(picked(700'000, 0, FullType::f16).full_type, FullType::f16);
 }
 
 TEST_F(ProceduralTest, FourBitsNeedHeadsOfAMultipleOf32) {

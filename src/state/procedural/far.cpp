@@ -25,7 +25,8 @@ Pos seen_distance(FarRule rule, Pos distance, Pos position, Pos most) {
 }
 
 Pos full_heads_see(Pos far_from, Pos position) {
-  return position <= far_from / 7 * 8 ? far_from : std::max<Pos>(1, far_from * 5 / 7);
+  const bool as_others = far_from == 0 || position <= far_from / 7 * 8;
+  return as_others ? far_from : std::max<Pos>(1, far_from * 5 / 7);
 }
 
 float far_mass(Pos nearest, Pos farthest, Pos position, Pos most) {

@@ -110,11 +110,11 @@ class ProceduralMemory {
   // Throws Error(numeric) that names the head whose rows and losses do not add up to what was sealed. Builds
   // with assertions do it after every seal.
   void audit() const;
-  // The blocks that were sealed, as full heads see them in a layer.
+  // The blocks that were sealed, as heads see them in a layer.
   struct SealedBlock {
     Pos first = 0, last = 0;
-    std::vector<float> rotation = {};  // [2][pairs]; empty: seen where they are
-    float mass = 0.0f;                 // nats, as plain heads see it
+    std::vector<float> rotation = {}, full_rotation = {};  // [2][pairs]; empty: seen where they are
+    float mass = 0.0f;                                     // nats, as plain heads see it
   };
   std::vector<SealedBlock> sealed_blocks(int layer) const;
   // The position of the row of a head whose key lies there.

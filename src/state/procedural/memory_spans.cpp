@@ -77,8 +77,12 @@ std::vector<ProceduralMemory::SealedBlock> ProceduralMemory::sealed_blocks(int l
     block.first = first_sealed_before(spec_, last);
     block.last = last;
     block.mass = mass_of(block.first, block.last, last_seal());
-    const Pos shift = shift_of(block.first, last_seal(), spec_.far_from);
-    if (shift != 0) add_turn(spec_.frequencies[static_cast<std::size_t>(layer)], shift, block.rotation);
+    const auto turn_within = [&](Pos most, std::vector<float>& rotation) {
+      const Pos shift = shift_of(block.first, last_seal(), most);
+      if (shift != 0) add_turn(spec_.frequencies[static_cast<std::size_t>(layer)], shift, rotation);
+    };
+    turn_within(spec_.far_from, block.rotation);
+    turn_within(full_heads_see(spec_.far_from, last_seal()), block.full_rotation);
   }
   return blocks;
 }

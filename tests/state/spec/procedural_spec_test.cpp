@@ -43,6 +43,7 @@ TEST(SeenDistance, OfFullHeadsIsFiveEighthsOfTheTrainedLengthAtMost_OnceTheTextI
   EXPECT_EQ(full_heads_see(7168, 8192), 7168);
   EXPECT_EQ(full_heads_see(7168, 8193), 5120);
   EXPECT_EQ(full_heads_see(1, 1000), 1);
+  EXPECT_EQ(full_heads_see(0, 1000), 0) << "true distances";
 }
 
 TEST(FarMass, IsNothingWhereRowsKeepTheirDistances) {
