@@ -152,7 +152,7 @@ inline void along_chunk(const Chunk& chunk, int blocks, QuantRow x, float (*acc)
   Float16 a[kTileRows];
 #pragma GCC unroll 16
   for (int m = 0; m < kTileRows; ++m) a[m] = load(acc[m]);
-  // A product takes three times as long as the next one has to wait for it: its sums are stored when that one begins.
+  // The next product can begin after 16 cycles, and sums are there after 52: they are stored when that one begins.
   const auto begin_block = [&](int b) {
     if (b > 0 && b <= blocks) store_sums<Type>(sums[(b - 1) % kAhead]);
     if (b < blocks) multiply<Type>(x.q + b * kTileBytes, chunk.q[b]);
