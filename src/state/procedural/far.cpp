@@ -25,7 +25,7 @@ Pos seen_distance(FarRule rule, Pos distance, Pos position, Pos most) {
 }
 
 Pos full_heads_see(Pos far_from, Pos position) {
-  const bool as_others = far_from == 0 || position <= far_from / 7 * 8;
+  const bool as_others = far_from == 0 || position <= trained_length(far_from);
   return as_others ? far_from : std::max<Pos>(1, far_from * 5 / 7);
 }
 

@@ -55,18 +55,10 @@ Fitting::Fitting(const KvSpec& shape, const AttentionShape& attention, const Pro
   // window are not.
   const Pos expected = wanted.budget_for;
   beyond_ = attention.trained > 0 && (expected == 0 || expected > attention.trained);
-  if (beyond_) {
-    widest_ = attention.trained / 8 * 7;
-    rows_first_ = std::max(kRowsBeyond, attention.trained);
-  } else if (expected > 0) {
-    rows_first_ = expected;
-  }
-  if (expected > 0) {
-    widest_ = std::min(widest_, expected);
-    rows_first_ = std::min(rows_first_, expected);
-  } else {
-    rows_first_ = std::min(rows_first_, kFullRowsFirst);
-  }
+  if (beyond_) widest_ = attention.trained / 8 * 7;
+  if (expected > 0) widest_ = std::min(widest_, expected);
+  if (expected > 0) rows_first_ = expected;
+  if (beyond_) rows_first_ = std::min(rows_first_, std::max(kRowsBeyond, attention.trained));
   for (const HeadNeed& need : wanted.heads.needs)
     if (need.induction > 0.0f && need.induction < wanted.full_from) more_heads_.push_back(need.induction);
   std::sort(more_heads_.begin(), more_heads_.end(), std::greater<>());

@@ -5,6 +5,7 @@
 #include "base/pages.h"
 #include "kernels/attend_kernel.h"
 #include "state/procedural/budget.h"
+#include "state/procedural/far.h"
 #include "state/rows/row_format.h"
 
 namespace kvtide {
@@ -60,7 +61,8 @@ std::vector<RowStage> types_of_stages(const KvSpec& spec) {
 // The positions that stages may reach. Exact rows are seen where they are: no further than the model was trained for.
 Pos longest_stage(const ProceduralSpec& p) {
   if (p.far_from == 0) return kLongestStage;
-  return p.budget_for <= p.far_from / 7 * 8 ? std::max(p.far_from, p.budget_for + kTileRows) : p.far_from;
+  return p.budget_for <= trained_length(p.far_from) ? std::max(p.far_from, p.budget_for + kTileRows)
+                                                    : p.far_from;
 }
 
 // Fills in where the stages end; false: one of them would not be worth it. observed: are there references from the
