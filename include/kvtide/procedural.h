@@ -34,8 +34,8 @@ enum class WindowType {  // how the newest rows are stored once blocks are seale
   as_written,            // in the types of the session
   q8_0
 };
-enum class FullType {  // how full heads store their rows
-  automatic,           // as other old rows; in q4_0 where a budget holds only a part of them otherwise
+enum class RowType {  // how rows of the past are stored
+  automatic,          // in q8_0, or in q4_0 where a budget asks for it; heads of no multiple of 32 elements: in f16
   f16,
   q8_0,
   q4_0  // of Hadamard transforms: 4.5 bits an element
@@ -47,13 +47,13 @@ inline constexpr std::string_view kRowScoreNames[] = {"mixed", "novelty", "vnorm
 inline constexpr std::string_view kFarRuleNames[] = {"log", "clamp"};
 inline constexpr std::string_view kAdaptNames[] = {"off", "drift", "entropy"};
 inline constexpr std::string_view kWindowTypeNames[] = {"automatic", "as_written", "q8_0"};
-inline constexpr std::string_view kFullTypeNames[] = {"automatic", "f16", "q8_0", "q4_0"};
+inline constexpr std::string_view kRowTypeNames[] = {"automatic", "f16", "q8_0", "q4_0"};
 constexpr std::span<const std::string_view> names_of(Summary) { return kSummaryNames; }
 constexpr std::span<const std::string_view> names_of(RowScore) { return kRowScoreNames; }
 constexpr std::span<const std::string_view> names_of(FarRule) { return kFarRuleNames; }
 constexpr std::span<const std::string_view> names_of(Adapt) { return kAdaptNames; }
 constexpr std::span<const std::string_view> names_of(WindowType) { return kWindowTypeNames; }
-constexpr std::span<const std::string_view> names_of(FullType) { return kFullTypeNames; }
+constexpr std::span<const std::string_view> names_of(RowType) { return kRowTypeNames; }
 template <class Choice>
 constexpr std::string_view name_of(Choice choice) {
   return names_of(choice)[static_cast<std::size_t>(choice)];
@@ -86,17 +86,17 @@ struct ProceduralOptions {
   WindowType window_type = WindowType::automatic;
   std::int64_t block = 0;      // positions summarised at once
   std::int64_t rows = 0;       // kept of a block, on average over all heads
+  RowType row_type = RowType::automatic;  // how these are stored, and references; q4_0 inside a budget
   std::int64_t summaries = 4;  // of these, per head
   int levels = -1;             // old blocks are consolidated so that 6 levels + 1 stay; 0: never
   // Full heads, those that copy from the past, keep rows that nothing stands in for: at most so many each, beyond
   // them old text thins out; 0: every row, or with a budget as many as it allows.
   std::int64_t full_rows = 0;
-  FullType full_type = FullType::automatic;  // how they store them
+  RowType full_type = RowType::automatic;  // how they store them; q4_0 where a budget holds only a part otherwise
   Summary summary = Summary::fit;
   RowScore score = RowScore::mixed;
   HeadTable heads;
   float full_from = 0.15f;      // heads with at least this induction are full heads
-  bool half_precision = false;  // old rows as f16 instead of q8_0
   FarRule far = FarRule::log;
   // Layers [first_layer, last_layer] are compressed; of the others old rows are converted and all kept.
   int first_layer = 0;
@@ -139,15 +139,15 @@ constexpr void visit(Options& o, Visitor&& visitor) {
   visitor(ProceduralField{"window_type", 0, 0, 5}, o.window_type);
   visitor(ProceduralField{"block", 16, 65536, 0}, o.block);
   visitor(ProceduralField{"rows", 0, 65536, 1}, o.rows);
+  visitor(ProceduralField{"row_type"}, o.row_type);  // files tell the element type that it led to
   visitor(ProceduralField{"summaries", 0, 65536, 0}, o.summaries);
   visitor(ProceduralField{"levels", 0, 8, 0}, o.levels);
   visitor(ProceduralField{"full_rows", 0, kMany, 0}, o.full_rows);
-  visitor(ProceduralField{"full_type"}, o.full_type);  // files tell the element type that it led to
+  visitor(ProceduralField{"full_type"}, o.full_type);  // likewise
   visitor(ProceduralField{"summary", 0, 0, 0}, o.summary);
   visitor(ProceduralField{"score", 0, 0, 0}, o.score);
   visitor(ProceduralField{"heads"}, o.heads);  // files tell the plans that it led to
   visitor(ProceduralField{"full_from", -1e30, 1e30, 1}, o.full_from);
-  visitor(ProceduralField{"half_precision"}, o.half_precision);  // files tell the element type
   visitor(ProceduralField{"far", 0, 0, 0}, o.far);
   visitor(ProceduralField{"first_layer", 0, 65535, 1}, o.first_layer);
   visitor(ProceduralField{"last_layer", -1, 65535, 1}, o.last_layer);

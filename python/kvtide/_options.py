@@ -38,12 +38,12 @@ class ProceduralOptions(TypedDict, total=False):
     summaries: int
     levels: int
     full_rows: int
+    row_type: str
     full_type: str
     summary: str
     score: str
     far: str
     adapt: str
-    half_precision: bool
     first_layer: int
     last_layer: int
     pins: Sequence[tuple[int, int]]

@@ -55,7 +55,7 @@ class Session(SessionMemory):
         text will be, and it is spent better; longer ones are read, too. ``procedural``, a dict, says
         more about that memory: ``budget`` (the same as ``kv_budget``), ``budget_for`` (the same as ``context``),
         ``sinks``, ``window``, ``block``, ``rows`` (of a block, on average over all heads), ``summaries``, ``levels``,
-        ``full_rows``, ``full_type`` (of these: "f16", "q8_0" or "q4_0"), ``half_precision`` (old rows as f16),
+        ``row_type`` (of rows of a block: "f16", "q8_0" or "q4_0"), ``full_rows``, ``full_type`` (of these, likewise),
         ``window_type`` (of the newest rows: "as_written", or "q8_0", which a budget picks where it cannot hold every row),
         ``exact_first`` (where a budget has no end: keep every row while it holds them all),
         ``summary``, ``score``, ``far``, ``adapt``, ``first_layer`` and ``last_layer`` (of those that are compressed),

@@ -70,7 +70,7 @@ class Reading {
     options.window = static_cast<std::int64_t>(tokens.size()) + kBlock;  // nothing is ever sealed
     options.rows = kBlock / 4;
     options.levels = 0;
-    options.half_precision = true;
+    options.row_type = RowType::f16;
     ProceduralSpec spec = procedural_spec(memory_shape(config), attention_shape(config), options);
     spec.reference_stride = stride;
     return spec;

@@ -195,7 +195,7 @@ PredictedRates predict(const ModelConfig& config, const MemoryPlan& plan, const 
                                         : every_row               ? b.exact_first - b.carried
                                                                   : b.total() - b.references - b.carried);
   const double exact = head_row_bytes(spec, spec.key_type, spec.value_type),
-               old = head_row_bytes(spec, spec.procedural->row_type, spec.procedural->row_type),
+               old = head_row_bytes(spec, spec.procedural->plain_type, spec.procedural->plain_type),
                full = head_row_bytes(spec, spec.procedural->copy_type, spec.procedural->copy_type);
   // Of one KV head each, over all layers, as wide as those that see everything: a narrower row counts for less.
   double whole = static_cast<double>(b.window) / exact + static_cast<double>(b.compact) / old +

@@ -59,7 +59,7 @@ DType dtype(const JsonFields& json, std::string_view key) {
   return *found;
 }
 
-// Rows that nothing stands in for may have q4_0, too.
+// Rows of the past may have q4_0, too.
 DType dtype_of_rows(const JsonFields& json, std::string_view key) {
   return json.required_text(key) == "q4_0" ? DType::q4_0 : dtype(json, key);
 }
@@ -84,12 +84,14 @@ void read(const JsonFields& json, std::string_view key, Choice& value) {
   value = static_cast<Choice>(found - names.begin());
 }
 
+RowType chosen_type(DType type) {
+  return type == DType::q4_0 ? RowType::q4_0 : type == DType::q8_0 ? RowType::q8_0 : RowType::f16;
+}
+
 // What older files do not tell, from what they do.
 void fill_in_what_was_chosen(ProceduralSpec& spec, int minor) {
-  spec.half_precision = spec.row_type == DType::f16;
-  spec.full_type = spec.copy_type == DType::q4_0   ? FullType::q4_0
-                   : spec.copy_type == DType::q8_0 ? FullType::q8_0
-                                                   : FullType::f16;
+  spec.row_type = chosen_type(spec.plain_type);
+  spec.full_type = chosen_type(spec.copy_type);
   spec.exact_first = !spec.stages.empty();
   if (minor == 0) spec.rows = rows_of_plans(spec);
   if (minor < 5) spec.window_type = WindowType::as_written;
@@ -101,7 +103,7 @@ ProceduralSpec read_procedural(const JsonFields& json, int minor) {
     if constexpr (requires { read(json, field.name, value); })
       if (field.since >= 0 && field.since <= minor) read(json, field.name, value);
   });
-  spec.row_type = spec.copy_type = dtype(json, "row_type");
+  spec.plain_type = spec.copy_type = dtype_of_rows(json, "row_type");
   if (json.contains("full_type")) spec.copy_type = dtype_of_rows(json, "full_type");
   if (minor >= 3)
     for (const JsonFields& stage : json.objects("stages"))
@@ -114,7 +116,7 @@ ProceduralSpec read_procedural(const JsonFields& json, int minor) {
     spec.reference_span = integer(json, "reference_span");
     spec.reference_from = integer(json, "reference_from");
   }
-  if (minor >= 6) spec.reference_type = dtype(json, "reference_type");
+  if (minor >= 6) spec.reference_type = dtype_of_rows(json, "reference_type");
   spec.scale = single(json, "scale");
   for (const JsonValue& layer : json.list("heads")) {
     if (layer.list() == nullptr) json.wrong("heads", "a list of lists of objects");

@@ -49,7 +49,7 @@ Json procedural_json(const ProceduralSpec& spec) {
     stages.push(std::move(one));
   }
   json.set("stages", std::move(stages));
-  json.set("row_type", name_of_type(spec.row_type))
+  json.set("row_type", name_of_type(spec.plain_type))
       .set("full_type", name_of_type(spec.copy_type))
       .set("far_from", spec.far_from)
       .set("query_heads", spec.query_heads)

@@ -43,7 +43,7 @@ class ProceduralSessionTest : public ::testing::Test {
     ProceduralOptions o = memory();
     o.heads.kv_heads = 2;
     o.heads.needs.assign(4, HeadNeed{.induction = 1.0f});
-    o.half_precision = true;
+    o.row_type = RowType::f16;
     return o;
   }
 
@@ -346,7 +346,7 @@ TEST_F(ProceduralSessionTest, Shadow_FindsLittleDriftInFourBits_ButSome) {
   const Model model(file.path());
   SessionOptions options = with(lossless());
   options.shadow = ShadowOptions{.every = 10};
-  options.procedural->full_type = FullType::q4_0;
+  options.procedural->full_type = RowType::q4_0;
   Session session(model, options);
   session.read(text_);
   const Drift drift = *session.drift();

@@ -245,7 +245,7 @@ TEST_F(ProceduralTest, ABudgetThatIsTooSmallIsRefusedWithTheSmallestThatWorks) {
 
 TEST_F(ProceduralTest, InFourBits_ChunksThreadsKernelsForksAndSnapshotsChangeNoBit) {
   SessionOptions o = options(512, 2);
-  o.procedural->full_type = FullType::q4_0;
+  o.procedural->full_type = RowType::q4_0;
   const auto whole = all_logits(model_, o, text_);
   EXPECT_FALSE(same_bits(whole, wanted_)) << "eight bits are no other";
   for (const Kernels* kernels : available_kernels()) {
@@ -262,14 +262,14 @@ TEST_F(ProceduralTest, InFourBits_ChunksThreadsKernelsForksAndSnapshotsChangeNoB
   first.save(folder.path("a"));
   Session loaded(model_, options());
   loaded.load(folder.path("a"));
-  EXPECT_EQ(loaded.options().procedural->full_type, FullType::q4_0);
+  EXPECT_EQ(loaded.options().procedural->full_type, RowType::q4_0);
   const auto rest = std::span(whole).subspan(700 * kTokensOfTheModel);
   EXPECT_TRUE(same_bits(all_logits(fork, text(700, 1100)), rest));
   EXPECT_TRUE(same_bits(all_logits(loaded, text(700, 1100)), rest));
 }
 
 TEST_F(ProceduralTest, ABudgetTakesFourBits_WhereEightWouldLeaveOnlyAPartOfTheRows) {
-  const auto picked = [&](std::int64_t budget, Pos tokens, FullType wanted = FullType::automatic) {
+  const auto picked = [&](std::int64_t budget, Pos tokens, RowType wanted = RowType::automatic) {
     SessionOptions o = options();
     o.procedural = ProceduralOptions{};
     o.procedural->budget = budget;
@@ -282,11 +282,11 @@ TEST_F(ProceduralTest, ABudgetTakesFourBits_WhereEightWouldLeaveOnlyAPartOfTheRo
   };
   int four_bits = 0, eight_bits = 0;
   for (Pos tokens = 1000; tokens < 200'000; tokens += tokens / 3) {
-    const ProceduralOptions eight = picked(700'000, tokens, FullType::q8_0);
+    const ProceduralOptions eight = picked(700'000, tokens, RowType::q8_0);
     const ProceduralOptions free = picked(700'000, tokens);
     if (eight.window + eight.full_rows + eight.block <= tokens) {
       ++four_bits;
-      EXPECT_EQ(free.full_type, FullType::q4_0) << tokens;
+      EXPECT_EQ(free.full_type, RowType::q4_0) << tokens;
       EXPECT_GT(free.full_rows, eight.full_rows) << tokens;
       // What is left of the budget makes other things larger only where the whole text is held.
       if (free.window + free.full_rows + free.block > tokens) continue;
@@ -296,15 +296,15 @@ TEST_F(ProceduralTest, ABudgetTakesFourBits_WhereEightWouldLeaveOnlyAPartOfTheRo
     } else {
       EXPECT_EQ(free.window, eight.window);
       ++eight_bits;
-      EXPECT_EQ(free.full_type, FullType::q8_0) << tokens;
+      EXPECT_EQ(free.full_type, RowType::q8_0) << tokens;
       EXPECT_EQ(free.full_rows, eight.full_rows) << tokens;
     }
   }
   EXPECT_GE(four_bits, 3);
   EXPECT_GE(eight_bits, 3);
-  EXPECT_EQ(picked(700'000, 0).full_type, FullType::q4_0) << "a text without end";
-  EXPECT_EQ(picked(700'000, 2'000, FullType::q4_0).full_type, FullType::q4_0);
-  EXPECT_EQ(picked(700'000, 0, FullType::f16).full_type, FullType::f16);
+  EXPECT_EQ(picked(700'000, 0).full_type, RowType::q4_0) << "a text without end";
+  EXPECT_EQ(picked(700'000, 2'000, RowType::q4_0).full_type, RowType::q4_0);
+  EXPECT_EQ(picked(700'000, 0, RowType::f16).full_type, RowType::f16);
 }
 
 TEST_F(ProceduralTest, FourBitsNeedHeadsOfAMultipleOf32) {
@@ -313,7 +313,7 @@ TEST_F(ProceduralTest, FourBitsNeedHeadsOfAMultipleOf32) {
   const testing::TemporaryFile file("narrow.gguf", testing::sample_model(narrow).build().bytes);
   const Model model(file.path());
   SessionOptions o = options();
-  for (const FullType type : {FullType::q4_0, FullType::q8_0}) {
+  for (const RowType type : {RowType::q4_0, RowType::q8_0}) {
     o.procedural->full_type = type;
     try {
       Session session(model, o);
@@ -325,8 +325,8 @@ TEST_F(ProceduralTest, FourBitsNeedHeadsOfAMultipleOf32) {
           << error.message();
     }
   }
-  o.procedural->full_type = FullType::automatic;
-  EXPECT_EQ(Session(model, o).options().procedural->full_type, FullType::f16);
+  o.procedural->full_type = RowType::automatic;
+  EXPECT_EQ(Session(model, o).options().procedural->full_type, RowType::f16);
 }
 
 TEST_F(ProceduralTest, EveryKindOfSummaryScoreAndRowTypeIsDeterministic) {
@@ -338,7 +338,7 @@ TEST_F(ProceduralTest, EveryKindOfSummaryScoreAndRowTypeIsDeterministic) {
         o.key_type = o.value_type = exact;
         o.procedural->summary = summary;
         o.procedural->score = score;
-        o.procedural->half_precision = exact == ElementType::f16;
+        o.procedural->row_type = exact == ElementType::f16 ? RowType::f16 : RowType::q8_0;
         o.procedural->far = score == RowScore::novelty ? FarRule::clamp : FarRule::log;
         const auto whole = all_logits(model_, o, text(0, 400));
         o.prefill_chunk = 13;

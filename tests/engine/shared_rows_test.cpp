@@ -32,7 +32,7 @@ class SharedRows : public ::testing::Test {
     o.block = 16;
     o.rows = 4;
     o.summaries = 1;
-    o.half_precision = true;
+    o.row_type = RowType::f16;
     if (lossless) {
       o.heads.kv_heads = 1;
       o.heads.needs.assign(3, HeadNeed{.induction = 1.0f});

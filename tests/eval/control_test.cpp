@@ -54,7 +54,7 @@ TEST_F(ControlTest, AWindowOfBytes_IsTheLongestThatTheyPayFor_InTheTypeOfOldRows
   EXPECT_EQ(window.key_type, ElementType::q8_0);
   EXPECT_EQ(most_kv_bytes(model_, window, 900), 300 * 272);
   SessionOptions half = procedural();
-  half.procedural->half_precision = true;
+  half.procedural->row_type = RowType::f16;
   EXPECT_EQ(window_of_bytes(model_, half, 512 * 300, 900).rolling, (Rolling{4, 296}));
   EXPECT_EQ(window_of_bytes(model_, half, 512 * 300, 900).key_type, ElementType::f16);
 }

@@ -96,7 +96,7 @@ EVERY_FIELD = {
     "kv_heads": 4,
     "heads": [(0.5, 1.0, 1.0)] + [(0.0, 1.0, 1.0)] * 7,
     "full_from": 0.25,
-    "half_precision": True,
+    "row_type": "f16",
     "exact_first": False,
     "far": "clamp",
     "first_layer": 0,
@@ -116,11 +116,10 @@ def test_every_field_is_taken_and_stands_in_the_file(model, tmp_path):
         session.save(tmp_path / "text.kv")
     told = header(tmp_path / "text.kv")["spec"]["procedural"]
     for key, value in EVERY_FIELD.items():
-        if key in ("kv_heads", "heads", "half_precision", "exact_first"):
+        if key in ("kv_heads", "heads", "exact_first"):
             continue  # files tell what they led to
         wanted = [list(pin) for pin in value] if key == "pins" else value
         assert told[key] == pytest.approx(wanted) if isinstance(wanted, float) else told[key] == wanted, key
-    assert told["row_type"] == "f16"
     assert [len(layer) for layer in told["heads"]] == [4, 4]
     with pytest.raises(errors.InvalidArgumentError, match="spill"):
         model.session(procedural={**EVERY_FIELD, "spill": 3})

@@ -49,7 +49,7 @@ Json past_json(const ProceduralMemory& past, const ProceduralImage& image) {
       .set("summaries", Json::array(counts.summary_rows));
   Json procedural = Json::object();
   procedural.set("chosen", fields_json(spec))
-      .set("row_type", dtype_info(spec.row_type).name)
+      .set("row_type", dtype_info(spec.plain_type).name)
       .set("full_type", dtype_info(spec.copy_type).name)
       .set("sealed", image.sealed)
       .set("blocks", std::move(blocks))

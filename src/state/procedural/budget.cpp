@@ -120,13 +120,14 @@ ProceduralBytes most_bytes(const KvSpec& spec, Pos tokens) {
         if (p.full_rows > 0 && (!plan.whole || !p.spill.empty()))
           rows = std::min(all, p.full_rows + p.block + (plan.whole ? 0 : pinned));
         bytes.full += HeadRows::bytes_for(rows_kind(p, plan), row, row, rows);
-        if (is_spread(p, plan)) bytes.full += layer.head_dim * static_cast<std::int64_t>(sizeof(float));
       } else {
         // While four blocks merge, both are there.
         bytes.compact += HeadRows::bytes_for(rows_kind(p, plan), row, row, blocks * plan.rows + pinned);
         // Rows that move from head to head fill other pages.
         if (p.adapt != Adapt::off) bytes.compact += kAdaptSlack;
       }
+      if (is_spread(p, plan))
+        (plan.full ? bytes.full : bytes.compact) += layer.head_dim * static_cast<std::int64_t>(sizeof(float));
     }
   }
   bytes.window += bytes_of_largest_layer(spec, types, repeated_tokens(spec));

@@ -28,25 +28,26 @@ void check_pins(const std::vector<PosRange>& pins) {
   }
 }
 
-DType copy_type_of(FullType wanted, DType other_rows) {
+DType dtype_of(RowType wanted, DType automatic) {
   switch (wanted) {
-    case FullType::automatic:
-      return other_rows;
-    case FullType::f16:
+    case RowType::automatic:
+      return automatic;
+    case RowType::f16:
       return DType::f16;
-    case FullType::q8_0:
+    case RowType::q8_0:
       return DType::q8_0;
-    case FullType::q4_0:
+    case RowType::q4_0:
       return DType::q4_0;
   }
-  return other_rows;
+  return automatic;
 }
 
 }  // namespace
 
-// q8_0 takes whole blocks of 32.
-DType row_type_of(const KvSpec& shape, const ProceduralOptions& o) {
-  return o.half_precision || head_dim_of(shape) % 32 != 0 ? DType::f16 : DType::q8_0;
+RowType row_type_for(const KvSpec& shape, const ProceduralOptions& o) {
+  if (o.row_type != RowType::automatic) return o.row_type;
+  if (head_dim_of(shape) % 32 != 0) return RowType::f16;
+  return o.budget > 0 ? RowType::q4_0 : RowType::q8_0;
 }
 
 ProceduralSpec procedural_spec(const KvSpec& shape, const AttentionShape& attention,
@@ -72,12 +73,13 @@ ProceduralSpec procedural_spec(const KvSpec& shape, const AttentionShape& attent
 
   ProceduralSpec spec;
   static_cast<ProceduralOptions&>(spec) = o;
-  spec.row_type = row_type_of(shape, o);
-  spec.reference_type = spec.row_type;
-  spec.copy_type = copy_type_of(o.full_type, spec.row_type);
-  if (head_dim_of(shape) % dtype_info(spec.copy_type).block_elements != 0)
-    refuse(cat("rows of full heads in ", dtype_info(spec.copy_type).name,
-               " need heads of a multiple of 32 elements, not ", head_dim_of(shape), "; use f16"));
+  spec.plain_type = dtype_of(row_type_for(shape, o), DType::f16);
+  spec.reference_type = spec.plain_type;
+  spec.copy_type = dtype_of(o.full_type, spec.plain_type);
+  for (const DType type : {spec.copy_type, spec.plain_type})
+    if (head_dim_of(shape) % dtype_info(type).block_elements != 0)
+      refuse(cat(type == spec.copy_type ? "rows of full heads in " : "old rows in ", dtype_info(type).name,
+                 " need heads of a multiple of 32 elements, not ", head_dim_of(shape), "; use f16"));
   spec.far_from = attention.trained / 8 * 7;
   spec.query_heads = attention.query_heads;
   spec.scale = attention.scale;

@@ -14,8 +14,8 @@ struct AttentionShape {
   Pos trained = 0;      // positions that the model was trained for
 };
 
-// Of the rows of the past.
-DType row_type_of(const KvSpec& shape, const ProceduralOptions& options);
+// How rows of the past are stored, full heads apart: what was chosen, or what follows for this shape.
+RowType row_type_for(const KvSpec& shape, const ProceduralOptions& options);
 
 // What these options, filled in, mean for the layers that see everything; layers with a window keep it. Throws
 // Error(invalid_argument) naming the option that does not fit the shape.

@@ -20,8 +20,9 @@ constexpr std::int64_t kLargestBlock = 1024;
 
 // A smaller step is better where one head in so many more keeps every row of the text for it.
 constexpr double kWorthAStep = 8.0;
-// So is one with which full heads that hold only a part of the text hold so many times as much.
-constexpr double kMoreText = 1.5;
+// So is one with which full heads that hold less than this part of the text hold so many times as much. They keep the
+// passages of rare tokens first, so what is missing then is worth little. Beyond the trained length they get a part anyway.
+constexpr double kTextWanted = 2.0 / 3.0, kMoreText = 7.0 / 6.0;
 // Where eight bits leave fewer than one head in so many the whole text, four bits for nearly twice the heads are better.
 constexpr double kWorthFourBits = 3.0;
 constexpr double kMoreInFourBits = 16.0;  // if these are one head in so many at least
@@ -138,9 +139,8 @@ bool Fitting::is_better_in_four_bits(const ProceduralOptions& four, const Proced
 }
 
 bool Fitting::is_worth_more(const ProceduralOptions& smaller, const ProceduralOptions& than) const {
-  const double before = whole_heads(than), after = whole_heads(smaller);
-  const bool more_text = !rows_enough(than) && before > 0 && after >= kMoreText * before;
-  return more_text || after >= before + one_in(kWorthAStep);
+  const bool more_text = text_held(smaller) >= kMoreText * text_held(than);
+  return more_text || whole_heads(smaller) >= whole_heads(than) + one_in(kWorthAStep);
 }
 
 // Where every row of a block stays and bytes are left: blocks of which more can stay.
@@ -172,6 +172,16 @@ void Fitting::enlarge(ProceduralOptions& o, Count ProceduralOptions::*field, std
   };
   with(largest((most - least) / unit, with));
 }
+
+// Rows of a full head over those of the expected text, as far as they are wanted.
+double Fitting::text_held(const ProceduralOptions& o) const {
+  const auto old = static_cast<double>(std::max<std::int64_t>(1, rows_first_ - o.window));
+  return std::min(text_wanted(), static_cast<double>(o.full_rows) / old);
+}
+
+double Fitting::text_wanted() const { return beyond_ ? 1.0 : kTextWanted; }
+
+bool Fitting::has_enough_text(const ProceduralOptions& o) const { return text_held(o) >= text_wanted(); }
 
 // Full heads, each counted by its share of the rows of the expected text.
 double Fitting::whole_heads(const ProceduralOptions& o) const {

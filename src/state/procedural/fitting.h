@@ -34,6 +34,8 @@ class Fitting {
   bool is_used_up(const ProceduralOptions& o) const;
   // Do full heads have as many rows as they get before anything else grows?
   bool rows_enough(const ProceduralOptions& o) const;
+  // Do full heads hold so much of the expected text that more is worth no smaller step?
+  bool has_enough_text(const ProceduralOptions& o) const;
   // Are more full heads, in four bits, better than these in eight?
   bool is_better_in_four_bits(const ProceduralOptions& four, const ProceduralOptions& eight) const;
   // Do full heads have so little in eight bits that four are worth trying?
@@ -50,6 +52,8 @@ class Fitting {
   template <class Count>
   void enlarge(ProceduralOptions& o, Count ProceduralOptions::*field, std::int64_t unit,
                std::int64_t most) const;
+  double text_held(const ProceduralOptions& o) const;
+  double text_wanted() const;
   double whole_heads(const ProceduralOptions& o) const;
   double one_in(double heads) const;
   bool fits(const ProceduralOptions& o) const;

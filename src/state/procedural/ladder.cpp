@@ -59,14 +59,15 @@ std::optional<ProceduralOptions> fitted_window(Fitting& fitting, const KvSpec& s
   return more;
 }
 
-// A step that fits, in eight bits or where these keep too few rows, or few heads whole, in four.
-ProceduralOptions fitted(Fitting& fitting, const ProceduralOptions& options, ProceduralOptions o,
-                         const ProceduralOptions& eight) {
-  const bool open = options.full_type == FullType::automatic && o.full_type == FullType::q8_0;
-  if (!open || !options.spill.empty() || !fitting.wants_four_bits(eight)) return eight;
-  o.full_type = FullType::q4_0;
+// A step that fits, with full heads in eight bits, or where these keep too few rows, or few heads whole, in four.
+std::optional<ProceduralOptions> fitted(Fitting& fitting, const KvSpec& shape,
+                                        const ProceduralOptions& options, ProceduralOptions o) {
+  const auto eight = fitted_window(fitting, shape, options, o);
+  const bool open = options.full_type == RowType::automatic && o.full_type == RowType::q8_0;
+  if (!open || !options.spill.empty() || (eight && !fitting.wants_four_bits(*eight))) return eight;
+  o.full_type = RowType::q4_0;
   const auto four = fitting.fit(o);
-  return four && fitting.is_better_in_four_bits(*four, eight) ? *four : eight;
+  return !eight || (four && fitting.is_better_in_four_bits(*four, *eight)) ? four : eight;
 }
 
 // The first step that fits, with what it leaves given away; or a smaller one that is worth more.
@@ -77,13 +78,11 @@ std::optional<ProceduralOptions> picked_step(Fitting& fitting, const KvSpec& sha
     const bool enough = best && fitting.rows_enough(*best);
     if (best && step.window < (enough ? kLeastWorth : kLeastForText)) break;
     if (enough && step.levels < kLeastLevels) break;
-    ProceduralOptions o = filled(shape, options, step);
-    const auto eight = fitted_window(fitting, shape, options, o);
-    if (!eight) continue;
-    const ProceduralOptions now = fitted(fitting, options, o, *eight);
-    if (best && !fitting.is_worth_more(now, *best)) break;
-    best = now;
-    if (options.budget_for == 0) break;
+    const auto now = fitted(fitting, shape, options, filled(shape, options, step));
+    const bool better = now && (!best || fitting.is_worth_more(*now, *best));
+    if (best && !better && fitting.has_enough_text(*best)) break;
+    if (better) best = now;
+    if (best && options.budget_for == 0) break;
   }
   return best;
 }

@@ -14,13 +14,16 @@ constexpr Pos reach_of(int levels, std::int64_t block) { return 6 * block * ((Po
 // (docs/procedural_measurements.md, as the other choices here).
 constexpr Pos kBrief = reach_of(4, 128);
 // A budget gets the first that fits and leaves full heads a fair share.
-constexpr LadderStep kLadder[] = {{1024, 512, 96, 4, Texts::lengthy},
-                                  {1024, 128, 24, 4, Texts::brief},
-                                  {512, 256, 64, 4, Texts::lengthy},
-                                  {512, 128, 24, 4},
-                                  {256, 128, 24, 3},
-                                  {128, 64, 16, 4},
-                                  {128, 64, 16, 2},
+constexpr LadderStep kLadder[] = {{1024, 512, 160, 4, Texts::lengthy},
+                                  {1024, 128, 40, 4, Texts::brief},
+                                  {512, 256, 104, 4, Texts::lengthy},
+                                  {512, 128, 40, 4},
+                                  {256, 128, 40, 3},
+                                  {128, 64, 24, 4},
+                                  {128, 64, 24, 3},
+                                  {64, 64, 24, 4},
+                                  {64, 64, 24, 3},
+                                  {64, 64, 24, 2},
                                   {64, 64, 16, 2},
                                   {64, 64, 16, 1},
                                   {32, 32, 12, 1}};
@@ -33,13 +36,20 @@ int levels_within(int levels, std::int64_t block, Pos expected) {
   return enough;
 }
 
+// Can a block of the step keep the rows that were asked for? The largest step says why not, if none can.
+bool takes_rows(const LadderStep& step, const ProceduralOptions& o) {
+  const std::int64_t block = o.block > 0 ? o.block : step.block, rows = o.rows > 0 ? o.rows : step.rows;
+  return step.window == kLadder[0].window || (rows <= block && o.summaries < std::min(rows, block));
+}
+
 }  // namespace
 
 std::vector<LadderStep> ladder_for(const ProceduralOptions& options) {
   const bool brief = options.budget_for > 0 && options.budget_for <= kBrief;
   std::vector<LadderStep> steps;
   for (const LadderStep& step : kLadder)
-    if (step.texts == Texts::all || (step.texts == Texts::brief) == brief) steps.push_back(step);
+    if ((step.texts == Texts::all || (step.texts == Texts::brief) == brief) && takes_rows(step, options))
+      steps.push_back(step);
   return steps;
 }
 
@@ -51,8 +61,9 @@ ProceduralOptions filled(const KvSpec& shape, const ProceduralOptions& options, 
   if (o.levels < 0) o.levels = levels_within(step.levels, o.block, options.budget_for);
   o.exact_first = false;  // decided when the rest is
   if (o.window_type == WindowType::automatic) o.window_type = WindowType::as_written;
-  if (o.full_type == FullType::automatic)
-    o.full_type = row_type_of(shape, o) == DType::f16 ? FullType::f16 : FullType::q8_0;
+  o.row_type = row_type_for(shape, o);
+  if (o.full_type == RowType::automatic)
+    o.full_type = o.row_type == RowType::f16 ? RowType::f16 : RowType::q8_0;
   return o;
 }
 

@@ -4,23 +4,24 @@
 #include <numeric>
 
 #include "base/stopwatch.h"
-#include "kernels/codec.h"
 #include "state/procedural/budget.h"
 #include "state/procedural/memory.h"
 #include "state/procedural/reference_rows.h"
 #include "state/procedural/seal_head.h"
+#include "state/procedural/stored_row.h"
 
 namespace kvtide {
 namespace {
 
-// Turns the keys of some rows of dim elements: once blocks are one they are seen from one distance.
-void move_up(HeadRows& rows, DType type, const Kernels& kernels, const std::vector<float>& turn,
-             std::int64_t first, std::int64_t count, std::span<float> key) noexcept {
-  const auto pairs = static_cast<std::int64_t>(turn.size() / 2), dim = static_cast<std::int64_t>(key.size());
+// Turns the keys of some rows: once blocks are one they are seen from one distance. key: room for one.
+void move_up(HeadRows& rows, DType type, std::span<const float> mean_key, const Kernels& kernels,
+             const std::vector<float>& turn, std::int64_t first, std::int64_t count,
+             std::span<float> key) noexcept {
+  const auto pairs = static_cast<std::int64_t>(turn.size() / 2);
   for (std::int64_t row = first; row < first + count; ++row) {
-    decode_row(type, rows.key(row), dim, key.data());
+    read_row(kernels, type, rows.key(row), mean_key, key);
     kernels.elementwise.rope(key.data(), turn.data(), turn.data() + pairs, pairs);
-    encode_row(type, key.data(), dim, rows.key(row));
+    store_row(kernels, type, key, mean_key, rows.key(row));
   }
 }
 
@@ -77,7 +78,7 @@ std::vector<std::vector<std::int64_t>> ProceduralMemory::rows_of_merge(
       keep /= static_cast<std::int64_t>(merged.size());
     }
     kept[i] = merge_head(request, kernels, summariser, *source.rows, merged, layer, h,
-                         layers_[static_cast<std::size_t>(layer)].head_dim, keep);
+                         layers_[static_cast<std::size_t>(layer)].head_dim, keep, source.mean_key);
   });
   return kept;
 }
@@ -127,7 +128,7 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
           target.rows->set_score(row, static_cast<float>(score(target, row, blocks_[b])));
       drop_rows(droppings[i]);
       if (nearer != 0)
-        move_up(*target.rows, spec_.row_type, kernels, turns[layer],
+        move_up(*target.rows, spec_.plain_type, target.mean_key, kernels, turns[layer],
                 rows_of_pair(target.block_rows, begin).first, target.block_rows[begin],
                 std::span(key).first(static_cast<std::size_t>(layers_[layer].head_dim)));
       const auto from = target.block_rows.begin() + static_cast<std::ptrdiff_t>(begin);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "state/procedural/stored_row.h"
+
 namespace kvtide {
 namespace {
 
@@ -84,8 +86,8 @@ ReferenceRows ask(const Kernels& kernels, const ProceduralSpec& spec, const Refe
     for (std::int64_t i = 0; i < count; ++i) {
       const Pos position = asked.positions[static_cast<std::size_t>(i)];
       float* query = rows.queries.data() + (g * count + i) * padded_dim;
-      floats_of_row(kernels, references.shape().type, references.query_row(layer, position, head * group + g),
-                    references.shape().head_dim, query);
+      read_row(kernels, references.shape().type, references.query_row(layer, position, head * group + g), {},
+               {query, static_cast<std::size_t>(references.shape().head_dim)});
       kernels.elementwise.rope(query, asked.cosine.data() + i * pairs, asked.sine.data() + i * pairs, pairs);
       rows.log_mass.push_back(references.log_mass(layer, position, head * group + g));
     }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/codec.h"
+#include "kernels/hadamard.h"
 
 namespace kvtide {
 namespace {
@@ -50,9 +51,13 @@ std::size_t References::at(int layer, std::int64_t slot) const {
 }
 
 void References::put_query(int layer, Pos position, int head, const float* query) {
-  encode_row(shape_.type, query, shape_.head_dim,
-             queries_.data() + at(layer, position / shape_.stride % ring_) * slot_bytes() +
-                 static_cast<std::size_t>(head) * query_bytes());
+  std::byte* kept = queries_.data() + at(layer, position / shape_.stride % ring_) * slot_bytes() +
+                    static_cast<std::size_t>(head) * query_bytes();
+  if (shape_.type != DType::q4_0) return encode_row(shape_.type, query, shape_.head_dim, kept);
+  float spread[kMaxHeadDim];
+  std::copy_n(query, shape_.head_dim, spread);
+  hadamard(spread, shape_.head_dim);
+  encode_row(shape_.type, spread, shape_.head_dim, kept);
 }
 
 void References::put_log_mass(int layer, Pos position, const float* log_mass) {
@@ -124,6 +129,7 @@ const std::byte* References::query_row(int layer, Pos position, int head) const 
 
 void References::query(int layer, Pos position, int head, float* out) const {
   decode_row(shape_.type, query_row(layer, position, head), shape_.head_dim, out);
+  if (shape_.type == DType::q4_0) hadamard(out, shape_.head_dim);
 }
 
 float References::log_mass(int layer, Pos position, int head) const {

@@ -1,7 +1,7 @@
 // references.h: queries that attention met lately, kept to judge which rows of a block will be needed.
 //
 // Of every stride-th token, every layer keeps the queries of all heads before RoPE and the log mass of their
-// softmax. Queries are in f16, or in q8_0: what judges rows need not be more exact than rows are.
+// softmax. Queries have the type of the rows that they judge, and need not be more exact.
 // Slots are a ring by position, large enough for the window and one block. A few
 // tokens of every sealed block stay longer, thinned as they grow old: consolidation asks them, too.
 // Ownership: owns its memory; copies are deep. Thread rules: different (layer, token) from different threads.
@@ -23,7 +23,7 @@ class References {
     std::int64_t stride = 8;  // positions from one reference to the next
     std::int64_t span = 0;    // positions that must stay available
     Pos from = 0;             // positions below have none
-    DType type = DType::f16;  // of queries: f16 or q8_0
+    DType type = DType::f16;  // of queries: f16, q8_0 or q4_0
     friend bool operator==(const Shape&, const Shape&) = default;
   };
   explicit References(const Shape& shape);
@@ -36,7 +36,7 @@ class References {
     return shape_.layers[static_cast<std::size_t>(layer)] && position >= shape_.from &&
            position % shape_.stride == shape_.stride / 2;
   }
-  // query: [head_dim] of one head, before RoPE. log_mass: [heads].
+  // query: [head_dim] of one head, before RoPE; in four bits its Hadamard transform is kept. log_mass: [heads].
   void put_query(int layer, Pos position, int head, const float* query);
   void put_log_mass(int layer, Pos position, const float* log_mass);
 
@@ -52,7 +52,7 @@ class References {
   void retain(Pos first, Pos last, Pos position);
   const std::vector<Pos>& retained() const { return old_positions_; }
 
-  // One reference: the query as it is kept, and as [head_dim] floats.
+  // One reference: the query as it is kept (stored_row.h), and as [head_dim] floats.
   const std::byte* query_row(int layer, Pos position, int head) const;
   void query(int layer, Pos position, int head, float* out) const;
   float log_mass(int layer, Pos position, int head) const;

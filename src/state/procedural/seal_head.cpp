@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "kernels/codec.h"
 #include "state/procedural/budget.h"
 #include "state/procedural/reference_rows.h"
+#include "state/procedural/stored_row.h"
 #include "state/procedural/summarise.h"
 
 namespace kvtide {
@@ -49,9 +49,8 @@ class RowWriter {
             std::span<const float> mean_key, SealedHead& sealed)
       : kernels_(kernels),
         type_(type_of_rows(spec, plan)),
-        dim_(head_dim),
         bytes_(static_cast<std::size_t>(dtype_bytes(type_, head_dim))),
-        spread_(is_spread(spec, plan) ? static_cast<std::size_t>(head_dim) : 0),
+        row_(static_cast<std::size_t>(head_dim)),
         mean_key_(mean_key),
         sealed_(sealed) {}
 
@@ -59,27 +58,21 @@ class RowWriter {
     const std::size_t size = sealed_.keys.size();
     sealed_.keys.resize(size + bytes_);
     sealed_.values.resize(size + bytes_);
-    encode(key, mean_key_, sealed_.keys.data() + size);
-    encode(value, {}, sealed_.values.data() + size);
+    store(key, mean_key_, sealed_.keys.data() + size);
+    store(value, {}, sealed_.values.data() + size);
     sealed_.notes.push_back(note);
   }
 
  private:
-  void encode(const float* row, std::span<const float> less, std::byte* out) {
-    if (!spread_.empty()) {
-      std::copy_n(row, dim_, spread_.begin());
-      kernels_.attend.spread(1, dim_, dim_, nullptr, 0, spread_.data());
-      for (std::size_t d = 0; d < less.size(); ++d) spread_[d] -= less[d];
-      row = spread_.data();
-    }
-    encode_row(type_, row, dim_, out);
+  void store(const float* row, std::span<const float> less, std::byte* out) {
+    std::copy_n(row, row_.size(), row_.begin());
+    store_row(kernels_, type_, row_, less, out);
   }
 
   const Kernels& kernels_;
   DType type_;
-  int dim_;
-  std::size_t bytes_;          // of a key, and of a value
-  std::vector<float> spread_;  // a row that is transformed before it is kept; empty: none is
+  std::size_t bytes_;       // of a key, and of a value
+  std::vector<float> row_;  // the one that is stored, as it is transformed
   std::span<const float> mean_key_;
   SealedHead& sealed_;
 };
@@ -159,7 +152,7 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
 std::vector<std::int64_t> merge_head(const MergeRequest& request, const Kernels& kernels,
                                      Summariser& summariser, const HeadRows& rows,
                                      const std::vector<MergeBlock>& blocks, int layer, int head, int head_dim,
-                                     std::int64_t keep) {
+                                     std::int64_t keep, std::span<const float> mean_key) {
   const ProceduralSpec& spec = request.spec;
   const auto pairs = static_cast<std::int64_t>(spec.frequencies[static_cast<std::size_t>(layer)].size());
   std::int64_t count = 0;
@@ -171,8 +164,12 @@ std::vector<std::int64_t> merge_head(const MergeRequest& request, const Kernels&
     for (std::int64_t i = 0; i < block.rows; ++i) {
       const auto to = static_cast<std::int64_t>(numbers.size());
       const std::int64_t row = block.first_row + i;
-      decode_row(spec.row_type, rows.key(row), head_dim, all.keys.data() + to * all.padded_dim);
-      decode_row(spec.row_type, rows.value(row), head_dim, all.values.data() + to * all.padded_dim);
+      const auto row_of = [&](std::vector<float>& list) {
+        return std::span(list).subspan(static_cast<std::size_t>(to * all.padded_dim),
+                                       static_cast<std::size_t>(head_dim));
+      };
+      read_row(kernels, spec.plain_type, rows.key(row), mean_key, row_of(all.keys));
+      read_row(kernels, spec.plain_type, rows.value(row), {}, row_of(all.values));
       if (block.turn != nullptr)
         kernels.elementwise.rope(all.keys.data() + to * all.padded_dim, block.turn, block.turn + pairs,
                                  pairs);

@@ -72,10 +72,10 @@ struct MergeBlock {
 // The references that judge old blocks: those of the window from `first` on, and those that were retained.
 std::vector<Pos> judges_of_merge(const References& references, Pos first, Pos position);
 
-// The rows (ascending) that stay when `blocks` become one: `keep` of them, and the pinned ones.
+// The rows (ascending) that stay when `blocks` become one: `keep` of them, and the pinned ones. mean_key: of the head.
 std::vector<std::int64_t> merge_head(const MergeRequest& request, const Kernels& kernels,
                                      Summariser& summariser, const HeadRows& rows,
                                      const std::vector<MergeBlock>& blocks, int layer, int head, int head_dim,
-                                     std::int64_t keep);
+                                     std::int64_t keep, std::span<const float> mean_key);
 
 }  // namespace kvtide

@@ -53,7 +53,7 @@ std::vector<RowStage> types_of_stages(const KvSpec& spec) {
   bool summarises = false;  // else sealing is nothing but such a rewriting
   for (const auto& layer : p.plans)
     for (const HeadPlan& plan : layer) summarises = summarises || !plan.full;
-  if (summarises && p.row_type != DType::f16 && may_narrow(spec))
+  if (summarises && p.plain_type != DType::f16 && may_narrow(spec))
     stages.push_back({DType::q8_0, DType::q8_0, 0});
   return stages;
 }

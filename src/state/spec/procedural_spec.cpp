@@ -132,7 +132,7 @@ bool keeps_the_same(const ProceduralSpec& a, const ProceduralSpec& b) {
   like.first_layer = b.first_layer;
   like.last_layer = b.last_layer;
   like.full_type = b.full_type;
-  like.half_precision = b.half_precision;
+  like.row_type = b.row_type;
   return like == b;
 }
 

@@ -29,8 +29,8 @@ struct RowStage {
 
 // What was chosen, nothing left open, and what follows from it for the layers that it is for.
 struct ProceduralSpec : ProceduralOptions {
-  DType row_type = DType::q8_0;   // of everything outside the window but
-  DType copy_type = DType::q8_0;  // of heads that copy; q4_0: as Hadamard transforms
+  // Of rows outside the window, of plain heads and of full ones; q4_0: as Hadamard transforms.
+  DType plain_type = DType::q8_0, copy_type = DType::q8_0;
   Pos far_from = 0;               // no row is seen from further away; 0: true distances
   int query_heads = 0;
   std::int64_t reference_stride = 0;  // positions from one reference to the next; 0: so that a block has 32
@@ -71,7 +71,7 @@ inline Pos first_sealed_before(const ProceduralSpec& spec, Pos last) {
 
 // The type of the rows of a head, and whether they are stored as Hadamard transforms.
 inline DType type_of_rows(const ProceduralSpec& spec, const HeadPlan& plan) {
-  return plan.full ? spec.copy_type : spec.row_type;
+  return plan.full ? spec.copy_type : spec.plain_type;
 }
 inline bool is_spread(const ProceduralSpec& spec, const HeadPlan& plan) {
   return type_of_rows(spec, plan) == DType::q4_0;

@@ -68,10 +68,10 @@ void check_layer(const LayerSpec& layer) {
 }
 
 void check_chosen(const ProceduralSpec& p) {
-  if (!keeps_rows(p.row_type))
-    refuse_spec(cat("old rows are kept as f32, f16 or q8_0, not ", dtype_info(p.row_type).name));
-  if (p.reference_type != DType::f16 && p.reference_type != DType::q8_0)
-    refuse_spec(cat("references are kept as f16 or q8_0, not ", dtype_info(p.reference_type).name));
+  if (!keeps_or_spreads(p.plain_type))
+    refuse_spec(cat("old rows are kept as f32, f16, q8_0 or q4_0, not ", dtype_info(p.plain_type).name));
+  if (p.reference_type != DType::f16 && p.reference_type != DType::q8_0 && p.reference_type != DType::q4_0)
+    refuse_spec(cat("references are kept as f16, q8_0 or q4_0, not ", dtype_info(p.reference_type).name));
   if (!keeps_or_spreads(p.copy_type))
     refuse_spec(cat("rows of heads that keep every row are f32, f16, q8_0 or q4_0, not ",
                     dtype_info(p.copy_type).name));
@@ -114,7 +114,7 @@ void check_plans(const KvSpec& spec, std::size_t i) {
   for (const HeadPlan& plan : p.plans[i])
     if (plan.rows < 0 || plan.rows > p.block || !std::isfinite(plan.weight))
       refuse_spec(cat("a head keeps 0 to ", p.block, " rows of a block, not ", plan.rows));
-  for (const DType type : {p.row_type, p.copy_type, p.reference_type})
+  for (const DType type : {p.plain_type, p.copy_type, p.reference_type})
     if (spec.layers[i].head_dim % dtype_info(type).block_elements != 0)
       refuse_spec(cat(dtype_info(type).name, " needs heads of a multiple of 32 elements, not ",
                       spec.layers[i].head_dim, "; use f16"));

@@ -3,8 +3,12 @@
 
 #include <cmath>
 #include <set>
+#include <string>
+#include <tuple>
 
+#include "base/text.h"
 #include "kernels/codec.h"
+#include "kernels/hadamard.h"
 #include "state/procedural/far.h"
 #include "tests/state/procedural/procedural_state.h"
 
@@ -54,6 +58,9 @@ void read(KvState& state, ThreadPool& pool, std::int64_t tokens) {
 double seen_distance_of(const Span& span, std::int64_t row, Pos reader) {
   std::vector<float> key(testing::kFedDim);
   decode_row(span.key_type, span.keys + row * span.key_stride, testing::kFedDim, key.data());
+  if (span.mean_key != nullptr)
+    for (std::size_t d = 0; d < key.size(); ++d) key[d] += span.mean_key[d];
+  if (span.spread) hadamard(key.data(), testing::kFedDim);
   double angle = std::atan2(static_cast<double>(key[1]), static_cast<double>(key[0]));
   if (span.rotation != nullptr)
     angle += std::atan2(static_cast<double>(span.rotation[1]), static_cast<double>(span.rotation[0]));
@@ -62,14 +69,21 @@ double seen_distance_of(const Span& span, std::int64_t row, Pos reader) {
   return behind < 0.0 ? behind + turn : behind;
 }
 
-class OldRows : public ::testing::TestWithParam<FarRule> {};
+std::string name_of_rule(const std::tuple<FarRule, DType>& of) {
+  return cat(name_of(std::get<0>(of)), "_", dtype_info(std::get<1>(of)).name);
+}
+
+class OldRows : public ::testing::TestWithParam<std::tuple<FarRule, DType>> {};
 
 TEST_P(OldRows, AreSeenBehindTheWindowAndWithinTheTrainedLength_HoweverLongTheText) {
-  const KvSpec spec = turning_spec(GetParam());
+  const auto [rule, type] = GetParam();
+  KvSpec spec = turning_spec(rule);
+  spec.procedural->plain_type = type;
   ThreadPool pool(1);
   KvState state(spec);
   const ProceduralSpec& p = *spec.procedural;
-  constexpr double kRounded = 6.0;  // positions: of keys in eight bits, rounded again whenever they move up
+  // Positions: keys are rounded again whenever they move up.
+  const double rounded = type == DType::q4_0 ? 60.0 : 6.0;
   std::int64_t seen = 0;
   for (const Pos length : {300, 1000, 4000, 20000}) {
     read(state, pool, length - state.position());
@@ -78,11 +92,11 @@ TEST_P(OldRows, AreSeenBehindTheWindowAndWithinTheTrainedLength_HoweverLongTheTe
         std::vector<Span> spans;
         state.past()->append_spans(layer, head, std::nullopt, state.position(), spans);
         for (const Span& span : spans) {
-          if (span.spread) continue;
+          if (span.key_type != type) continue;
           for (std::int64_t row = 0; row < span.rows; ++row, ++seen) {
             const double distance = seen_distance_of(span, row, state.position());
-            EXPECT_GT(distance, static_cast<double>(p.window) - kRounded) << "at " << length;
-            EXPECT_LT(distance, static_cast<double>(kTrained + p.block) + kRounded) << "at " << length;
+            EXPECT_GT(distance, static_cast<double>(p.window) - rounded) << "at " << length;
+            EXPECT_LT(distance, static_cast<double>(kTrained + p.block) + rounded) << "at " << length;
           }
         }
       }
@@ -118,8 +132,10 @@ TEST(OldRowsOfFullHeads, ShareTurnsAndStillStandWithinAnEighthOfWhereTheyBelong)
   EXPECT_LT(turns.size(), blocks.size() / 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, OldRows, ::testing::Values(FarRule::log, FarRule::clamp),
-                         [](const auto& rule) { return rule.param == FarRule::log ? "log" : "clamp"; });
+INSTANTIATE_TEST_SUITE_P(Rules, OldRows,
+                         ::testing::Combine(::testing::Values(FarRule::log, FarRule::clamp),
+                                            ::testing::Values(DType::q8_0, DType::q4_0)),
+                         [](const auto& one) { return name_of_rule(one.param); });
 
 }  // namespace
 }  // namespace kvtide

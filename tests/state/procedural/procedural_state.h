@@ -53,6 +53,13 @@ inline KvSpec four_bit_spec() {
   return spec;
 }
 
+// The same with everything of the past in one type.
+inline KvSpec spec_with_past_in(DType type) {
+  KvSpec spec = procedural_spec();
+  spec.procedural->plain_type = spec.procedural->copy_type = spec.procedural->reference_type = type;
+  return spec;
+}
+
 // As little as can be sealed, merged, thinned and seen nearer: for files that are damaged in every place.
 inline KvSpec tiny_procedural_spec() {
   KvSpec spec;
@@ -71,7 +78,7 @@ inline KvSpec tiny_procedural_spec() {
   p.query_heads = 2;
   p.reference_stride = 8;
   p.scale = 0.5f;
-  p.row_type = p.copy_type = DType::f16;
+  p.plain_type = p.copy_type = DType::f16;
   p.plans = {{{false, false, 3, 1.0f}, {true, false, 0, 1.0f}}};
   p.frequencies = {frequencies};
   return spec;

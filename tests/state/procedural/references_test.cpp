@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/codec.h"
+#include "kernels/hadamard.h"
 #include "state/procedural/reference_rows.h"
 #include "state/procedural/references.h"
 
@@ -120,6 +121,26 @@ TEST(References, InEightBitsAreWhatRowsInEightBitsWouldBe) {
   references.query(2, 6, 1, got.data());
   EXPECT_EQ(got, expected) << "among those that stay";
   EXPECT_EQ(References::bytes_for(shape), 2 * (25 + 48) * 3 * (68 + 4));
+}
+
+TEST(References, InFourBitsAreHadamardTransforms) {
+  References::Shape shape = kShape;
+  shape.head_dim = 64;
+  shape.type = DType::q4_0;
+  References references(shape);
+  std::vector<float> query(64), got(64), expected(64);
+  for (std::size_t d = 0; d < query.size(); ++d) query[d] = std::sin(static_cast<float>(d));
+  expected = query;
+  std::vector<std::byte> row(static_cast<std::size_t>(dtype_bytes(DType::q4_0, 64)));
+  hadamard(expected.data(), 64);
+  encode_row(DType::q4_0, expected.data(), 64, row.data());
+  decode_row(DType::q4_0, row.data(), 64, expected.data());
+  hadamard(expected.data(), 64);
+  references.put_query(2, 6, 1, query.data());
+  references.query(2, 6, 1, got.data());
+  EXPECT_EQ(got, expected);
+  EXPECT_NE(got, query);
+  EXPECT_EQ(References::bytes_for(shape), 2 * (25 + 48) * 3 * (36 + 4));
 }
 
 TEST(References, HoldTheSameBytesAllTheTime) {

@@ -30,13 +30,13 @@ KvSpec random_spec(testing::Rng& rng) {
   p.summary = static_cast<Summary>(rng.below(3));
   p.score = static_cast<RowScore>(rng.below(4));
   p.levels = static_cast<int>(rng.below(4));
-  p.row_type = types[rng.below(3)];
+  p.plain_type = rng.below(2) == 0 ? DType::q4_0 : types[rng.below(3)];
   p.copy_type = rng.below(2) == 0 ? DType::q4_0 : types[rng.below(3)];
   p.full_rows = rng.below(2) * (16 + rng.below(300));
   p.far = static_cast<FarRule>(rng.below(2));
   p.far_from = rng.below(2) * (2 * (p.window + spec.slack + p.block) + rng.below(300));
   p.reference_stride = rng.below(3);
-  p.reference_type = rng.below(2) == 0 ? DType::f16 : DType::q8_0;
+  p.reference_type = rng.below(2) == 0 ? DType::q4_0 : rng.below(2) == 0 ? DType::f16 : DType::q8_0;
   for (auto& heads : p.plans)
     for (HeadPlan& plan : heads)
       plan = {rng.below(4) == 0, false, rng.below(p.block + 1), rng.real(0.1f, 2.0f)};
@@ -214,7 +214,7 @@ TEST(ProceduralState, FullRowsOfFourBits_TakeNinthsOfThoseOfEightBits) {
 TEST(ProceduralState, RefusesRowTypesThatItCannotKeep) {
   const auto refusal = [](DType rows, DType full) -> std::string {
     KvSpec spec = procedural_spec();
-    spec.procedural->row_type = rows;
+    spec.procedural->plain_type = rows;
     spec.procedural->copy_type = full;
     try {
       KvState state(spec);
@@ -224,7 +224,8 @@ TEST(ProceduralState, RefusesRowTypesThatItCannotKeep) {
     return "";
   };
   EXPECT_EQ(refusal(DType::q8_0, DType::q4_0), "");
-  EXPECT_NE(refusal(DType::q4_0, DType::q4_0).find("f32, f16 or q8_0, not q4_0"), std::string::npos);
+  EXPECT_EQ(refusal(DType::q4_0, DType::q4_0), "");
+  EXPECT_NE(refusal(DType::q6_k, DType::q4_0).find("f32, f16, q8_0 or q4_0, not q6_k"), std::string::npos);
   EXPECT_NE(refusal(DType::q8_0, DType::q6_k).find("f32, f16, q8_0 or q4_0, not q6_k"), std::string::npos);
   KvSpec tiny = testing::tiny_procedural_spec();
   tiny.procedural->copy_type = DType::q4_0;
@@ -239,15 +240,14 @@ TEST(ProceduralState, RefusesRowTypesThatItCannotKeep) {
 }
 
 class ProceduralSnapshot : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(OfEveryFullType, ProceduralSnapshot,
+INSTANTIATE_TEST_SUITE_P(OfEveryRowType, ProceduralSnapshot,
                          ::testing::Values(DType::q8_0, DType::q4_0, DType::f16),
                          [](const auto& type) { return std::string(dtype_info(type.param).name); });
 
 TEST_P(ProceduralSnapshot, GoesOnAsTheStateThatWasSaved) {
   ThreadPool pool(1);
   for (const std::int64_t at : {0, 2, 30, 79, 80, 81, 112, 399, 400, 432, 800}) {
-    KvSpec spec = procedural_spec();
-    spec.procedural->copy_type = GetParam();
+    const KvSpec spec = testing::spec_with_past_in(GetParam());
     KvState state(spec);
     feed(state, pool, at);
     MemoryFiles files;
