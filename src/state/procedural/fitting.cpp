@@ -20,9 +20,10 @@ constexpr std::int64_t kLargestBlock = 1024;
 
 // A smaller step is better where one head in so many more keeps every row of the text for it.
 constexpr double kWorthAStep = 8.0;
-// So is one with which full heads that hold less than this part of the text hold so many times as much. They keep the
-// passages of rare tokens first, so what is missing then is worth little. Beyond the trained length they get a part anyway.
-constexpr double kTextWanted = 2.0 / 3.0, kMoreText = 7.0 / 6.0;
+// So is one with which full heads that hold less than this part of the text hold so many times as much, or the latter if
+// blocks then keep less than three quarters of their rows. Full heads keep the passages of rare tokens first, so what is
+// missing beyond that part is worth little. Texts longer than the trained length get a part anyway.
+constexpr double kTextWanted = 2.0 / 3.0, kMoreText = 7.0 / 6.0, kMuchMoreText = 1.5;
 // Where eight bits leave fewer than one head in so many the whole text, four bits for nearly twice the heads are better.
 constexpr double kWorthFourBits = 3.0;
 constexpr double kMoreInFourBits = 16.0;  // if these are one head in so many at least
@@ -139,7 +140,9 @@ bool Fitting::is_better_in_four_bits(const ProceduralOptions& four, const Proced
 }
 
 bool Fitting::is_worth_more(const ProceduralOptions& smaller, const ProceduralOptions& than) const {
-  const bool more_text = text_held(smaller) >= kMoreText * text_held(than);
+  const bool far_fewer_rows = 4 * smaller.rows * than.block < 3 * than.rows * smaller.block;
+  const double more = far_fewer_rows ? kMuchMoreText : kMoreText;
+  const bool more_text = text_held(smaller) >= more * text_held(than);
   return more_text || whole_heads(smaller) >= whole_heads(than) + one_in(kWorthAStep);
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 // A smaller step may be worth more down to this window where full heads have too few rows, and else
 constexpr std::int64_t kLeastForText = 64;
-// down to this one and so many levels: less loses more than heads bring.
+// down to this window and so many levels: less loses more than heads bring.
 constexpr std::int64_t kLeastWorth = 128;
 constexpr int kLeastLevels = 3;
 
