@@ -171,7 +171,7 @@ void AttentionBlock::turn_queries(ActivePart& part, int layer, const LayerWeight
       float* head = q + h * heads.head_dim;
       if (!together) steps_.norm_head(head, w.query_norm);
       if (growth != 1.0f) rows.scale(head, growth, heads.head_dim);
-      if (observed) step.observe_query(kept(layer), t, h, head);
+      if (observed) step.observe_query(context_.kernels, kept(layer), t, h, head);
       queries.copy(rows, t, h);
       steps_.rotate(head, rope, row);
     }

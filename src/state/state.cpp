@@ -201,8 +201,9 @@ bool KvState::Step::observes(int layer) const {
 bool KvState::Step::observes(int layer, std::int64_t token) const {
   return !again_ && state_->past_ && state_->past_->references().wants(layer, first_ + token);
 }
-void KvState::Step::observe_query(int layer, std::int64_t token, int head, const float* query) {
-  state_->past_->references().put_query(layer, first_ + token, head, query);
+void KvState::Step::observe_query(const Kernels& kernels, int layer, std::int64_t token, int head,
+                                  const float* query) {
+  state_->past_->references().put_query(kernels, layer, first_ + token, head, query);
 }
 void KvState::Step::observe_log_mass(int layer, std::int64_t token, const float* log_mass) {
   state_->past_->references().put_log_mass(layer, first_ + token, log_mass);

@@ -129,7 +129,7 @@ class KvState {
     // every head's query before RoPE, and the log mass of every head's softmax.
     bool observes(int layer) const;
     bool observes(int layer, std::int64_t token) const;
-    void observe_query(int layer, std::int64_t token, int head, const float* query);
+    void observe_query(const Kernels& kernels, int layer, std::int64_t token, int head, const float* query);
     void observe_log_mass(int layer, std::int64_t token, const float* log_mass);
     // For an attention size that adapts itself: the tokens of the step whose far shares (far_share.h) it
     // wants to know, the distance from which on rows are far, whether a layer's heads count, and the answer:

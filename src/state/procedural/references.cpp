@@ -5,6 +5,7 @@
 
 #include "kernels/codec.h"
 #include "kernels/hadamard.h"
+#include "state/procedural/stored_row.h"
 
 namespace kvtide {
 namespace {
@@ -50,14 +51,12 @@ std::size_t References::at(int layer, std::int64_t slot) const {
                                   slot);
 }
 
-void References::put_query(int layer, Pos position, int head, const float* query) {
+void References::put_query(const Kernels& kernels, int layer, Pos position, int head, const float* query) {
   std::byte* kept = queries_.data() + at(layer, position / shape_.stride % ring_) * slot_bytes() +
                     static_cast<std::size_t>(head) * query_bytes();
-  if (shape_.type != DType::q4_0) return encode_row(shape_.type, query, shape_.head_dim, kept);
-  float spread[kMaxHeadDim];
-  std::copy_n(query, shape_.head_dim, spread);
-  hadamard(spread, shape_.head_dim);
-  encode_row(shape_.type, spread, shape_.head_dim, kept);
+  float row[kMaxHeadDim];
+  std::copy_n(query, shape_.head_dim, row);
+  store_row(kernels, shape_.type, {row, static_cast<std::size_t>(shape_.head_dim)}, {}, kept);
 }
 
 void References::put_log_mass(int layer, Pos position, const float* log_mass) {

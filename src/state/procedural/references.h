@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "kvtide/types.h"
 #include "tensor/dtype.h"
 
@@ -37,7 +38,7 @@ class References {
            position % shape_.stride == shape_.stride / 2;
   }
   // query: [head_dim] of one head, before RoPE; in four bits its Hadamard transform is kept. log_mass: [heads].
-  void put_query(int layer, Pos position, int head, const float* query);
+  void put_query(const Kernels& kernels, int layer, Pos position, int head, const float* query);
   void put_log_mass(int layer, Pos position, const float* log_mass);
 
   // The first position whose references the ring still has when `position` tokens were read.

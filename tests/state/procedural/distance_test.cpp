@@ -45,7 +45,7 @@ void read(KvState& state, ThreadPool& pool, std::int64_t tokens) {
         if (!step.observes(layer, t)) continue;
         std::vector<float> masses(4, 6.0f);
         for (int head = 0; head < 4; ++head)
-          step.observe_query(layer, t, head,
+          step.observe_query(kernels, layer, t, head,
                              testing::fed_numbers(position, layer, head, 2, testing::kFedDim).data());
         step.observe_log_mass(layer, t, masses.data());
       }

@@ -117,7 +117,8 @@ inline void feed(KvState& state, ThreadPool& pool, std::int64_t tokens, std::int
         if (!step.observes(layer, t)) continue;
         std::vector<float> masses;
         for (int head = 0; head < query_heads; ++head) {
-          step.observe_query(layer, t, head, fed_numbers(position, layer, head, 2, shape.head_dim).data());
+          step.observe_query(kernels, layer, t, head,
+                             fed_numbers(position, layer, head, 2, shape.head_dim).data());
           masses.push_back(6.0f + fed_numbers(position, layer, head, 3, shape.head_dim)[0]);
         }
         step.observe_log_mass(layer, t, masses.data());

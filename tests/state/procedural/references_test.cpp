@@ -24,7 +24,7 @@ void put(References& references, Pos position) {
     if (!references.wants(layer, position)) continue;
     std::vector<float> masses;
     for (int head = 0; head < shape.heads; ++head) {
-      references.put_query(layer, position, head, query_of(position, layer, head).data());
+      references.put_query(best_kernels(), layer, position, head, query_of(position, layer, head).data());
       masses.push_back(static_cast<float>(position) + 0.25f * static_cast<float>(head + layer));
     }
     references.put_log_mass(layer, position, masses.data());
@@ -114,7 +114,7 @@ TEST(References, InEightBitsAreWhatRowsInEightBitsWouldBe) {
   std::vector<std::byte> row(static_cast<std::size_t>(dtype_bytes(DType::q8_0, 64)));
   encode_row(DType::q8_0, query.data(), 64, row.data());
   decode_row(DType::q8_0, row.data(), 64, expected.data());
-  references.put_query(2, 6, 1, query.data());
+  references.put_query(best_kernels(), 2, 6, 1, query.data());
   references.query(2, 6, 1, got.data());
   EXPECT_EQ(got, expected);
   references.retain(0, 96, 96);
@@ -136,7 +136,7 @@ TEST(References, InFourBitsAreHadamardTransforms) {
   encode_row(DType::q4_0, expected.data(), 64, row.data());
   decode_row(DType::q4_0, row.data(), 64, expected.data());
   hadamard(expected.data(), 64);
-  references.put_query(2, 6, 1, query.data());
+  references.put_query(best_kernels(), 2, 6, 1, query.data());
   references.query(2, 6, 1, got.data());
   EXPECT_EQ(got, expected);
   EXPECT_NE(got, query);
@@ -191,7 +191,7 @@ TEST(Ask, GivesTheQueriesOfTheHeadsThatShareAKvHead_HeadAfterHead) {
   for (const Pos p : {5, 6})
     for (int head = 0; head < 4; ++head) {
       const std::vector<float> query{static_cast<float>(p), 2.0f, static_cast<float>(head), 4.0f};
-      references.put_query(0, p, head, query.data());
+      references.put_query(best_kernels(), 0, p, head, query.data());
       const std::vector<float> masses{1.0f, 2.0f, 3.0f, static_cast<float>(p)};
       references.put_log_mass(0, p, masses.data());
     }
