@@ -35,7 +35,7 @@ enum class WindowType {  // how the newest rows are stored once blocks are seale
   q8_0
 };
 enum class RowType {  // how rows of the past are stored
-  automatic,          // in q8_0, or in q4_0 where a budget asks for it; heads of no multiple of 32 elements: in f16
+  automatic,  // in q8_0, or in q4_0 where a budget asks for it; heads of no multiple of 32 elements: in f16
   f16,
   q8_0,
   q4_0  // of Hadamard transforms: 4.5 bits an element
@@ -84,19 +84,20 @@ struct ProceduralOptions {
   std::int64_t sinks = 4;   // first positions, kept exact
   std::int64_t window = 0;  // newest positions, every row
   WindowType window_type = WindowType::automatic;
-  std::int64_t block = 0;      // positions summarised at once
-  std::int64_t rows = 0;       // kept of a block, on average over all heads
+  std::int64_t block = 0;                 // positions summarised at once
+  std::int64_t rows = 0;                  // kept of a block, on average over all heads
   RowType row_type = RowType::automatic;  // how these are stored, and references; q4_0 inside a budget
-  std::int64_t summaries = 4;  // of these, per head
-  int levels = -1;             // old blocks are consolidated so that 6 levels + 1 stay; 0: never
+  std::int64_t summaries = 4;             // of these, per head
+  int levels = -1;                        // old blocks are consolidated so that 6 levels + 1 stay; 0: never
   // Full heads, those that copy from the past, keep rows that nothing stands in for: at most so many each, beyond
   // them old text thins out; 0: every row, or with a budget as many as it allows.
   std::int64_t full_rows = 0;
-  RowType full_type = RowType::automatic;  // how they store them; q4_0 where a budget holds only a part otherwise
+  RowType full_type =
+      RowType::automatic;  // how they store them; q4_0 where a budget holds only a part otherwise
   Summary summary = Summary::fit;
   RowScore score = RowScore::mixed;
   HeadTable heads;
-  float full_from = 0.15f;      // heads with at least this induction are full heads
+  float full_from = 0.15f;  // heads with at least this induction are full heads
   FarRule far = FarRule::log;
   // Layers [first_layer, last_layer] are compressed; of the others old rows are converted and all kept.
   int first_layer = 0;

@@ -26,8 +26,9 @@ SessionOptions plain(const SessionOptions& like) {
 
 ElementType old_rows_type(const Model& model, const SessionOptions& like) {
   if (!like.procedural) return like.key_type;
-  return like.procedural->row_type == RowType::f16 || model.internals().config.head_dim % 32 != 0 ? ElementType::f16
-                                                                                        : ElementType::q8_0;
+  return like.procedural->row_type == RowType::f16 || model.internals().config.head_dim % 32 != 0
+             ? ElementType::f16
+             : ElementType::q8_0;
 }
 
 SessionOptions full_cache(const Model& model, const SessionOptions& like, std::int64_t tokens) {

@@ -276,6 +276,7 @@ TEST_F(ProceduralTest, ABudgetTakesFourBits_WhereEightWouldLeaveOnlyAPartOfTheRo
     o.procedural->budget_for = tokens;
     o.procedural->heads = memory().heads;
     o.procedural->full_type = wanted;
+    o.procedural->row_type = RowType::q8_0;  // other rows play no part in it
     Session session(model_, o);
     EXPECT_LE(session.procedural_plan()->total(), budget);
     return *session.options().procedural;

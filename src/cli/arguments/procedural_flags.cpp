@@ -104,7 +104,7 @@ constexpr Flag kProcedural[] = {
     {"", "--kv-levels", "N", "procedural: 6 N + 1 blocks stay, old ones merge by twos; 0: all [3]",
      field<&O::levels>},
     {"", "--kv-row-type", "TYPE",
-     "procedural: summaries, outliers and references: f16, q8_0 or q4_0 [q8_0; q4_0 in a budget]",
+     "procedural: rows of a block: f16, q8_0 or q4_0 [q8_0; by the budget]",
      field<&O::row_type>},
     {"", "--kv-full-rows", "N", "procedural: most rows of the past that a copying head keeps; 0: all",
      field<&O::full_rows>},

@@ -27,7 +27,8 @@ std::string rolling_of(const KvSpec& spec) {
 
 // How many rows every head keeps of a block, and the types that rows have.
 std::string plans_of(const ProceduralSpec& p) {
-  std::string text = cat(dtype_info(p.plain_type).name, ", copying heads ", dtype_info(p.copy_type).name, ":");
+  std::string text =
+      cat(dtype_info(p.plain_type).name, ", copying heads ", dtype_info(p.copy_type).name, ":");
   for (const auto& layer : p.plans)
     for (const HeadPlan& plan : layer) text += plan.full ? std::string(" all") : cat(" ", plan.rows);
   return text;

@@ -44,10 +44,12 @@ DType dtype_of(RowType wanted, DType automatic) {
 
 }  // namespace
 
-RowType row_type_for(const KvSpec& shape, const ProceduralOptions& o) {
+// Beyond the trained length more rows of blocks bring nothing, and take time.
+RowType row_type_for(const KvSpec& shape, const AttentionShape& attention, const ProceduralOptions& o) {
   if (o.row_type != RowType::automatic) return o.row_type;
   if (head_dim_of(shape) % 32 != 0) return RowType::f16;
-  return o.budget > 0 ? RowType::q4_0 : RowType::q8_0;
+  const bool beyond = attention.trained > 0 && o.budget_for > attention.trained;
+  return o.budget > 0 && !beyond ? RowType::q4_0 : RowType::q8_0;
 }
 
 ProceduralSpec procedural_spec(const KvSpec& shape, const AttentionShape& attention,
@@ -73,7 +75,7 @@ ProceduralSpec procedural_spec(const KvSpec& shape, const AttentionShape& attent
 
   ProceduralSpec spec;
   static_cast<ProceduralOptions&>(spec) = o;
-  spec.plain_type = dtype_of(row_type_for(shape, o), DType::f16);
+  spec.plain_type = dtype_of(row_type_for(shape, attention, o), DType::f16);
   spec.reference_type = spec.plain_type;
   spec.copy_type = dtype_of(o.full_type, spec.plain_type);
   for (const DType type : {spec.copy_type, spec.plain_type})

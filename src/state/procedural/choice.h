@@ -15,7 +15,7 @@ struct AttentionShape {
 };
 
 // How rows of the past are stored, full heads apart: what was chosen, or what follows for this shape.
-RowType row_type_for(const KvSpec& shape, const ProceduralOptions& options);
+RowType row_type_for(const KvSpec& shape, const AttentionShape& attention, const ProceduralOptions& options);
 
 // What these options, filled in, mean for the layers that see everything; layers with a window keep it. Throws
 // Error(invalid_argument) naming the option that does not fit the shape.

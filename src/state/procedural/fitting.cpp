@@ -141,7 +141,7 @@ bool Fitting::is_better_in_four_bits(const ProceduralOptions& four, const Proced
 
 bool Fitting::is_worth_more(const ProceduralOptions& smaller, const ProceduralOptions& than) const {
   const bool far_fewer_rows = 4 * smaller.rows * than.block < 3 * than.rows * smaller.block;
-  const double more = far_fewer_rows ? kMuchMoreText : kMoreText;
+  const double more = far_fewer_rows || beyond_ ? kMuchMoreText : kMoreText;
   const bool more_text = text_held(smaller) >= more * text_held(than);
   return more_text || whole_heads(smaller) >= whole_heads(than) + one_in(kWorthAStep);
 }

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "kvtide/error.h"
+#include "state/procedural/choice.h"
 #include "state/procedural/fitting.h"
 #include "state/procedural/ladder_steps.h"
 #include "state/procedural/stages.h"
@@ -33,10 +34,9 @@ constexpr int kLeastLevels = 3;
 
 // The first step, for what goes beyond the expected text, with which `held` keeps all of it.
 template <class Held>
-std::optional<ProceduralOptions> first_held(const KvSpec& shape, const ProceduralOptions& options,
-                                            const Held& held) {
+std::optional<ProceduralOptions> first_held(const ProceduralOptions& options, const Held& held) {
   for (const LadderStep& step : ladder_for(options))
-    if (auto found = held(filled(shape, options, step))) return found;
+    if (auto found = held(filled(options, step))) return found;
   return std::nullopt;
 }
 
@@ -65,6 +65,7 @@ std::optional<ProceduralOptions> fitted(Fitting& fitting, const KvSpec& shape,
   const auto eight = fitted_window(fitting, shape, options, o);
   const bool open = options.full_type == RowType::automatic && o.full_type == RowType::q8_0;
   if (!open || !options.spill.empty() || (eight && !fitting.wants_four_bits(*eight))) return eight;
+  if (!eight && o.row_type != RowType::q4_0) return {};  // beside rows in eight bits a smaller step is better
   o.full_type = RowType::q4_0;
   const auto four = fitting.fit(o);
   return !eight || (four && fitting.is_better_in_four_bits(*four, *eight)) ? four : eight;
@@ -78,7 +79,7 @@ std::optional<ProceduralOptions> picked_step(Fitting& fitting, const KvSpec& sha
     const bool enough = best && fitting.rows_enough(*best);
     if (best && step.window < (enough ? kLeastWorth : kLeastForText)) break;
     if (enough && step.levels < kLeastLevels) break;
-    const auto now = fitted(fitting, shape, options, filled(shape, options, step));
+    const auto now = fitted(fitting, shape, options, filled(options, step));
     const bool better = now && (!best || fitting.is_worth_more(*now, *best));
     if (best && !better && fitting.has_enough_text(*best)) break;
     if (better) best = now;
@@ -103,7 +104,7 @@ Staged staged(const KvSpec& shape, const AttentionShape& attention, const Proced
   Fitting fitting(shape, attention, endless);
   // Stages that end when hardly more than the window was read would be of no use.
   fitting.keep_window_within(expected / 2);
-  auto o = first_held(shape, endless, [&](const ProceduralOptions& step) { return fitting.all_rows(step); });
+  auto o = first_held(endless, [&](const ProceduralOptions& step) { return fitting.all_rows(step); });
   if (!o) o = picked_step(fitting, shape, endless);
   if (!o) return {};
   o->budget = options.budget;
@@ -122,9 +123,9 @@ ProceduralOptions picked(const KvSpec& shape, const AttentionShape& attention,
   Fitting fitting(shape, attention, options);
   const Staged first = staged(shape, attention, options);
   if (first.exact) return *first.exact;
-  if (auto o = first_held(shape, options, [&](const auto& step) { return fitting.whole_window(step); }))
+  if (auto o = first_held(options, [&](const auto& step) { return fitting.whole_window(step); }))
     return *o;
-  if (auto o = first_held(shape, options, [&](const auto& step) { return fitting.all_rows(step); }))
+  if (auto o = first_held(options, [&](const auto& step) { return fitting.all_rows(step); }))
     return *o;
   if (first.every_row) return *first.every_row;
   const auto step = picked_step(fitting, shape, options);
@@ -135,8 +136,10 @@ ProceduralOptions picked(const KvSpec& shape, const AttentionShape& attention,
 }  // namespace
 
 ProceduralOptions filled_in(const KvSpec& shape, const AttentionShape& attention,
-                            const ProceduralOptions& options) {
-  if (options.budget == 0) return filled(shape, options, {512, 256, 64, 3});
+                            const ProceduralOptions& given) {
+  ProceduralOptions options = given;
+  options.row_type = row_type_for(shape, attention, given);
+  if (options.budget == 0) return filled(options, {512, 256, 64, 3});
   ProceduralOptions o = picked(shape, attention, options);
   if (options.budget_for == 0) o.exact_first = options.exact_first && is_open(options);
   return o;

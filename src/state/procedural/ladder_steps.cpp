@@ -1,6 +1,7 @@
 #include "state/procedural/ladder_steps.h"
 
 #include <algorithm>
+#include <span>
 
 #include "state/procedural/choice.h"
 
@@ -13,8 +14,19 @@ constexpr Pos reach_of(int levels, std::int64_t block) { return 6 * block * ((Po
 // Over brief texts four levels of small blocks reach back: they lose less there than large ones of the same bytes
 // (docs/procedural_measurements.md, as the other choices here).
 constexpr Pos kBrief = reach_of(4, 128);
-// A budget gets the first that fits and leaves full heads a fair share.
-constexpr LadderStep kLadder[] = {{1024, 512, 160, 4, Texts::lengthy},
+// A budget gets the first that fits and leaves full heads a fair share. Rows in eight bits:
+constexpr LadderStep kEightBits[] = {{1024, 512, 96, 4, Texts::lengthy},
+                                     {1024, 128, 24, 4, Texts::brief},
+                                     {512, 256, 64, 4, Texts::lengthy},
+                                     {512, 128, 24, 4},
+                                     {256, 128, 24, 3},
+                                     {128, 64, 16, 4},
+                                     {128, 64, 16, 2},
+                                     {64, 64, 16, 2},
+                                     {64, 64, 16, 1},
+                                     {32, 32, 12, 1}};
+// Rows in four bits, of which more are kept:
+constexpr LadderStep kFourBits[] = {{1024, 512, 160, 4, Texts::lengthy},
                                   {1024, 128, 40, 4, Texts::brief},
                                   {512, 256, 104, 4, Texts::lengthy},
                                   {512, 128, 40, 4},
@@ -39,7 +51,7 @@ int levels_within(int levels, std::int64_t block, Pos expected) {
 // Can a block of the step keep the rows that were asked for? The largest step says why not, if none can.
 bool takes_rows(const LadderStep& step, const ProceduralOptions& o) {
   const std::int64_t block = o.block > 0 ? o.block : step.block, rows = o.rows > 0 ? o.rows : step.rows;
-  return step.window == kLadder[0].window || (rows <= block && o.summaries < std::min(rows, block));
+  return step.window == kFourBits[0].window || (rows <= block && o.summaries < std::min(rows, block));
 }
 
 }  // namespace
@@ -47,13 +59,15 @@ bool takes_rows(const LadderStep& step, const ProceduralOptions& o) {
 std::vector<LadderStep> ladder_for(const ProceduralOptions& options) {
   const bool brief = options.budget_for > 0 && options.budget_for <= kBrief;
   std::vector<LadderStep> steps;
-  for (const LadderStep& step : kLadder)
+  const std::span<const LadderStep> ladder =
+      options.row_type == RowType::q4_0 ? std::span<const LadderStep>(kFourBits) : kEightBits;
+  for (const LadderStep& step : ladder)
     if ((step.texts == Texts::all || (step.texts == Texts::brief) == brief) && takes_rows(step, options))
       steps.push_back(step);
   return steps;
 }
 
-ProceduralOptions filled(const KvSpec& shape, const ProceduralOptions& options, const LadderStep& step) {
+ProceduralOptions filled(const ProceduralOptions& options, const LadderStep& step) {
   ProceduralOptions o = options;
   if (o.block == 0) o.block = o.window > 0 ? std::min(step.block, o.window) : step.block;
   if (o.window == 0) o.window = std::max(step.window, o.block);
@@ -61,7 +75,6 @@ ProceduralOptions filled(const KvSpec& shape, const ProceduralOptions& options, 
   if (o.levels < 0) o.levels = levels_within(step.levels, o.block, options.budget_for);
   o.exact_first = false;  // decided when the rest is
   if (o.window_type == WindowType::automatic) o.window_type = WindowType::as_written;
-  o.row_type = row_type_for(shape, o);
   if (o.full_type == RowType::automatic)
     o.full_type = o.row_type == RowType::f16 ? RowType::f16 : RowType::q8_0;
   return o;

@@ -21,6 +21,6 @@ struct LadderStep {
 std::vector<LadderStep> ladder_for(const ProceduralOptions& options);
 
 // The step's window, block, rows and levels where the options leave them open.
-ProceduralOptions filled(const KvSpec& shape, const ProceduralOptions& options, const LadderStep& step);
+ProceduralOptions filled(const ProceduralOptions& options, const LadderStep& step);
 
 }  // namespace kvtide

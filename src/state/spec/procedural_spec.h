@@ -31,7 +31,7 @@ struct RowStage {
 struct ProceduralSpec : ProceduralOptions {
   // Of rows outside the window, of plain heads and of full ones; q4_0: as Hadamard transforms.
   DType plain_type = DType::q8_0, copy_type = DType::q8_0;
-  Pos far_from = 0;               // no row is seen from further away; 0: true distances
+  Pos far_from = 0;  // no row is seen from further away; 0: true distances
   int query_heads = 0;
   std::int64_t reference_stride = 0;  // positions from one reference to the next; 0: so that a block has 32
   std::int64_t reference_span = 0;    // newest positions that have references; 0: window and block

@@ -49,7 +49,8 @@ class Reader {
       for (int layer = 0; layer < 2; ++layer)
         for (std::int64_t t = 0; t < step.tokens(); ++t) {
           if (!step.observes(layer, t)) continue;
-          for (int head = 0; head < 2; ++head) step.observe_query(best_kernels(), layer, t, head, query.data());
+          for (int head = 0; head < 2; ++head)
+            step.observe_query(best_kernels(), layer, t, head, query.data());
           step.observe_log_mass(layer, t, mass.data());
         }
       step.commit();
