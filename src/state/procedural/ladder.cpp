@@ -123,10 +123,8 @@ ProceduralOptions picked(const KvSpec& shape, const AttentionShape& attention,
   Fitting fitting(shape, attention, options);
   const Staged first = staged(shape, attention, options);
   if (first.exact) return *first.exact;
-  if (auto o = first_held(options, [&](const auto& step) { return fitting.whole_window(step); }))
-    return *o;
-  if (auto o = first_held(options, [&](const auto& step) { return fitting.all_rows(step); }))
-    return *o;
+  if (auto o = first_held(options, [&](const auto& step) { return fitting.whole_window(step); })) return *o;
+  if (auto o = first_held(options, [&](const auto& step) { return fitting.all_rows(step); })) return *o;
   if (first.every_row) return *first.every_row;
   const auto step = picked_step(fitting, shape, options);
   if (!step) refuse_budget(options, fitting.smallest());

@@ -27,18 +27,18 @@ constexpr LadderStep kEightBits[] = {{1024, 512, 96, 4, Texts::lengthy},
                                      {32, 32, 12, 1}};
 // Rows in four bits, of which more are kept:
 constexpr LadderStep kFourBits[] = {{1024, 512, 160, 4, Texts::lengthy},
-                                  {1024, 128, 40, 4, Texts::brief},
-                                  {512, 256, 104, 4, Texts::lengthy},
-                                  {512, 128, 40, 4},
-                                  {256, 128, 40, 3},
-                                  {128, 64, 24, 4},
-                                  {128, 64, 24, 3},
-                                  {64, 64, 24, 4},
-                                  {64, 64, 24, 3},
-                                  {64, 64, 24, 2},
-                                  {64, 64, 16, 2},
-                                  {64, 64, 16, 1},
-                                  {32, 32, 12, 1}};
+                                    {1024, 128, 40, 4, Texts::brief},
+                                    {512, 256, 104, 4, Texts::lengthy},
+                                    {512, 128, 40, 4},
+                                    {256, 128, 40, 3},
+                                    {128, 64, 24, 4},
+                                    {128, 64, 24, 3},
+                                    {64, 64, 24, 4},
+                                    {64, 64, 24, 3},
+                                    {64, 64, 24, 2},
+                                    {64, 64, 16, 2},
+                                    {64, 64, 16, 1},
+                                    {32, 32, 12, 1}};
 
 // Of so many levels those that it takes to reach back over the expected text. More would merge blocks later, but their
 // bytes are worth more in copying heads.
