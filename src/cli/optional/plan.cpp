@@ -167,6 +167,7 @@ std::string plan_json(const Predicted& all) {
       .set("window", p.window)
       .set("block", p.block)
       .set("rows", p.rows)
+      .set("row_type", name_of(p.row_type))
       .set("summaries", p.summaries)
       .set("levels", p.levels)
       .set("full_rows", p.full_rows)
@@ -256,8 +257,9 @@ std::string plan_text(const Predicted& all, const Arguments& arguments) {
             "; that takes at most ", bytes_text(plan.bytes.exact_first), "\n");
   return cat(bytes_table(all), first, first.empty() ? "picked: " : "picked for what comes then: ", p.sinks,
              " sinks, window ", count_text(p.window), p.window_type == WindowType::q8_0 ? " in q8_0" : "",
-             ", blocks of ", p.block, " keep ", p.rows, " rows (", p.summaries, " summaries), ", p.levels,
-             " levels; ", plan.full_heads, " of ", plan.full_heads + plan.plain_heads, " heads keep ",
+             ", blocks of ", p.block, " keep ", p.rows, " rows in ", name_of(p.row_type), " (", p.summaries,
+             " summaries), ", p.levels, " levels; ", plan.full_heads, " of ",
+             plan.full_heads + plan.plain_heads, " heads keep ",
              p.full_rows == 0 ? "all" : count_text(p.full_rows), " rows in ", name_of(p.full_type), " (",
              subject.heads_words, ")\n", loss_line(all), weights_line(subject, arguments),
              memory_line(subject.config), "at most, at the end: write ", number_text(rates.write_tok_s, 1),
