@@ -268,6 +268,35 @@ TEST_P(LadderTest, ABudgetThatHoldsTheTextInEightBitsKeepsEveryRow) {
   }
 }
 
+TEST_P(LadderTest, RowsOfBlocksAreInFourBits_UnlessTheTextIsLongerThanTheTrainedLength) {
+  const auto type = [&](std::int64_t budget, Pos expected) { return picked(budget, expected).row_type; };
+  EXPECT_EQ(type(24 * kMiB, 20'000), RowType::q4_0);
+  EXPECT_EQ(type(24 * kMiB, kTrained), RowType::q4_0);
+  EXPECT_EQ(type(24 * kMiB, 0), RowType::q4_0);
+  EXPECT_EQ(type(24 * kMiB, kTrained + 1), RowType::q8_0);
+  ProceduralOptions given;
+  EXPECT_EQ(filled_in(shape_, attention_, given).row_type, RowType::q8_0) << "there is no budget";
+  given.budget = 24 * kMiB;
+  given.budget_for = 20'000;
+  given.row_type = RowType::f16;
+  EXPECT_EQ(filled_in(shape_, attention_, given).row_type, RowType::f16);
+  given.row_type = RowType::automatic;
+  for (LayerSpec& layer : shape_.layers) layer.head_dim = 48;
+  EXPECT_EQ(filled_in(shape_, attention_, given).row_type, RowType::f16) << "48 is no multiple of 32";
+}
+
+TEST_P(LadderTest, MoreRowsThanSmallBlocksHaveLeaveTheLargeOnes) {
+  for (const std::int64_t rows : {40, 100}) {
+    ProceduralOptions given;
+    given.budget = 24 * kMiB;
+    given.budget_for = 20'000;
+    given.rows = rows;
+    const ProceduralOptions filled = filled_in(shape_, attention_, given);
+    EXPECT_EQ(filled.rows, rows);
+    EXPECT_GE(filled.block, rows);
+  }
+}
+
 TEST_P(LadderTest, WhatWasAskedForStays) {
   ProceduralOptions o;
   o.budget = 256 * kMiB;
