@@ -92,8 +92,8 @@ struct ProceduralOptions {
   // Full heads, those that copy from the past, keep rows that nothing stands in for: at most so many each, beyond
   // them old text thins out; 0: every row, or with a budget as many as it allows.
   std::int64_t full_rows = 0;
-  RowType full_type =
-      RowType::automatic;  // how they store them; q4_0 where a budget holds only a part otherwise
+  // How they store them; q4_0 where a budget holds only a part otherwise.
+  RowType full_type = RowType::automatic;
   Summary summary = Summary::fit;
   RowScore score = RowScore::mixed;
   HeadTable heads;

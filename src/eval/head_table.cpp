@@ -154,7 +154,7 @@ void measure_induction(const Model& model, ThreadPool& pool, std::span<const Tok
         double sum = 0.0;
         for (std::int64_t j = kSettle; j + 1 < kWords; ++j) {
           const Pos at = b + j;
-          reading.references().query(layer, at, head * group + g, query.data());
+          reading.references().query(best_kernels(), layer, at, head * group + g, query.data());
           turn_row(query.data(), reading.spec().frequencies[static_cast<std::size_t>(layer)], at);
           for (const Pos seen : {a + j, a + j + 1}) {
             float dot = 0.0f;

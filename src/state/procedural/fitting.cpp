@@ -20,9 +20,9 @@ constexpr std::int64_t kLargestBlock = 1024;
 
 // A smaller step is better where one head in so many more keeps every row of the text for it.
 constexpr double kWorthAStep = 8.0;
-// So is one with which full heads that hold less than this part of the text hold so many times as much, or the latter if
-// blocks then keep less than three quarters of their rows. Full heads keep the passages of rare tokens first, so what is
-// missing beyond that part is worth little. Texts longer than the trained length get a part anyway.
+// So is one with which full heads that hold less than this part of the text hold kMoreText times as much. It has to be
+// kMuchMoreText times where blocks then keep less than three quarters of their rows, or the text is longer than the trained
+// length. Full heads keep the passages of rare tokens first, so what is missing beyond that part is worth little.
 constexpr double kTextWanted = 2.0 / 3.0, kMoreText = 7.0 / 6.0, kMuchMoreText = 1.5;
 // Where eight bits leave fewer than one head in so many the whole text, four bits for nearly twice the heads are better.
 constexpr double kWorthFourBits = 3.0;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "state/procedural/stored_row.h"
-
 namespace kvtide {
 namespace {
 
@@ -86,8 +84,7 @@ ReferenceRows ask(const Kernels& kernels, const ProceduralSpec& spec, const Refe
     for (std::int64_t i = 0; i < count; ++i) {
       const Pos position = asked.positions[static_cast<std::size_t>(i)];
       float* query = rows.queries.data() + (g * count + i) * padded_dim;
-      read_row(kernels, references.shape().type, references.query_row(layer, position, head * group + g), {},
-               {query, static_cast<std::size_t>(references.shape().head_dim)});
+      references.query(kernels, layer, position, head * group + g, query);
       kernels.elementwise.rope(query, asked.cosine.data() + i * pairs, asked.sine.data() + i * pairs, pairs);
       rows.log_mass.push_back(references.log_mass(layer, position, head * group + g));
     }

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/codec.h"
-#include "kernels/hadamard.h"
 #include "state/procedural/stored_row.h"
 
 namespace kvtide {
@@ -121,14 +119,10 @@ void References::copy_slot(std::int64_t from, std::int64_t to) {
   }
 }
 
-const std::byte* References::query_row(int layer, Pos position, int head) const {
-  return queries_.data() + at(layer, slot(position)) * slot_bytes() +
-         static_cast<std::size_t>(head) * query_bytes();
-}
-
-void References::query(int layer, Pos position, int head, float* out) const {
-  decode_row(shape_.type, query_row(layer, position, head), shape_.head_dim, out);
-  if (shape_.type == DType::q4_0) hadamard(out, shape_.head_dim);
+void References::query(const Kernels& kernels, int layer, Pos position, int head, float* out) const {
+  const std::byte* kept = queries_.data() + at(layer, slot(position)) * slot_bytes() +
+                          static_cast<std::size_t>(head) * query_bytes();
+  read_row(kernels, shape_.type, kept, {}, {out, static_cast<std::size_t>(shape_.head_dim)});
 }
 
 float References::log_mass(int layer, Pos position, int head) const {

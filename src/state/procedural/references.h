@@ -53,9 +53,8 @@ class References {
   void retain(Pos first, Pos last, Pos position);
   const std::vector<Pos>& retained() const { return old_positions_; }
 
-  // One reference: the query as it is kept (stored_row.h), and as [head_dim] floats.
-  const std::byte* query_row(int layer, Pos position, int head) const;
-  void query(int layer, Pos position, int head, float* out) const;
+  // One reference. out: [head_dim], the query as it was rounded to be kept.
+  void query(const Kernels& kernels, int layer, Pos position, int head, float* out) const;
   float log_mass(int layer, Pos position, int head) const;
 
   void clear() noexcept;
