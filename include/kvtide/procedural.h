@@ -6,6 +6,7 @@
 // the maths. Which rows are kept is a pure function of the tokens read: never of chunks, threads or time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -64,6 +65,12 @@ struct HeadNeed {
   float induction = 0.0f;    // share of attention that goes back to an earlier copy of the text
   float share = 1.0f;        // how often the head's rows are among the most telling ones
   float output_norm = 1.0f;  // |W_O| of the head over the size of the residual stream
+  // What words that come back cost more without the head's rows of them, nats a token; 1 where nobody measured it.
+  float worth = 1.0f;
+  // What full_from is compared with: a head whose rows are worth little is no copying head, whatever it attends to.
+  float copies() const { return worth < kWorthKeeping ? std::min(induction, kHardlyCopies) : induction; }
+  static constexpr float kWorthKeeping = 0.2f;      // nats a token
+  static constexpr float kHardlyCopies = 0.1499f;  // just below ProceduralOptions::full_from
   friend bool operator==(const HeadNeed&, const HeadNeed&) = default;
 };
 struct HeadTable {
@@ -72,7 +79,7 @@ struct HeadTable {
   friend bool operator==(const HeadTable&, const HeadTable&) = default;
 };
 
-// Zeros (and levels -1) are filled in: with what a budget allows, or else with the balanced preset.
+// Zeros (and -1 of levels and summaries) are filled in: with what a budget allows, or else with the balanced preset.
 struct ProceduralOptions {
   std::int64_t budget = 0;  // bytes that are never exceeded; 0: none
   // Tokens that are expected; 0: no end. Longer texts are read, too, but where the memory grows with the
@@ -87,7 +94,9 @@ struct ProceduralOptions {
   std::int64_t block = 0;                 // positions summarised at once
   std::int64_t rows = 0;                  // kept of a block, on average over all heads
   RowType row_type = RowType::automatic;  // how these are stored, and references; q4_0 inside a budget
-  std::int64_t summaries = 4;             // of these, per head
+  // Of these, per head; -1: so many, or of the rows that a budget picks a third.
+  static constexpr std::int64_t kSummaries = 4;
+  std::int64_t summaries = -1;
   int levels = -1;                        // old blocks are consolidated so that 6 levels + 1 stay; 0: never
   // Full heads, those that copy from the past, keep rows that nothing stands in for: at most so many each, beyond
   // them old text thins out; 0: every row, or with a budget as many as it allows.
@@ -97,7 +106,7 @@ struct ProceduralOptions {
   Summary summary = Summary::fit;
   RowScore score = RowScore::mixed;
   HeadTable heads;
-  float full_from = 0.15f;  // heads with at least this induction are full heads
+  float full_from = 0.15f;  // heads whose copies() is at least that are full heads
   FarRule far = FarRule::log;
   // Layers [first_layer, last_layer] are compressed; of the others old rows are converted and all kept.
   int first_layer = 0;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <random>
 
-#include "eval/planted_text.h"
+#include "eval/head_worth.h"
+#include "eval/words_twice.h"
 #include "kernels/codec.h"
 #include "kernels/kernels.h"
 #include "kvtide/error.h"
@@ -20,7 +20,6 @@
 namespace kvtide {
 namespace {
 
-constexpr std::int64_t kWords = 96, kFillerBefore = 60, kFillerBetween = 1040, kSettle = 8;
 constexpr std::int64_t kBlock = 256, kWindow = 512;
 constexpr std::int64_t kTelling = 24;  // rows per head that count as the most telling of a block
 
@@ -69,6 +68,7 @@ class Reading {
     options.block = kBlock;
     options.window = static_cast<std::int64_t>(tokens.size()) + kBlock;  // nothing is ever sealed
     options.rows = kBlock / 4;
+    options.summaries = ProceduralOptions::kSummaries;
     options.levels = 0;
     options.row_type = RowType::f16;
     ProceduralSpec spec = procedural_spec(memory_shape(config), attention_shape(config), options);
@@ -103,17 +103,6 @@ class Reading {
   std::vector<std::vector<float>> residuals_;  // [layer][token]
 };
 
-std::vector<TokenId> random_words(const Tokenizer& tokenizer, std::int64_t count, std::mt19937_64& random) {
-  std::vector<TokenId> words = plain_words(tokenizer);
-  if (static_cast<std::int64_t>(words.size()) < count)
-    throw Error(ErrorCode::unsupported,
-                "head table: the vocabulary has too few plain words to test recall with");
-  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
-    std::swap(words[i], words[i + random() % (words.size() - i)]);
-  words.resize(static_cast<std::size_t>(count));
-  return words;
-}
-
 std::vector<TokenId> write_prose(const Model& model, const MeasureHeads& o,
                                  const std::function<void(double)>& progress) {
   Session session(model, {.context = o.prose + 1, .threads = o.threads});
@@ -128,35 +117,24 @@ std::vector<TokenId> write_prose(const Model& model, const MeasureHeads& o,
   return tokens;
 }
 
-void measure_induction(const Model& model, ThreadPool& pool, std::span<const TokenId> prose,
-                       std::uint64_t seed, HeadTable& table) {
-  std::mt19937_64 random(seed);
-  const auto words = random_words(model.tokenizer(), kWords, random);
-  const auto filler = prose.subspan(static_cast<std::size_t>(seed * 40));
-  std::vector<TokenId> tokens(filler.begin(), filler.begin() + kFillerBefore);
-  const std::int64_t a = kFillerBefore;
-  tokens.insert(tokens.end(), words.begin(), words.end());
-  tokens.insert(tokens.end(), filler.begin() + kFillerBefore,
-                filler.begin() + kFillerBefore + kFillerBetween);
-  const auto b = static_cast<std::int64_t>(tokens.size());
-  tokens.insert(tokens.end(), words.begin(), words.end());
-  Reading reading(model, pool, tokens, 1);
+void measure_induction(const Model& model, ThreadPool& pool, const WordsTwice& text, HeadTable& table) {
+  Reading reading(model, pool, text.tokens, 1);
 
   const ModelConfig& config = model.internals().config;
   const int group = config.heads / config.kv_heads;
   for (int layer = 0; layer < static_cast<int>(reading.spec().plans.size()); ++layer) {
     if (reading.spec().plans[static_cast<std::size_t>(layer)].empty()) continue;
     for (int head = 0; head < config.kv_heads; ++head) {
-      const BlockRows keys = reading.rows(layer, head, 0, static_cast<Pos>(tokens.size()));
+      const BlockRows keys = reading.rows(layer, head, 0, static_cast<Pos>(text.tokens.size()));
       std::vector<float> query(static_cast<std::size_t>(keys.padded_dim), 0.0f);
       float best = 0.0f;
       for (int g = 0; g < group; ++g) {
         double sum = 0.0;
-        for (std::int64_t j = kSettle; j + 1 < kWords; ++j) {
-          const Pos at = b + j;
+        for (std::int64_t j = text.settle; j + 1 < text.words; ++j) {
+          const Pos at = text.second + j;
           reading.references().query(best_kernels(), layer, at, head * group + g, query.data());
           turn_row(query.data(), reading.spec().frequencies[static_cast<std::size_t>(layer)], at);
-          for (const Pos seen : {a + j, a + j + 1}) {
+          for (const Pos seen : {text.first + j, text.first + j + 1}) {
             float dot = 0.0f;
             for (std::int64_t d = 0; d < keys.dim; ++d)
               dot += query[static_cast<std::size_t>(d)] *
@@ -165,11 +143,25 @@ void measure_induction(const Model& model, ThreadPool& pool, std::span<const Tok
                                                 reading.references().log_mass(layer, at, head * group + g)));
           }
         }
-        best = std::max(best, static_cast<float>(sum / static_cast<double>(kWords - 1 - kSettle)));
+        best = std::max(best, static_cast<float>(sum / static_cast<double>(text.words - 1 - text.settle)));
       }
       table.needs[static_cast<std::size_t>(layer * config.kv_heads + head)].induction += 0.5f * best;
     }
   }
+}
+
+// Only heads that attend back can be worth anything.
+void measure_worth(const Model& model, ThreadPool& pool, std::span<const WordsTwice> texts, HeadTable& table) {
+  std::vector<HeadPlace> places;
+  std::vector<HeadNeed*> needs;
+  for (std::size_t i = 0; i < table.needs.size(); ++i) {
+    table.needs[i].worth = 0.0f;
+    if (table.needs[i].induction < ProceduralOptions{}.full_from) continue;
+    places.push_back({static_cast<int>(i) / table.kv_heads, static_cast<int>(i) % table.kv_heads});
+    needs.push_back(&table.needs[i]);
+  }
+  const std::vector<float> worths = head_worths(model, pool, texts, places);
+  for (std::size_t i = 0; i < needs.size(); ++i) needs[i]->worth = worths[i];
 }
 
 // |W_O| of the columns that belong to each KV head.
@@ -260,10 +252,14 @@ HeadTable measure_heads(const Model& model, const MeasureHeads& o) {
   table.needs.resize(attention_layers(config).size() * static_cast<std::size_t>(config.kv_heads));
   ThreadPool pool(ThreadPool::count(std::max(o.threads, 0)));
   const auto prose = write_prose(model, o, [&](double share) { progress(0.7 * share); });
+  std::vector<WordsTwice> texts;
   for (std::uint64_t seed = 0; seed < 2; ++seed) {
-    measure_induction(model, pool, prose, seed, table);
-    progress(0.8 + 0.05 * static_cast<double>(seed));
+    texts.push_back(words_twice(model.tokenizer(), prose, seed));
+    measure_induction(model, pool, texts.back(), table);
+    progress(0.75 + 0.05 * static_cast<double>(seed));
   }
+  measure_worth(model, pool, texts, table);
+  progress(0.9);
   measure_shares(model, pool, prose, table);
   progress(1.0);
   return table;

@@ -61,7 +61,7 @@ HeadTable within_two_thirds(HeadTable table, const Model& model) {
     if (attention >= kept.size()) break;  // of another model: refused where the memory is made
     if (config.layers[static_cast<std::size_t>(kept[attention])].window) continue;
     ++heads;
-    if (table.needs[i].induction >= full_from) copying.push_back(&table.needs[i].induction);
+    if (table.needs[i].copies() >= full_from) copying.push_back(&table.needs[i].induction);
   }
   std::stable_sort(copying.begin(), copying.end(), [](const float* a, const float* b) { return *a > *b; });
   for (std::size_t i = heads * 2 / 3; heads > 1 && i < copying.size(); ++i)

@@ -26,7 +26,7 @@ ProceduralOptions procedural_options(const Arguments& a) {
   if (a.memory.window) o.window = *a.memory.window;
   // What is said of the rows is not changed by a budget.
   if (a.memory.key_type_given || a.memory.value_type_given) o.window_type = WindowType::as_written;
-  if (p.outliers) o.rows = *p.outliers + o.summaries;
+  if (p.outliers) o.rows = *p.outliers + (o.summaries < 0 ? ProceduralOptions::kSummaries : o.summaries);
   if (a.session.context > 0) o.budget_for = a.session.context;
   if (o.budget > 0 && o.budget_for == 0 && (o.first_layer > 0 || o.last_layer >= 0))
     refuse(

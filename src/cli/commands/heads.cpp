@@ -29,7 +29,7 @@ int heads_command(const Arguments& arguments) {
   else
     OutputFile::write_whole(arguments.out, heads_text(table));
   std::int64_t full = 0;
-  for (const HeadNeed& need : table.needs) full += need.induction >= ProceduralOptions{}.full_from;
+  for (const HeadNeed& need : table.needs) full += need.copies() >= ProceduralOptions{}.full_from;
   say(cat(full, " of ", table.needs.size(), " heads copy from the past and keep every row; measured in ",
           time_text(watch.seconds())));
   return kExitFine;

@@ -27,7 +27,7 @@ Json value_json(const HeadTable& table) {
   for (const HeadNeed& need : table.needs)
     list.push(
         Json::array(std::vector<double>{static_cast<double>(need.induction), static_cast<double>(need.share),
-                                        static_cast<double>(need.output_norm)}));
+                                        static_cast<double>(need.output_norm), static_cast<double>(need.worth)}));
   return list;
 }
 

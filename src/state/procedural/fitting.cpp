@@ -62,7 +62,7 @@ Fitting::Fitting(const KvSpec& shape, const AttentionShape& attention, const Pro
   if (expected > 0) rows_first_ = expected;
   if (beyond_) rows_first_ = std::min(rows_first_, std::max(kRowsBeyond, attention.trained));
   for (const HeadNeed& need : wanted.heads.needs)
-    if (need.induction > 0.0f && need.induction < wanted.full_from) more_heads_.push_back(need.induction);
+    if (need.copies() > 0.0f && need.copies() < wanted.full_from) more_heads_.push_back(need.copies());
   std::sort(more_heads_.begin(), more_heads_.end(), std::greater<>());
 }
 
@@ -189,7 +189,7 @@ bool Fitting::has_enough_text(const ProceduralOptions& o) const { return text_he
 // Full heads, each counted by its share of the rows of the expected text.
 double Fitting::whole_heads(const ProceduralOptions& o) const {
   const auto heads = std::count_if(wanted_.heads.needs.begin(), wanted_.heads.needs.end(),
-                                   [&](const HeadNeed& need) { return need.induction >= o.full_from; });
+                                   [&](const HeadNeed& need) { return need.copies() >= o.full_from; });
   const std::int64_t old = std::max<std::int64_t>(1, rows_first_ - o.window);
   return static_cast<double>(heads * std::min(old, o.full_rows)) / static_cast<double>(old);
 }

@@ -65,7 +65,7 @@ class Fitting {
   std::int64_t widest_;            // rows that a window may have
   std::int64_t rows_first_;        // tokens of which full heads get the rows before anything else grows
   bool beyond_ = false;            // may the text be longer than what the model was trained for?
-  std::vector<float> more_heads_;  // induction of those that are not full, falling
+  std::vector<float> more_heads_;  // copies() of those that are not full, falling
   std::optional<ProceduralBytes> smallest_;
 };
 

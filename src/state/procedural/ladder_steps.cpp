@@ -48,10 +48,17 @@ int levels_within(int levels, std::int64_t block, Pos expected) {
   return enough;
 }
 
+constexpr std::int64_t kRowsOfASummary = 3;  // where a budget picks the rows of a block
+
+std::int64_t summaries_of(const ProceduralOptions& o, std::int64_t rows) {
+  if (o.summaries >= 0) return o.summaries;
+  return o.budget > 0 && o.rows == 0 ? rows / kRowsOfASummary : ProceduralOptions::kSummaries;
+}
+
 // Can a block of the step keep the rows that were asked for? The largest step says why not, if none can.
 bool takes_rows(const LadderStep& step, const ProceduralOptions& o) {
   const std::int64_t block = o.block > 0 ? o.block : step.block, rows = o.rows > 0 ? o.rows : step.rows;
-  return step.window == kFourBits[0].window || (rows <= block && o.summaries < std::min(rows, block));
+  return step.window == kFourBits[0].window || (rows <= block && summaries_of(o, rows) < std::min(rows, block));
 }
 
 }  // namespace
@@ -72,6 +79,7 @@ ProceduralOptions filled(const ProceduralOptions& options, const LadderStep& ste
   if (o.block == 0) o.block = o.window > 0 ? std::min(step.block, o.window) : step.block;
   if (o.window == 0) o.window = std::max(step.window, o.block);
   if (o.rows == 0) o.rows = std::min(step.rows, o.block);
+  o.summaries = summaries_of(options, o.rows);
   if (o.levels < 0) o.levels = levels_within(step.levels, o.block, options.budget_for);
   o.exact_first = false;  // decided when the rest is
   if (o.window_type == WindowType::automatic) o.window_type = WindowType::as_written;

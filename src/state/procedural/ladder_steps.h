@@ -20,7 +20,7 @@ struct LadderStep {
 // Those for texts of the expected length.
 std::vector<LadderStep> ladder_for(const ProceduralOptions& options);
 
-// The step's window, block, rows and levels where the options leave them open.
+// The step's window, block, rows, summaries and levels where the options leave them open.
 ProceduralOptions filled(const ProceduralOptions& options, const LadderStep& step);
 
 }  // namespace kvtide

@@ -80,10 +80,10 @@ std::vector<std::vector<HeadPlan>> plan_heads(const ProceduralOptions& o,
         plan.full = plan.whole = true;
         continue;
       }
-      plan.full = known.induction >= o.full_from;
+      plan.full = known.copies() >= o.full_from;
       plan.whole = plan.full && !o.spill.empty();
       ++heads;
-      full += plan.full && known.induction >= copies_from;
+      full += plan.full && known.copies() >= copies_from;
       if (plan.full) continue;
       sharing.push_back(&plan);
       need.push_back(std::max(1e-6, static_cast<double>(known.share)));
