@@ -69,7 +69,7 @@ struct HeadNeed {
   float worth = 1.0f;
   // What full_from is compared with: a head whose rows are worth little is no copying head, whatever it attends to.
   float copies() const { return worth < kWorthKeeping ? std::min(induction, kHardlyCopies) : induction; }
-  static constexpr float kWorthKeeping = 0.2f;      // nats a token
+  static constexpr float kWorthKeeping = 0.2f;     // nats a token
   static constexpr float kHardlyCopies = 0.1499f;  // just below ProceduralOptions::full_from
   friend bool operator==(const HeadNeed&, const HeadNeed&) = default;
 };
@@ -97,7 +97,7 @@ struct ProceduralOptions {
   // Of these, per head; -1: so many, or of the rows that a budget picks a third.
   static constexpr std::int64_t kSummaries = 4;
   std::int64_t summaries = -1;
-  int levels = -1;                        // old blocks are consolidated so that 6 levels + 1 stay; 0: never
+  int levels = -1;  // old blocks are consolidated so that 6 levels + 1 stay; 0: never
   // Full heads, those that copy from the past, keep rows that nothing stands in for: at most so many each, beyond
   // them old text thins out; 0: every row, or with a budget as many as it allows.
   std::int64_t full_rows = 0;

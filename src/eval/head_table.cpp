@@ -151,7 +151,8 @@ void measure_induction(const Model& model, ThreadPool& pool, const WordsTwice& t
 }
 
 // Only heads that attend back can be worth anything.
-void measure_worth(const Model& model, ThreadPool& pool, std::span<const WordsTwice> texts, HeadTable& table) {
+void measure_worth(const Model& model, ThreadPool& pool, std::span<const WordsTwice> texts,
+                   HeadTable& table) {
   std::vector<HeadPlace> places;
   std::vector<HeadNeed*> needs;
   for (std::size_t i = 0; i < table.needs.size(); ++i) {

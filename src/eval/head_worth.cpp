@@ -52,7 +52,8 @@ class Recital {
   std::vector<std::byte> hide(const HeadPlace& place) {
     std::vector<std::byte> hidden;
     for (const KvPart part : kParts) {
-      const RowSpan copy = rows(place, part, text_.first), behind = rows(place, part, text_.first + text_.words);
+      const RowSpan copy = rows(place, part, text_.first),
+                    behind = rows(place, part, text_.first + text_.words);
       for (std::int64_t r = 0; r < copy.rows; ++r) {
         hidden.insert(hidden.end(), copy.row(r).begin(), copy.row(r).end());
         std::memcpy(copy.row(r).data(), behind.row(r).data(), behind.row(r).size());
@@ -114,7 +115,8 @@ std::vector<float> head_worths(const Model& model, ThreadPool& pool, std::span<c
 
   std::vector<std::size_t> order(heads.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return alone[a] < alone[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return alone[a] < alone[b]; });
   std::vector<float> worths(heads.size());
   double before = mean_nats(recitals);
   for (const std::size_t i : order) {

@@ -25,9 +25,9 @@ Json value_json(const std::vector<PosRange>& ranges) {
 Json value_json(const HeadTable& table) {
   Json list = Json::array();
   for (const HeadNeed& need : table.needs)
-    list.push(
-        Json::array(std::vector<double>{static_cast<double>(need.induction), static_cast<double>(need.share),
-                                        static_cast<double>(need.output_norm), static_cast<double>(need.worth)}));
+    list.push(Json::array(
+        std::vector<double>{static_cast<double>(need.induction), static_cast<double>(need.share),
+                            static_cast<double>(need.output_norm), static_cast<double>(need.worth)}));
   return list;
 }
 

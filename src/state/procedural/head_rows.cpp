@@ -80,6 +80,14 @@ std::int64_t HeadRows::append(const RowNote& note) {
   return rows() - 1;
 }
 
+void HeadRows::stand_for(std::int64_t row, const RowNote& note, const std::byte* value) noexcept {
+  const auto i = static_cast<std::size_t>(row);
+  scores_[i] = note.score;
+  bias_[i] = note.bias;
+  counts_[i] = note.count;
+  std::memcpy(this->value(row), value, static_cast<std::size_t>(value_bytes_));
+}
+
 void HeadRows::keep(std::span<const std::int64_t> kept, std::int64_t from) noexcept {
   const std::int64_t before = rows();
   std::int64_t end = 0;

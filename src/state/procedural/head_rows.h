@@ -46,6 +46,8 @@ class HeadRows {
   const float* bias() const { return kind_ == Kind::summaries ? bias_.data() : nullptr; }
   RowNote note(std::int64_t row) const;
   std::int32_t position(std::int64_t row) const { return positions_[static_cast<std::size_t>(row)]; }
+  // Where rows may be summaries: from now on a row stands for more. value: value_bytes().
+  void stand_for(std::int64_t row, const RowNote& note, const std::byte* value) noexcept;
   void set_score(std::int64_t row, float score) { scores_[static_cast<std::size_t>(row)] = score; }
 
   // Makes room for the notes of so many rows more: appending these needs no memory.

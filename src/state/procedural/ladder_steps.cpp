@@ -58,7 +58,8 @@ std::int64_t summaries_of(const ProceduralOptions& o, std::int64_t rows) {
 // Can a block of the step keep the rows that were asked for? The largest step says why not, if none can.
 bool takes_rows(const LadderStep& step, const ProceduralOptions& o) {
   const std::int64_t block = o.block > 0 ? o.block : step.block, rows = o.rows > 0 ? o.rows : step.rows;
-  return step.window == kFourBits[0].window || (rows <= block && summaries_of(o, rows) < std::min(rows, block));
+  return step.window == kFourBits[0].window ||
+         (rows <= block && summaries_of(o, rows) < std::min(rows, block));
 }
 
 }  // namespace

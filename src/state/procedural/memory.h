@@ -27,6 +27,7 @@
 #include "state/procedural/image.h"
 #include "state/procedural/references.h"
 #include "state/procedural/repetition.h"
+#include "state/procedural/seal_head.h"
 #include "state/procedural/spill.h"
 #include "state/rows/layer_rows.h"
 #include "state/spec/procedural_spec.h"
@@ -182,9 +183,10 @@ class ProceduralMemory {
   std::size_t fading_pair(Pos position) const;
   // Of plain heads and a pair of blocks that becomes one, its first block `begin`: the rows that stay, and the
   // block that it becomes, whose older part moves `nearer` positions up.
-  std::vector<std::vector<std::int64_t>> rows_of_merge(ThreadPool& pool, const Kernels& kernels,
-                                                       const std::vector<std::pair<int, int>>& heads,
-                                                       std::size_t begin, Pos position) const;
+  std::vector<MergedHead> rows_of_merge(ThreadPool& pool, const Kernels& kernels,
+                                        const std::vector<std::pair<int, int>>& heads, std::size_t begin,
+                                        Pos position) const;
+  void stand_for(Head& head, const MergedHead& merged) noexcept;
   Block merge_of(std::size_t begin, Pos nearer) const;
   std::vector<std::int64_t> rows_by_strain() const;
   void shed();

@@ -52,15 +52,15 @@ std::size_t ProceduralMemory::fading_pair(Pos position) const {
   return best;
 }
 
-std::vector<std::vector<std::int64_t>> ProceduralMemory::rows_of_merge(
-    ThreadPool& pool, const Kernels& kernels, const std::vector<std::pair<int, int>>& heads,
-    std::size_t begin, Pos position) const {
+std::vector<MergedHead> ProceduralMemory::rows_of_merge(ThreadPool& pool, const Kernels& kernels,
+                                                        const std::vector<std::pair<int, int>>& heads,
+                                                        std::size_t begin, Pos position) const {
   std::vector<AskedAhead> made;
   const MergeRequest request{
       .spec = spec_,
       .references = *references_,
       .asked = place_ahead(spec_, judges_of_merge(*references_, sealed_, position), position, made)};
-  std::vector<std::vector<std::int64_t>> kept(heads.size());
+  std::vector<MergedHead> kept(heads.size());
   each_with_summariser(pool, kernels, kept.size(), [&](Summariser& summariser, std::size_t i) {
     const auto [layer, h] = heads[i];
     const Head& source = head(layer, h);
@@ -93,6 +93,19 @@ ProceduralMemory::Block ProceduralMemory::merge_of(std::size_t begin, Pos nearer
   return merged;
 }
 
+// Rows take over the tokens of those that are about to go.
+void ProceduralMemory::stand_for(Head& target, const MergedHead& merged) noexcept {
+  HeadRows& rows = *target.rows;
+  const std::byte* value = merged.values.data();
+  for (std::size_t i = 0; i < merged.summaries.size(); ++i, value += rows.value_bytes()) {
+    const std::int64_t row = merged.summaries[i];
+    const auto more = static_cast<double>(merged.notes[i].count) - static_cast<double>(rows.note(row).count);
+    target.lost -= more;
+    counts_.shed_mass -= more;
+    rows.stand_for(row, merged.notes[i], value);
+  }
+}
+
 void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos position) {
   while (static_cast<std::int64_t>(blocks_.size()) >= most_blocks(spec_.levels)) {
     const Stopwatch watch;
@@ -111,8 +124,8 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
       Head& target = head(plain_heads[i].first, plain_heads[i].second);
       const RowRange pair = rows_of_pair(target.block_rows, begin);
       std::vector<bool> gone(static_cast<std::size_t>(target.rows->rows()), false);
-      for (std::int64_t row = pair.first; row < pair.last; ++row)
-        gone[static_cast<std::size_t>(row)] = !std::binary_search(kept[i].begin(), kept[i].end(), row);
+      std::fill(gone.begin() + pair.first, gone.begin() + pair.last, true);
+      for (const std::int64_t row : kept[i].kept) gone[static_cast<std::size_t>(row)] = false;
       writable(target);
       droppings.push_back(prepare_drop(target, std::move(gone)));
     }
@@ -126,6 +139,7 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
       for (std::size_t b = begin; b < begin + 2; ++b)
         for (const std::int64_t end = row + target.block_rows[b]; row < end; ++row)
           target.rows->set_score(row, static_cast<float>(score(target, row, blocks_[b])));
+      stand_for(target, kept[i]);
       drop_rows(droppings[i]);
       if (nearer != 0)
         move_up(*target.rows, spec_.plain_type, target.mean_key, kernels, turns[layer],

@@ -77,6 +77,37 @@ class RowWriter {
   SealedHead& sealed_;
 };
 
+// Rows of blocks that become one, as all of them will be seen; the tokens that each stands for; its number in the head.
+struct RowsOfBlocks {
+  BlockRows rows;
+  std::vector<float> counts;
+  std::vector<std::int64_t> numbers;
+};
+RowsOfBlocks rows_of(const MergeRequest& request, const Kernels& kernels, const HeadRows& rows,
+                     const std::vector<MergeBlock>& blocks, int layer, int head_dim,
+                     std::span<const float> mean_key) {
+  const ProceduralSpec& spec = request.spec;
+  const auto pairs = static_cast<std::int64_t>(spec.frequencies[static_cast<std::size_t>(layer)].size());
+  std::int64_t count = 0;
+  for (const MergeBlock& block : blocks) count += block.rows;
+  RowsOfBlocks all{padded_block(count, head_dim), {}, {}};
+  for (const MergeBlock& block : blocks)
+    for (std::int64_t row = block.first_row; row < block.first_row + block.rows; ++row) {
+      const auto to = std::ssize(all.numbers);
+      float* key = all.rows.keys.data() + to * all.rows.padded_dim;
+      float* value = all.rows.values.data() + to * all.rows.padded_dim;
+      const auto dim = static_cast<std::size_t>(head_dim);
+      read_row(kernels, spec.plain_type, rows.key(row), mean_key, {key, dim});
+      read_row(kernels, spec.plain_type, rows.value(row), {}, {value, dim});
+      if (block.turn != nullptr) kernels.elementwise.rope(key, block.turn, block.turn + pairs, pairs);
+      const RowNote note = rows.note(row);
+      all.rows.bias[static_cast<std::size_t>(to)] = note.bias;
+      all.counts.push_back(note.count);
+      all.numbers.push_back(row);
+    }
+  return all;
+}
+
 }  // namespace
 
 std::vector<Pos> judges_of_seal(const References& references, Pos first, Pos last, Pos position) {
@@ -149,42 +180,42 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
   return sealed;
 }
 
-std::vector<std::int64_t> merge_head(const MergeRequest& request, const Kernels& kernels,
-                                     Summariser& summariser, const HeadRows& rows,
-                                     const std::vector<MergeBlock>& blocks, int layer, int head, int head_dim,
-                                     std::int64_t keep, std::span<const float> mean_key) {
+MergedHead merge_head(const MergeRequest& request, const Kernels& kernels, Summariser& summariser,
+                      const HeadRows& rows, const std::vector<MergeBlock>& blocks, int layer, int head,
+                      int head_dim, std::int64_t keep, std::span<const float> mean_key) {
   const ProceduralSpec& spec = request.spec;
-  const auto pairs = static_cast<std::int64_t>(spec.frequencies[static_cast<std::size_t>(layer)].size());
-  std::int64_t count = 0;
-  for (const MergeBlock& block : blocks) count += block.rows;
-  if (count == 0) return {};  // the head keeps no rows, or lost them
-  BlockRows all = padded_block(count, head_dim);
-  std::vector<std::int64_t> numbers;
-  for (const MergeBlock& block : blocks)
-    for (std::int64_t i = 0; i < block.rows; ++i) {
-      const auto to = static_cast<std::int64_t>(numbers.size());
-      const std::int64_t row = block.first_row + i;
-      const auto row_of = [&](std::vector<float>& list) {
-        return std::span(list).subspan(static_cast<std::size_t>(to * all.padded_dim),
-                                       static_cast<std::size_t>(head_dim));
-      };
-      read_row(kernels, spec.plain_type, rows.key(row), mean_key, row_of(all.keys));
-      read_row(kernels, spec.plain_type, rows.value(row), {}, row_of(all.values));
-      if (block.turn != nullptr)
-        kernels.elementwise.rope(all.keys.data() + to * all.padded_dim, block.turn, block.turn + pairs,
-                                 pairs);
-      all.bias[static_cast<std::size_t>(to)] = rows.bias()[row];
-      numbers.push_back(row);
-    }
+  const HeadPlan& plan = spec.plans[static_cast<std::size_t>(layer)][static_cast<std::size_t>(head)];
+  const auto [all, counts, numbers] = rows_of(request, kernels, rows, blocks, layer, head_dim, mean_key);
+  if (numbers.empty()) return {};  // the head keeps no rows, or lost them
   const ReferenceRows references =
       ask(kernels, spec, request.references, *request.asked[static_cast<std::size_t>(layer)], layer, head,
           all.padded_dim);
   std::vector<bool> pinned;
   if (!spec.pins.empty())
     for (const std::int64_t row : numbers) pinned.push_back(is_pinned(spec, rows.position(row)));
-  std::vector<std::int64_t> kept = summariser.most_attended(all, references, spec.scale, keep, pinned);
-  for (std::int64_t& row : kept) row = numbers[static_cast<std::size_t>(row)];
-  return kept;
+  const std::int64_t summaries = std::min(spec.summaries, keep);
+  const Summarised made = summariser.summarise(all, counts, references,
+                                               {.exact = keep - summaries,
+                                                .summaries = summaries,
+                                                .summary = spec.summary,
+                                                .score = RowScore::attention,
+                                                .scale = spec.scale,
+                                                .weight = plan.weight,
+                                                .pinned = pinned.empty() ? nullptr : &pinned});
+  MergedHead merged;
+  std::vector<float> value(static_cast<std::size_t>(head_dim));
+  for (const KeptRow& row : made.kept) {
+    const std::int64_t number = numbers[static_cast<std::size_t>(row.row)];
+    merged.kept.push_back(number);
+    if (row.value < 0) continue;
+    merged.summaries.push_back(number);
+    merged.notes.push_back({rows.position(number), row.bias, row.count, row.score});
+    const std::size_t size = merged.values.size();
+    merged.values.resize(size + static_cast<std::size_t>(rows.value_bytes()));
+    std::copy_n(made.values.begin() + row.value * all.padded_dim, head_dim, value.begin());
+    store_row(kernels, spec.plain_type, value, {}, merged.values.data() + size);
+  }
+  return merged;
 }
 
 }  // namespace kvtide

@@ -72,10 +72,18 @@ struct MergeBlock {
 // The references that judge old blocks: those of the window from `first` on, and those that were retained.
 std::vector<Pos> judges_of_merge(const References& references, Pos first, Pos position);
 
-// The rows (ascending) that stay when `blocks` become one: `keep` of them, and the pinned ones. mean_key: of the head.
-std::vector<std::int64_t> merge_head(const MergeRequest& request, const Kernels& kernels,
-                                     Summariser& summariser, const HeadRows& rows,
-                                     const std::vector<MergeBlock>& blocks, int layer, int head, int head_dim,
-                                     std::int64_t keep, std::span<const float> mean_key);
+// What a head keeps of blocks that become one, by the numbers of its rows.
+struct MergedHead {
+  std::vector<std::int64_t> kept;  // ascending
+  // Of these, rows that stand for what goes as well: their new notes, and values in the type of the head's rows.
+  std::vector<std::int64_t> summaries;
+  std::vector<RowNote> notes;
+  std::vector<std::byte> values;
+};
+
+// keep: rows that stay, pinned ones apart: those with most attention. mean_key: of the head.
+MergedHead merge_head(const MergeRequest& request, const Kernels& kernels, Summariser& summariser,
+                      const HeadRows& rows, const std::vector<MergeBlock>& blocks, int layer, int head,
+                      int head_dim, std::int64_t keep, std::span<const float> mean_key);
 
 }  // namespace kvtide

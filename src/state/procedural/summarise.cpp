@@ -212,17 +212,6 @@ std::vector<float> Summariser::row_losses(const BlockRows& b, const ReferenceRow
   return losses_of(b, all);
 }
 
-std::vector<std::int64_t> Summariser::most_attended(const BlockRows& b, const ReferenceRows& r, float scale,
-                                                    std::int64_t count, const std::vector<bool>& pinned) {
-  attend(b, r, scale);
-  count += std::count(pinned.begin(), pinned.end(), true);
-  auto order = order_of({squares_.begin(), squares_.begin() + b.rows}, static_cast<std::size_t>(count));
-  if (!pinned.empty()) pinned_first(order, pinned);
-  order.resize(static_cast<std::size_t>(std::min(count, b.rows)));
-  std::sort(order.begin(), order.end());
-  return order;
-}
-
 Summarised Summariser::summarise(const BlockRows& b, const std::vector<float>& counts, const ReferenceRows& r,
                                  const SummaryRules& rules) {
   attend(b, r, rules.scale);

@@ -56,11 +56,6 @@ class Summariser {
     attend(block, references, rules.scale);
     return rank_rows(block, rules, static_cast<std::size_t>(block.rows));
   }
-  // The `count` rows with the largest share-weighted root mean square attention, and all pinned ones
-  // ([rows]; empty: none) beside them, ascending.
-  std::vector<std::int64_t> most_attended(const BlockRows& block, const ReferenceRows& references,
-                                          float scale, std::int64_t count,
-                                          const std::vector<bool>& pinned = {});
   // b_j |v_j - o| of every row: what comparing heads and shedding go by.
   std::vector<float> row_losses(const BlockRows& block, const ReferenceRows& references, float scale);
 
