@@ -94,7 +94,7 @@ struct ProceduralOptions {
   std::int64_t block = 0;                 // positions summarised at once
   std::int64_t rows = 0;                  // kept of a block, on average over all heads
   RowType row_type = RowType::automatic;  // how these are stored, and references; q4_0 inside a budget
-  // Of these, per head; -1: so many, or of the rows that a budget picks a third.
+  // Of these, per head; -1: so many, or a third of the rows that a budget picks in four bits.
   static constexpr std::int64_t kSummaries = 4;
   std::int64_t summaries = -1;
   int levels = -1;  // old blocks are consolidated so that 6 levels + 1 stay; 0: never

@@ -137,11 +137,13 @@ class Kept {
       const std::size_t i = asked_[k];
       const float w = in_.weight[i];
       const float ours = 1.0f / (1.0f + std::exp(in_.references.log_mass[i] - mass_[k]));
+      const float *kept = out.data() + k * dim_, *wanted = in_.outputs.data() + i * dim_;
       float squares[4] = {};
-      for (std::size_t d = 0; d < dim_; ++d) {
-        const float difference = ours * out[k * dim_ + d] - w * in_.outputs[i * dim_ + d];
-        squares[d % 4] += difference * difference;
-      }
+      for (std::size_t d = 0; d < dim_; d += 4)
+        for (std::size_t lane = 0; lane < 4; ++lane) {
+          const float difference = ours * kept[d + lane] - w * wanted[d + lane];
+          squares[lane] += difference * difference;
+        }
       for (const float square : squares) sum += static_cast<double>(square);
     }
     return sum;

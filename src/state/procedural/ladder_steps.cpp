@@ -48,11 +48,13 @@ int levels_within(int levels, std::int64_t block, Pos expected) {
   return enough;
 }
 
-constexpr std::int64_t kRowsOfASummary = 3;  // where a budget picks the rows of a block
+// Of so many rows that a budget picks in four bits one is a summary. In eight bits, where texts are longer than the trained
+// length, more than a few bring nothing.
+constexpr std::int64_t kRowsOfASummary = 3;
 
 std::int64_t summaries_of(const ProceduralOptions& o, std::int64_t rows) {
   if (o.summaries >= 0) return o.summaries;
-  return o.budget > 0 && o.rows == 0 ? rows / kRowsOfASummary : ProceduralOptions::kSummaries;
+  return o.row_type == RowType::q4_0 && o.rows == 0 ? rows / kRowsOfASummary : ProceduralOptions::kSummaries;
 }
 
 // Can a block of the step keep the rows that were asked for? The largest step says why not, if none can.
