@@ -1,7 +1,6 @@
 #include "state/procedural/fitting.h"
 
 #include <algorithm>
-#include <functional>
 
 namespace kvtide {
 namespace {
@@ -18,15 +17,10 @@ constexpr float kEveryHead = -1.0f;     // below any share of attention: all hea
 constexpr std::int64_t kRowsApart = 8;  // rows of a block grow by so many
 constexpr std::int64_t kLargestBlock = 1024;
 
-// A smaller step is better where one head in so many more keeps every row of the text for it.
-constexpr double kWorthAStep = 8.0;
-// So is one with which full heads that hold less than this part of the text hold kMoreText times as much. It has to be
+// A smaller step is better where full heads that hold less than this part of the text hold kMoreText times as much. It has to be
 // kMuchMoreText times where blocks then keep less than three quarters of their rows, or the text is longer than the trained
 // length. Full heads keep the passages of rare tokens first, so what is missing beyond that part is worth little.
 constexpr double kTextWanted = 2.0 / 3.0, kMoreText = 7.0 / 6.0, kMuchMoreText = 1.5;
-// Where eight bits leave fewer than one head in so many the whole text, four bits for nearly twice the heads are better.
-constexpr double kWorthFourBits = 3.0;
-constexpr double kMoreInFourBits = 16.0;  // if these are one head in so many at least
 
 std::int64_t whole(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -61,9 +55,6 @@ Fitting::Fitting(const KvSpec& shape, const AttentionShape& attention, const Pro
   if (expected > 0) widest_ = std::min(widest_, expected);
   if (expected > 0) rows_first_ = expected;
   if (beyond_) rows_first_ = std::min(rows_first_, std::max(kRowsBeyond, attention.trained));
-  for (const HeadNeed& need : wanted.heads.needs)
-    if (need.copies() > 0.0f && need.copies() < wanted.full_from) more_heads_.push_back(need.copies());
-  std::sort(more_heads_.begin(), more_heads_.end(), std::greater<>());
 }
 
 void Fitting::keep_window_within(std::int64_t rows) { widest_ = std::min(widest_, rows); }
@@ -110,7 +101,6 @@ std::optional<ProceduralOptions> Fitting::fit(const ProceduralOptions& step) {
   if (wanted_.full_rows == 0) {
     enlarge(o, &ProceduralOptions::full_rows, o.block, most);
     if (!rows_enough(o)) return o;
-    if (wanted_.budget_for > 0 && !beyond_) add_heads(o);
   }
   if (wanted_.window == 0) enlarge(o, &ProceduralOptions::window, o.block, whole(widest_, o.block));
   if (wanted_.rows == 0) enlarge(o, &ProceduralOptions::rows, kRowsApart, o.block);
@@ -127,23 +117,10 @@ bool Fitting::rows_enough(const ProceduralOptions& o) const {
   return o.window + o.full_rows + o.block > rows_first_;
 }
 
-bool Fitting::wants_four_bits(const ProceduralOptions& eight) const {
-  if (!rows_enough(eight)) return true;
-  return wanted_.budget_for > 0 &&
-         kWorthFourBits * whole_heads(eight) < static_cast<double>(wanted_.heads.needs.size());
-}
-
-// Half of the facts are gone with half of the rows, whereas four bits hold nearly all of what eight bits hold.
-bool Fitting::is_better_in_four_bits(const ProceduralOptions& four, const ProceduralOptions& eight) const {
-  if (!rows_enough(eight)) return four.full_rows > eight.full_rows;
-  return whole_heads(four) >= whole_heads(eight) + one_in(kMoreInFourBits);
-}
-
 bool Fitting::is_worth_more(const ProceduralOptions& smaller, const ProceduralOptions& than) const {
   const bool far_fewer_rows = 4 * smaller.rows * than.block < 3 * than.rows * smaller.block;
   const double more = far_fewer_rows || beyond_ ? kMuchMoreText : kMoreText;
-  const bool more_text = text_held(smaller) >= more * text_held(than);
-  return more_text || whole_heads(smaller) >= whole_heads(than) + one_in(kWorthAStep);
+  return text_held(smaller) >= more * text_held(than);
 }
 
 // Where every row of a block stays and bytes are left: blocks of which more can stay.
@@ -152,16 +129,6 @@ std::optional<ProceduralOptions> Fitting::fit_larger_blocks(ProceduralOptions st
   step.block *= 2;
   step.window = std::max(step.window, step.block);
   return fit(step);
-}
-
-// More heads keep every row of the expected text: those next in the head table.
-void Fitting::add_heads(ProceduralOptions& o) const {
-  const float least = o.full_from;
-  const auto with = [&](std::int64_t heads) {
-    o.full_from = heads == 0 ? least : more_heads_[static_cast<std::size_t>(heads - 1)];
-    return fits(o);
-  };
-  with(largest(static_cast<std::int64_t>(more_heads_.size()), with));
 }
 
 // The largest value that fits, whole units above what it is now.
@@ -185,19 +152,6 @@ double Fitting::text_held(const ProceduralOptions& o) const {
 double Fitting::text_wanted() const { return beyond_ ? 1.0 : kTextWanted; }
 
 bool Fitting::has_enough_text(const ProceduralOptions& o) const { return text_held(o) >= text_wanted(); }
-
-// Full heads, each counted by its share of the rows of the expected text.
-double Fitting::whole_heads(const ProceduralOptions& o) const {
-  const auto heads = std::count_if(wanted_.heads.needs.begin(), wanted_.heads.needs.end(),
-                                   [&](const HeadNeed& need) { return need.copies() >= o.full_from; });
-  const std::int64_t old = std::max<std::int64_t>(1, rows_first_ - o.window);
-  return static_cast<double>(heads * std::min(old, o.full_rows)) / static_cast<double>(old);
-}
-
-// One head in so many, and one at least.
-double Fitting::one_in(double heads) const {
-  return std::max(1.0, static_cast<double>(wanted_.heads.needs.size()) / heads);
-}
 
 bool Fitting::fits(const ProceduralOptions& o) const { return bytes_of(o).total() <= o.budget; }
 

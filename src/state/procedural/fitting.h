@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "kvtide/types.h"
 #include "state/procedural/budget.h"
@@ -26,8 +25,7 @@ class Fitting {
   // Every head keeps every row of the expected text, exact ones in as wide a window as fits. Longer texts thin out.
   // Without an end: the widest window, and in every head as many rows as fit.
   std::optional<ProceduralOptions> all_rows(ProceduralOptions o) const;
-  // As many full rows as fit; then more full heads, unless the model was trained for shorter texts; then a wider window,
-  // then more rows of each block, then more blocks.
+  // As many full rows as fit; then a wider window, then more rows of each block, then more blocks.
   std::optional<ProceduralOptions> fit(const ProceduralOptions& step);
 
   // Is so much of the budget taken as should be of every one?
@@ -36,10 +34,6 @@ class Fitting {
   bool rows_enough(const ProceduralOptions& o) const;
   // Do full heads hold so much of the expected text that more is worth no smaller step?
   bool has_enough_text(const ProceduralOptions& o) const;
-  // Are more full heads, in four bits, better than these in eight?
-  bool is_better_in_four_bits(const ProceduralOptions& four, const ProceduralOptions& eight) const;
-  // Do full heads have so little in eight bits that four are worth trying?
-  bool wants_four_bits(const ProceduralOptions& eight) const;
   // Is a smaller step better, for what its full heads keep of the expected text?
   bool is_worth_more(const ProceduralOptions& smaller, const ProceduralOptions& than) const;
 
@@ -48,24 +42,20 @@ class Fitting {
 
  private:
   std::optional<ProceduralOptions> fit_larger_blocks(ProceduralOptions step);
-  void add_heads(ProceduralOptions& o) const;
   template <class Count>
   void enlarge(ProceduralOptions& o, Count ProceduralOptions::*field, std::int64_t unit,
                std::int64_t most) const;
   double text_held(const ProceduralOptions& o) const;
   double text_wanted() const;
-  double whole_heads(const ProceduralOptions& o) const;
-  double one_in(double heads) const;
   bool fits(const ProceduralOptions& o) const;
   ProceduralBytes bytes_of(const ProceduralOptions& o) const;
 
   const KvSpec& shape_;
   const AttentionShape& attention_;
   const ProceduralOptions& wanted_;
-  std::int64_t widest_;            // rows that a window may have
-  std::int64_t rows_first_;        // tokens of which full heads get the rows before anything else grows
-  bool beyond_ = false;            // may the text be longer than what the model was trained for?
-  std::vector<float> more_heads_;  // copies() of those that are not full, falling
+  std::int64_t widest_;      // rows that a window may have
+  std::int64_t rows_first_;  // tokens of which full heads get the rows before anything else grows
+  bool beyond_ = false;      // may the text be longer than what the model was trained for?
   std::optional<ProceduralBytes> smallest_;
 };
 

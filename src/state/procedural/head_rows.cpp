@@ -13,7 +13,7 @@
 namespace kvtide {
 namespace {
 
-constexpr std::size_t kNoteStep = 256;  // notes are reserved in steps: doubling would overrun a budget
+constexpr std::size_t kNoteStep = 64;  // notes are reserved in steps: doubling would overrun a budget
 
 // Bytes of notes per row.
 std::int64_t note_bytes(HeadRows::Kind kind) {

@@ -13,11 +13,8 @@
 namespace kvtide {
 namespace {
 
-// A smaller step may be worth more down to this window where full heads have too few rows, and else
+// A smaller step is worth nothing more below this window.
 constexpr std::int64_t kLeastForText = 64;
-// down to this window and so many levels: less loses more than heads bring.
-constexpr std::int64_t kLeastWorth = 128;
-constexpr int kLeastLevels = 3;
 
 [[noreturn]] void refuse_budget(const ProceduralOptions& options, const ProceduralBytes& smallest) {
   throw Error(ErrorCode::invalid_argument,
@@ -59,16 +56,17 @@ std::optional<ProceduralOptions> fitted_window(Fitting& fitting, const KvSpec& s
   return more;
 }
 
-// A step that fits, with full heads in eight bits, or where these keep too few rows, or few heads whole, in four.
+// A step that fits, with full heads in eight bits, or where these keep too few rows, in four: half of the facts are gone with
+// half of the rows, whereas four bits hold nearly all of what eight bits hold.
 std::optional<ProceduralOptions> fitted(Fitting& fitting, const KvSpec& shape,
                                         const ProceduralOptions& options, ProceduralOptions o) {
   const auto eight = fitted_window(fitting, shape, options, o);
   const bool open = options.full_type == RowType::automatic && o.full_type == RowType::q8_0;
-  if (!open || !options.spill.empty() || (eight && !fitting.wants_four_bits(*eight))) return eight;
+  if (!open || !options.spill.empty() || (eight && fitting.rows_enough(*eight))) return eight;
   if (!eight && o.row_type != RowType::q4_0) return {};  // beside rows in eight bits a smaller step is better
   o.full_type = RowType::q4_0;
   const auto four = fitting.fit(o);
-  return !eight || (four && fitting.is_better_in_four_bits(*four, *eight)) ? four : eight;
+  return !eight || (four && four->full_rows > eight->full_rows) ? four : eight;
 }
 
 // The first step that fits, with what it leaves given away; or a smaller one that is worth more.
@@ -76,13 +74,9 @@ std::optional<ProceduralOptions> picked_step(Fitting& fitting, const KvSpec& sha
                                              const ProceduralOptions& options) {
   std::optional<ProceduralOptions> best;
   for (const LadderStep& step : ladder_for(options)) {
-    const bool enough = best && fitting.rows_enough(*best);
-    if (best && step.window < (enough ? kLeastWorth : kLeastForText)) break;
-    if (enough && step.levels < kLeastLevels) break;
+    if (best && (step.window < kLeastForText || fitting.has_enough_text(*best))) break;
     const auto now = fitted(fitting, shape, options, filled(options, step));
-    const bool better = now && (!best || fitting.is_worth_more(*now, *best));
-    if (best && !better && fitting.has_enough_text(*best)) break;
-    if (better) best = now;
+    if (now && (!best || fitting.is_worth_more(*now, *best))) best = now;
     if (best && options.budget_for == 0) break;
   }
   return best;
