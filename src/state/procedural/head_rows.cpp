@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::size_t kNoteStep = 64;  // notes are reserved in steps: doubling would overrun a budget
 
+std::size_t whole_steps(std::size_t rows) { return (rows + kNoteStep - 1) / kNoteStep * kNoteStep; }
+
 // Bytes of notes per row.
 std::int64_t note_bytes(HeadRows::Kind kind) {
   return kind == HeadRows::Kind::exact ? 4 : kind == HeadRows::Kind::exact_scored ? 8 : 16;
@@ -59,7 +61,7 @@ void HeadRows::expect(std::int64_t more) {
   const auto needed = static_cast<std::size_t>(rows() + more);
   const auto make_room = [&](auto& list) {
     // To whole steps: the list of a clone may end anywhere.
-    if (needed > list.capacity()) list.reserve((needed + kNoteStep - 1) / kNoteStep * kNoteStep);
+    if (needed > list.capacity()) list.reserve(whole_steps(needed));
   };
   if (kind_ != Kind::exact) make_room(scores_);
   if (kind_ == Kind::summaries) {
@@ -106,11 +108,11 @@ void HeadRows::keep(std::span<const std::int64_t> kept, std::int64_t from) noexc
   const auto cut = [&](auto& list) {
     if (list.empty()) return;
     list.resize(static_cast<std::size_t>(end));
-    // Heads whose share changes must not hold on to the most that they ever had.
-    if (list.capacity() < list.size() + 2 * kNoteStep) return;
+    // No more is held than by a head that never had more rows.
+    if (list.capacity() <= whole_steps(list.size())) return;
     try {
       std::remove_reference_t<decltype(list)> smaller;
-      smaller.reserve((list.size() + kNoteStep - 1) / kNoteStep * kNoteStep);
+      smaller.reserve(whole_steps(list.size()));
       smaller.assign(list.begin(), list.end());
       list = std::move(smaller);
     } catch (const std::bad_alloc&) {  // then it goes the next time

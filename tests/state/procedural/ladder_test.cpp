@@ -162,7 +162,7 @@ TEST_P(LadderTest, RowsStayExactFirstWhereTheBudgetPicksTheWindowAndNoEndIsKnown
   EXPECT_FALSE(filled_in(shape_, attention_, given).exact_first);
 }
 
-TEST_P(LadderTest, WhereTheLengthIsKnownMoreHeadsKeepTheWholeTextAsBudgetsGrow) {
+TEST_P(LadderTest, WhereTheLengthIsKnownWindowsGrowWithBudgetsAndOtherHeadsStayCompressed) {
   constexpr Pos kExpected = 20'000;
   ProceduralOptions o;
   o.budget_for = kExpected;
@@ -171,23 +171,32 @@ TEST_P(LadderTest, WhereTheLengthIsKnownMoreHeadsKeepTheWholeTextAsBudgetsGrow) 
   for (int head = 0; head < 16; ++head)
     o.heads.needs[static_cast<std::size_t>(head)].induction =
         head < GetParam() ? 1.0f : 0.1f / static_cast<float>(1 + head);
-  const auto full_heads = [&](std::int64_t budget) {
+  std::int64_t window = 0;
+  bool all = false;
+  for (const std::int64_t budget : {48 * kMiB, 64 * kMiB, 80 * kMiB, 110 * kMiB, 160 * kMiB}) {
     o.budget = budget;
     const ProceduralOptions filled = filled_in(shape_, attention_, o);
     EXPECT_LE(bytes_of(filled), budget);
     EXPECT_EQ(filled.heads, o.heads);
-    if (holds_all(filled, kExpected)) return std::ptrdiff_t{16};
-    if (filled.window + filled.full_rows < kExpected) return std::ptrdiff_t{GetParam()};
-    return std::count_if(o.heads.needs.begin(), o.heads.needs.end(),
-                         [&](const HeadNeed& need) { return need.induction >= filled.full_from; });
-  };
-  std::ptrdiff_t heads = GetParam();
-  for (const std::int64_t budget : {48 * kMiB, 64 * kMiB, 80 * kMiB, 110 * kMiB, 160 * kMiB}) {
-    const std::ptrdiff_t now = full_heads(budget);
-    EXPECT_GE(now, heads) << budget / kMiB;
-    heads = now;
+    all = holds_all(filled, kExpected);
+    if (all) continue;
+    EXPECT_EQ(filled.full_from, o.full_from) << budget / kMiB;
+    EXPECT_GE(filled.window, window) << budget / kMiB;
+    window = filled.window;
   }
-  EXPECT_EQ(heads, 16);
+  EXPECT_TRUE(all);
+}
+
+// Words that come back cost nothing more without their rows, so that what a head attends to makes it no copying head.
+TEST(Ladder, AHeadWhoseRowsAreWorthLittleIsNoCopyingHead) {
+  HeadNeed need{.induction = 0.9f};
+  EXPECT_EQ(need.copies(), 0.9f) << "nobody measured what it is worth";
+  need.worth = 0.19f;
+  EXPECT_LT(need.copies(), ProceduralOptions{}.full_from);
+  need.worth = 0.2f;
+  EXPECT_EQ(need.copies(), 0.9f);
+  need = {.induction = 0.1f, .worth = 0.0f};
+  EXPECT_EQ(need.copies(), 0.1f);
 }
 
 // Eight of 90 heads copy, as in SmolLM2.

@@ -207,8 +207,8 @@ TEST(ProceduralState, FullRowsOfFourBits_TakeNinthsOfThoseOfEightBits) {
   // beside them are the same. The mean key of the one head has 32 floats.
   const std::int64_t eight = most_bytes(procedural_spec(), 5000).full;
   const std::int64_t four = most_bytes(testing::four_bit_spec(), 5000).full;
-  EXPECT_EQ(eight, 2 * 8192 + 256 * 8);
-  EXPECT_EQ(four, 2 * 4096 + 256 * 8 + 128);
+  EXPECT_EQ(eight, 2 * 8192 + 192 * 8);
+  EXPECT_EQ(four, 2 * 4096 + 192 * 8 + 128);
 }
 
 TEST(ProceduralState, RefusesRowTypesThatItCannotKeep) {
