@@ -24,7 +24,7 @@ def with_heads(options: dict[str, Any], model: LoadedModel) -> dict[str, Any]:
     return others if table is None else {**others, "kv_heads": table[0], "heads": table[1]}
 
 
-def _known(model: LoadedModel) -> tuple[int, list[tuple[float, float, float]]] | None:
+def _known(model: LoadedModel) -> tuple[int, list[tuple[float, float, float, float]]] | None:
     table = _native.known_heads(model._native, made(model._cache_place))
     if table is None and not model._said_unknown:
         model._said_unknown = True

@@ -53,7 +53,7 @@ class ProceduralOptions(TypedDict, total=False):
     retention: float
     spill: str
     kv_heads: int
-    heads: str | os.PathLike[str] | Sequence[tuple[float, float, float]]
+    heads: str | os.PathLike[str] | Sequence[Sequence[float]]
     full_from: float
 
 

@@ -21,13 +21,13 @@ namespace nb = nanobind;
 namespace kvtide::python {
 namespace {
 
-// KV heads of a layer, and (induction, share, output_norm) of every head of every layer.
-using Table = std::pair<int, std::vector<std::tuple<float, float, float>>>;
+// KV heads of a layer, and (induction, share, output_norm, worth) of every head of every layer.
+using Table = std::pair<int, std::vector<std::tuple<float, float, float, float>>>;
 
 Table as_table(const HeadTable& table) {
   Table out{table.kv_heads, {}};
   for (const HeadNeed& need : table.needs)
-    out.second.emplace_back(need.induction, need.share, need.output_norm);
+    out.second.emplace_back(need.induction, need.share, need.output_norm, need.worth);
   return out;
 }
 

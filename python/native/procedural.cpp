@@ -58,11 +58,15 @@ void assign(std::vector<PosRange>& field, const std::string& key, const nb::hand
 }
 void assign(HeadTable& field, const std::string& key, const nb::handle& value) {
   for (const nb::handle head : value_of<nb::sequence>(key, value)) {
-    const auto [induction, share, norm] = value_of<std::tuple<double, double, double>>(key, head);
-    if (!std::isfinite(induction) || !std::isfinite(share) || !std::isfinite(norm))
-      refuse("'heads' must be finite numbers");
-    field.needs.push_back(
-        {static_cast<float>(induction), static_cast<float>(share), static_cast<float>(norm)});
+    const auto numbers = value_of<std::vector<double>>(key, head);
+    if (numbers.size() != 3 && numbers.size() != 4)
+      refuse("'heads' must be (induction, share, output_norm, worth) of every head; worth may be left out");
+    for (const double number : numbers)
+      if (!std::isfinite(number)) refuse("'heads' must be finite numbers");
+    HeadNeed need{static_cast<float>(numbers[0]), static_cast<float>(numbers[1]),
+                  static_cast<float>(numbers[2])};
+    if (numbers.size() == 4) need.worth = static_cast<float>(numbers[3]);
+    field.needs.push_back(need);
   }
 }
 

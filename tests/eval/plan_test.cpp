@@ -156,6 +156,7 @@ TEST(Plan, LayersThatShareRowsLookAtThem) {
   plan.options.procedural->window = 64;
   plan.options.procedural->block = 32;
   plan.options.procedural->rows = 8;
+  plan.options.procedural->summaries = 4;
   plan.options.procedural->levels = 0;
   plan.options.context = 4096;
   plan.options.prefill_chunk = 512;
@@ -177,6 +178,7 @@ TEST(Plan, PredictedRates_FollowTheFormula) {
   plan.options.procedural->window = 64;
   plan.options.procedural->block = 32;
   plan.options.procedural->rows = 8;
+  plan.options.procedural->summaries = 4;
   plan.options.procedural->levels = 0;
   // 10 exact rows of 32 x 2 x 2 = 128 bytes, 20 old ones of 34 x 2 = 68; references are not read.
   plan.bytes = {.window = 1280, .rings = 0, .references = 999, .compact = 680, .full = 680};

@@ -56,6 +56,18 @@ def test_what_is_no_table_is_refused(model, heads, error):
         model.session(procedural={"heads": heads})
 
 
+def test_a_head_whose_rows_are_worth_nothing_does_not_copy(model, tmp_path):
+    window = {"window": 48, "block": 16, "kv_heads": 4}
+    worthless = [(*head, 0.0) for head in HEADS]
+    assert full_rows(model, procedural={**window, "heads": worthless}) == 0
+    assert full_rows(model, procedural={**window, "heads": [(*head, 1.0) for head in HEADS]}) > 0
+    path = written(tmp_path, worthless)
+    path.write_text(path.read_text().replace("output_norm", "output_norm\tworth"))
+    assert full_rows(model, procedural={"window": 48, "block": 16, "heads": path}) == 0
+    with pytest.raises(errors.InvalidArgumentError, match="worth may be left out"):
+        model.session(procedural={**window, "heads": [(0.5, 1.0)] * 8})
+
+
 def test_a_damaged_table_is_refused_with_its_line(model, tmp_path):
     path = written(tmp_path)
     path.write_text(path.read_text().replace("0.5", "much"))

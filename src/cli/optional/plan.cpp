@@ -24,8 +24,8 @@
 namespace kvtide {
 namespace {
 
-// The share of SmolLM2's heads that copy from the past: 8 of 90.
-constexpr double kFullShare = 8.0 / 90.0;
+// The share of SmolLM2's heads that copy from the past: 6 of 90.
+constexpr double kFullShare = 6.0 / 90.0;
 
 struct Subject {
   std::string name;
