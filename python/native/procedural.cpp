@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cmath>
+#include <iterator>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -58,14 +59,17 @@ void assign(std::vector<PosRange>& field, const std::string& key, const nb::hand
 }
 void assign(HeadTable& field, const std::string& key, const nb::handle& value) {
   for (const nb::handle head : value_of<nb::sequence>(key, value)) {
-    const auto numbers = value_of<std::vector<double>>(key, head);
-    if (numbers.size() != 3 && numbers.size() != 4)
-      refuse("'heads' must be (induction, share, output_norm, worth) of every head; worth may be left out");
-    for (const double number : numbers)
+    HeadNeed need;
+    float* const numbers[] = {&need.induction, &need.share, &need.output_norm, &need.worth};
+    std::size_t count = 0;
+    for (const nb::handle item : value_of<nb::sequence>(key, head)) {
+      const auto number = value_of<double>(key, item);
       if (!std::isfinite(number)) refuse("'heads' must be finite numbers");
-    HeadNeed need{static_cast<float>(numbers[0]), static_cast<float>(numbers[1]),
-                  static_cast<float>(numbers[2])};
-    if (numbers.size() == 4) need.worth = static_cast<float>(numbers[3]);
+      if (count < std::size(numbers)) *numbers[count] = static_cast<float>(number);
+      ++count;
+    }
+    if (count != 3 && count != 4)
+      refuse("'heads' must be (induction, share, output_norm, worth) of every head; worth may be left out");
     field.needs.push_back(need);
   }
 }
