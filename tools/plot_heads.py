@@ -12,25 +12,25 @@ import sys
 from matplotlib.patches import Rectangle
 from pictures import plt, save
 
-FULL_FROM = 0.15  # induction from which a head keeps every row (docs/procedural_memory.md)
+FULL_FROM, WORTH_FROM = 0.15, 0.2  # induction and worth from which a head keeps every row (docs/procedural_memory.md)
 
 
 def read_table(path):
-    """[layer][head] of (induction, share, output norm); None for layers that were not measured."""
+    """[layer][head] of (induction, share, output norm, worth); None for layers that were not measured."""
     layers = []
     with open(path, newline="") as file:
         for row in csv.DictReader(file, delimiter="\t"):
             if int(row["head"]) == 0:
                 layers.append([])
             need = tuple(float(row[name]) for name in ("induction", "share", "output_norm"))
-            layers[-1].append(None if need == (0.0, 1.0, 1.0) else need)
+            layers[-1].append(None if need == (0.0, 1.0, 1.0) else (*need, float(row.get("worth", 1.0))))
     return layers
 
 
 def full_heads(layers):
     """Those that copy most, at most two thirds of all: (layer, head)."""
-    measured = [(need[0], layer, head) for layer, row in enumerate(layers) for head, need in enumerate(row) if need]
-    copying = sorted((m for m in measured if m[0] >= FULL_FROM), reverse=True)
+    measured = [(need[0], layer, head, need[3]) for layer, row in enumerate(layers) for head, need in enumerate(row) if need]
+    copying = sorted((m[:3] for m in measured if m[0] >= FULL_FROM and m[3] >= WORTH_FROM), reverse=True)
     return [(layer, head) for _, layer, head in copying[: len(measured) * 2 // 3]]
 
 
