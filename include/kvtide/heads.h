@@ -29,10 +29,11 @@ struct MeasureHeads {
   std::int64_t prose = 3072;                   // tokens that the model writes
   std::function<bool(double share)> progress;  // false stops with Error(cancelled)
 };
-// Induction: a text with the same random words twice, far apart. A head that sends its attention from the second copy back
-// to the first (to the same word or to the one behind it) is needed whole for recall, if words that come back cost more without its rows: its worth. Share: over blocks of prose, how
-// often a head's rows are among the most telling of all heads. The prose is the model's own writing, so that no text has
-// to be shipped. Throws Error: unsupported (layers that differ in their heads), cancelled, out_of_memory.
+// Induction: a text with the same random words twice, far apart: the attention that a head sends from the second copy back
+// to the first (to the same word or to the one behind it). Worth: of heads that do so, what the second copy costs more
+// when their rows of the first go, one head after the other. Share: over blocks of prose, how often a head's rows are among
+// the most telling of all heads. The prose is the model's own writing, so that no text has to be shipped. Throws Error:
+// unsupported (layers that differ in their heads), cancelled, out_of_memory.
 HeadTable measure_heads(const Model& model, const MeasureHeads& options = {});
 
 // Keeps a table in `cache` for known_heads(), also of other processes. A folder that cannot be written is no error.
