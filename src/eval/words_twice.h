@@ -16,8 +16,8 @@ struct WordsTwice {
   std::vector<TokenId> tokens;  // they end with the second copy
   Pos first = 0, second = 0;    // where the copies begin
   std::int64_t words = 0;       // of each copy, a token each
-  std::int64_t settle =
-      0;  // at the start of the second copy: only from then on is it known that words come back
+  // At the start of the second copy: only behind it is it known that words come back.
+  std::int64_t settle = 0;
 };
 
 // prose: what stands around the words. Another seed gives other words and other prose.
