@@ -196,9 +196,9 @@ class LoadedModel(Closing):
         """Measures which heads copy from the past: procedural memories keep every row of those. It takes as long as writing
         3,000 tokens, and is kept in the cache folder of ``load``: sessions made from then on use it, as the program does.
 
-        Gives the KV heads of a layer, and (induction, share, output_norm, worth) of every head of every layer. For the two models of
-        ``kvtide fetch`` it came with the package, and no session needs this call. Raises UnsupportedError for models whose
-        layers differ, CancelledError.
+        Gives the KV heads of a layer, and (induction, share, output_norm, worth) of every head of every layer. For the two
+        models of ``kvtide fetch`` it came with the package, and no session needs this call. Raises UnsupportedError for models
+        whose layers differ, CancelledError.
         """
         with reading(progress_option(progress, "progress"), "measuring heads", "") as heard:
             table = _native.measure_heads(

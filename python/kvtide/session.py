@@ -60,8 +60,8 @@ class Session(SessionMemory):
         ``exact_first`` (where a budget has no end: keep every row while it holds them all),
         ``summary``, ``score``, ``far``, ``adapt``, ``first_layer`` and ``last_layer`` (of those that are compressed),
         ``pins`` (pairs of positions, the second not included), ``level_rows``, ``shed_below``, ``decay``,
-        ``retention``, ``spill`` (a path), ``heads`` and ``full_from`` (the induction from which on a head copies, if it has a worth); what is
-        left out is filled in. ``heads``: "auto", the table that came with the package or that ``Model.measure_heads`` or the
+        ``retention``, ``spill`` (a path), ``heads`` and ``full_from`` (the induction from which on a head copies, if its rows
+        are worth something); what is left out is filled in. ``heads``: "auto", the table that came with the package or that ``Model.measure_heads`` or the
         program have measured; "even", all alike; the path of what ``kvtide heads`` wrote; or (induction, share,
         output norm, worth) per layer and KV head, of which ``kv_heads`` are in a layer.
 

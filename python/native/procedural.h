@@ -14,8 +14,8 @@
 namespace kvtide::python {
 
 // Keys are the fields of ProceduralOptions; pins: a list of (first, last); heads: a list of [layers * kv_heads] (induction, share,
-// output_norm, worth) with kv_heads beside it; worth may be left out. Throws Error(invalid_argument) naming a key that there is not, or a
-// value that it cannot have.
+// output_norm, worth) with kv_heads beside it; worth may be left out. Throws Error(invalid_argument) naming a key that there
+// is not, or a value that it cannot have.
 ProceduralOptions procedural_options(const nanobind::dict& wanted);
 
 // The keys that there are.

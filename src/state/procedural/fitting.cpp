@@ -17,9 +17,9 @@ constexpr float kEveryHead = -1.0f;     // below any share of attention: all hea
 constexpr std::int64_t kRowsApart = 8;  // rows of a block grow by so many
 constexpr std::int64_t kLargestBlock = 1024;
 
-// A smaller step is better where full heads that hold less than this part of the text hold kMoreText times as much. It has to be
-// kMuchMoreText times where blocks then keep less than three quarters of their rows, or the text is longer than the trained
-// length. Full heads keep the passages of rare tokens first, so what is missing beyond that part is worth little.
+// A smaller step is better where full heads that hold less than this part of the text hold kMoreText times as much. It has to
+// be kMuchMoreText times where blocks then keep less than three quarters of their rows, or the text is longer than the
+// trained length. Full heads keep the passages of rare tokens first, so what is missing beyond that part is worth little.
 constexpr double kTextWanted = 2.0 / 3.0, kMoreText = 7.0 / 6.0, kMuchMoreText = 1.5;
 
 std::int64_t whole(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
