@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/codec_rows.h"
+#include "kernels/four_bits.h"
 
 namespace kvtide {
 namespace {
@@ -138,10 +139,12 @@ float nibble(float scaled) {
   return (inside + 0x1.8p23f) - 0x1.8p23f;
 }
 
-constexpr int kChains = 8;  // of sums: independent, so that they fit vectors
-
-float sum_of(const float (&chain)[kChains]) {
-  return ((chain[0] + chain[4]) + (chain[2] + chain[6])) + ((chain[1] + chain[5]) + (chain[3] + chain[7]));
+// The order of reduce_add in lanes.scalar.h.
+float sum_of(const float (&lane)[kHalf]) {
+  float s[8];
+  for (int i = 0; i < 8; ++i) s[i] = lane[i] + lane[i + 8];
+  for (int i = 0; i < 4; ++i) s[i] += s[i + 4];
+  return (s[0] + s[2]) + (s[1] + s[3]);
 }
 
 // With the integers q of a first guess of the scale, the scale that fits x best is xq / qq and takes xq^2 /
@@ -151,30 +154,25 @@ struct Fit {
 };
 Fit fit(const float* x, float guess) {
   const float inverse = 1.0f / guess;
-  float products[kChains] = {}, squares[kChains] = {};
-  for (int i = 0; i < 2 * kHalf; i += kChains)
-    for (int j = 0; j < kChains; ++j) {
-      const float q = nibble(x[i + j] * inverse);
-      products[j] += x[i + j] * q;
-      squares[j] += q * q;
-    }
-  const float scale = sum_of(products) / sum_of(squares);
-  return {scale, scale * sum_of(products)};
+  float products[kHalf], squares[kHalf];
+  for (int i = 0; i < kHalf; ++i) {
+    const float low = nibble(x[i] * inverse), high = nibble(x[i + kHalf] * inverse);
+    products[i] = x[i] * low + x[i + kHalf] * high;
+    squares[i] = low * low + high * high;
+  }
+  const float product = sum_of(products), scale = product / sum_of(squares);
+  return {scale, scale * product};
 }
-
-// What the largest element becomes, in steps: five guesses. Of transformed rows the best of them has an error
-// within 4% of the best scale there is (four_bits_test.cpp).
-constexpr float kLargestInSteps[] = {-8.0f, -7.2f, -8.8f, 7.0f, 7.8f};
 
 BlockQ4_0 encode_block_q4_0(const float* x) {
   BlockQ4_0 block{};
   const float largest = x[largest_of_block(x)];
-  if (!(std::fabs(largest) < 0x1p20f)) {  // more than eight of the largest steps, or no number
+  if (!(std::fabs(largest) < kTooLarge)) {  // or no number
     block.d = std::isnan(largest) ? Half{0x7e00} : Half{0x7c00};
     return block;
   }
   Fit best{0.0f, 0.0f};
-  if (std::fabs(largest) > 0x1p-40f)  // below, the step is 0 as an f16
+  if (std::fabs(largest) > kTooSmall)
     for (const float steps : kLargestInSteps)
       if (const Fit found = fit(x, largest / steps); found.taken > best.taken) best = found;
   block.d = f32_to_f16(best.scale);

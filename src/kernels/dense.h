@@ -7,6 +7,7 @@
 // Thread rules: pure functions on the caller's memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace kvtide {
@@ -16,7 +17,7 @@ struct DenseRow {
   // out[m][n] = scale * q[m][dim] . k[n][dim]
   void (*dots)(const float* q, std::int64_t m, const float* k, std::int64_t n, std::int64_t dim, float scale,
                float* out) noexcept;
-  // out[m][dim] = p[m][n] * v[n][dim], rows of v in ascending order
+  // out[m][dim] = p[m][n] * v[n][dim], rows of v in ascending order; n may be any number
   void (*mix)(const float* p, std::int64_t m, std::int64_t n, const float* v, std::int64_t dim,
               float* out) noexcept;
   // x[n] becomes e^(x - L) with L = ln sum e^x, which is returned; minus infinity where nothing has mass.
@@ -30,6 +31,10 @@ struct DenseRow {
   void (*widen)(const std::uint16_t* x, std::int64_t n, float* y) noexcept;
   // sum[n] += weight * (x[n] - centre)^2
   void (*add_distances)(const float* x, float centre, float weight, std::int64_t n, float* sum) noexcept;
+  // Rows of blocks of 32 elements, `n` a multiple of 32, with the bits of their codecs (codec.h).
+  void (*numbers_of_q8_0)(const std::byte* blocks, std::int64_t n, float* out) noexcept;
+  void (*numbers_of_q4_0)(const std::byte* blocks, std::int64_t n, float* out) noexcept;
+  void (*round_to_q4_0)(const float* x, std::int64_t n, std::byte* blocks) noexcept;
 };
 
 extern const DenseRow kDenseScalar;

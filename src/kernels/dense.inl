@@ -1,4 +1,5 @@
 // dense.inl: the body of dense.h on Lanes; included once by each dense.<isa>.cpp.
+#include "kernels/dense_rows.inl"
 #include "kernels/exp.inl"
 
 namespace kvtide {
@@ -36,6 +37,8 @@ inline void mix_queries(const float* p, std::int64_t n, const float* v, std::int
   std::int64_t d = 0;
   for (; d + kMixVectors * kLanes <= dim; d += kMixVectors * kLanes)
     mix_slice<Q, kMixVectors>(p, n, v + d, dim, out + d);
+  if constexpr (kMixVectors > 2)
+    for (; d + 2 * kLanes <= dim; d += 2 * kLanes) mix_slice<Q, 2>(p, n, v + d, dim, out + d);
   for (; d < dim; d += kLanes) mix_slice<Q, 1>(p, n, v + d, dim, out + d);
 }
 

@@ -2,15 +2,20 @@
 // tests/goldens/procedural/four_bits.golden.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "kernels/codec.h"
 #include "kernels/hadamard.h"
+#include "kernels/kernels.h"
+#include "tests/kernels/same_bits.h"
+#include "tests/kernels/samples.h"
 
 namespace kvtide {
 namespace {
@@ -77,6 +82,52 @@ TEST(FourBits, HoldTransformedRowsWithinFourPercentOfTheLeastErrorOnAverage_AndN
     }
   }
   EXPECT_LE(sum, 1.04 * least);
+}
+
+std::vector<std::byte> rounded(const std::vector<float>& row) {
+  std::vector<std::byte> blocks(static_cast<std::size_t>(dtype_bytes(DType::q4_0, std::ssize(row))));
+  encode_row(DType::q4_0, row.data(), std::ssize(row), blocks.data());
+  return blocks;
+}
+
+// Blocks of all sizes, and those that kernels leave to the codec.
+std::vector<float> rows_to_round() {
+  std::vector<float> rows;
+  for (int block = 0; block < 400; ++block)
+    for (const float x : testing::normals(32, static_cast<std::uint64_t>(block)))
+      rows.push_back(std::ldexp(x, block / 6 - 45));
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              infinity = std::numeric_limits<float>::infinity();
+  for (const float largest : {nan, infinity, -infinity, 0x1p20f, 0x1p-41f, 0.0f, 5.0f})
+    for (std::size_t i = 0; i < 32; ++i) {
+      rows.push_back(i == 20 ? largest : 0.125f);
+      if (i == 25) rows.back() = -5.0f;
+    }
+  return rows;
+}
+
+TEST(FourBits, AreRoundedByKernelsAsByTheCodec) {
+  const std::vector<float> rows = rows_to_round();
+  for (const Kernels* kernels : available_kernels()) {
+    auto blocks = rounded(rows);
+    std::fill(blocks.begin(), blocks.end(), std::byte{0xaa});
+    kernels->dense.round_to_q4_0(rows.data(), std::ssize(rows), blocks.data());
+    EXPECT_EQ(blocks, rounded(rows)) << kernels->isa;
+  }
+}
+
+TEST(StoredRows, AreReadByKernelsAsByTheCodec) {
+  const std::vector<float> rows = testing::normals(32 * 40, 3);
+  for (const Kernels* kernels : available_kernels())
+    for (const auto& [type, read] : {std::pair{DType::q4_0, kernels->dense.numbers_of_q4_0},
+                                     {DType::q8_0, kernels->dense.numbers_of_q8_0}}) {
+      std::vector<std::byte> blocks(static_cast<std::size_t>(dtype_bytes(type, std::ssize(rows))));
+      encode_row(type, rows.data(), std::ssize(rows), blocks.data());
+      std::vector<float> wanted(rows.size()), found(rows.size());
+      decode_row(type, blocks.data(), std::ssize(rows), wanted.data());
+      read(blocks.data(), std::ssize(rows), found.data());
+      EXPECT_TRUE(testing::same_bits(found, wanted)) << kernels->isa;
+    }
 }
 
 }  // namespace

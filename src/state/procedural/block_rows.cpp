@@ -16,6 +16,10 @@ float norm(const float* x, std::int64_t n) { return std::sqrt(dot(x, x, n)); }
 void floats_of_row(const Kernels& kernels, DType type, const std::byte* row, std::int64_t dim, float* out) {
   if (type == DType::f16 && dim % 16 == 0)
     kernels.dense.widen(reinterpret_cast<const std::uint16_t*>(row), dim, out);
+  else if (type == DType::q8_0)
+    kernels.dense.numbers_of_q8_0(row, dim, out);
+  else if (type == DType::q4_0)
+    kernels.dense.numbers_of_q4_0(row, dim, out);
   else
     decode_row(type, row, dim, out);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace kvtide {
 namespace {
@@ -9,20 +10,26 @@ namespace {
 constexpr double kBiasPull = 1e-2, kValuePull = 1e-2;  // ridges, relative to the mean diagonal
 constexpr double kLeastBias = -3.0, kMostBias = 7.0;
 constexpr int kSweeps = 25;
+constexpr double kSmallStep = 1e-6;  // of a sweep that changes nothing more
 constexpr std::size_t kHeldOut = 5;  // every fifth reference judges the fit
 
 bool held_out(std::size_t i) { return i % kHeldOut == kHeldOut - 1; }
 
+float sum_of(const float (&lanes)[16]) {
+  float four[4];
+  for (std::size_t k = 0; k < 4; ++k) four[k] = (lanes[k] + lanes[k + 8]) + (lanes[k + 4] + lanes[k + 12]);
+  return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
 struct Square {  // symmetric, row after row
   std::size_t size;
   std::vector<double> at;
-  explicit Square(std::size_t n) : size(n), at(n * n, 0.0) {}
-  double& operator()(std::size_t i, std::size_t j) { return at[i * size + j]; }
-  // Only what lies on the diagonal and below it was written.
-  void mirror() {
-    for (std::size_t i = 0; i < size; ++i)
-      for (std::size_t j = i + 1; j < size; ++j) at[i * size + j] = at[j * size + i];
+  // The first n columns and rows of a matrix with `stride` columns.
+  Square(std::size_t n, const std::vector<float>& from, std::size_t stride) : size(n), at(n * n) {
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t j = 0; j < n; ++j) at[i * n + j] = static_cast<double>(from[i * stride + j]);
   }
+  double& operator()(std::size_t i, std::size_t j) { return at[i * size + j]; }
   double mean_diagonal() const {
     double sum = 0.0;
     for (std::size_t i = 0; i < size; ++i) sum += at[i * size + i];
@@ -33,12 +40,23 @@ struct Square {  // symmetric, row after row
 // Minimises u'Gu/2 - h'u within [low, high] from `u`, by cyclic coordinate descent.
 void descend(Square& g, const std::vector<double>& h, const std::vector<double>& low,
              const std::vector<double>& high, std::vector<double>& u) {
-  for (int sweep = 0; sweep < kSweeps; ++sweep)
-    for (std::size_t j = 0; j < u.size(); ++j) {
-      double gradient = -h[j];
-      for (std::size_t k = 0; k < u.size(); ++k) gradient += g(j, k) * u[k];
-      u[j] = std::clamp(u[j] - gradient / std::max(g(j, j), 1e-300), low[j], high[j]);
+  const std::size_t n = u.size();
+  std::vector<double> gradient(n), inverse(n);
+  for (std::size_t j = 0; j < n; ++j) {
+    gradient[j] = -h[j];
+    for (std::size_t k = 0; k < n; ++k) gradient[j] += g(j, k) * u[k];
+    inverse[j] = 1.0 / std::max(g(j, j), 1e-300);
+  }
+  for (int sweep = 0; sweep < kSweeps; ++sweep) {
+    double largest = 0.0;
+    for (std::size_t j = 0; j < n; ++j) {
+      const double to = std::clamp(u[j] - gradient[j] * inverse[j], low[j], high[j]), step = to - u[j];
+      u[j] = to;
+      largest = std::max(largest, std::fabs(step));
+      for (std::size_t k = 0; k < n; ++k) gradient[k] += step * g(j, k);
     }
+    if (largest < kSmallStep) return;
+  }
 }
 
 // Solves G X = R in place, R [size][columns]. False when G is not positive.
@@ -55,59 +73,103 @@ bool solve(Square& g, std::vector<double>& r, std::size_t columns) {
       g(i, j) = sum / g(j, j);
     }
   }
-  for (std::size_t c = 0; c < columns; ++c) {
-    for (std::size_t i = 0; i < n; ++i) {
-      double sum = r[i * columns + c];
-      for (std::size_t k = 0; k < i; ++k) sum -= g(i, k) * r[k * columns + c];
-      r[i * columns + c] = sum / g(i, i);
-    }
-    for (std::size_t i = n; i-- > 0;) {
-      double sum = r[i * columns + c];
-      for (std::size_t k = i + 1; k < n; ++k) sum -= g(k, i) * r[k * columns + c];
-      r[i * columns + c] = sum / g(i, i);
-    }
+  // All columns at once, side by side.
+  const auto subtract = [&](std::size_t i, double factor, std::size_t k) {
+    for (std::size_t c = 0; c < columns; ++c) r[i * columns + c] -= factor * r[k * columns + c];
+  };
+  const auto divide = [&](std::size_t i) {
+    const double inverse = 1.0 / g(i, i);
+    for (std::size_t c = 0; c < columns; ++c) r[i * columns + c] *= inverse;
+  };
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t k = 0; k < i; ++k) subtract(i, g(i, k), k);
+    divide(i);
+  }
+  for (std::size_t i = n; i-- > 0;) {
+    for (std::size_t k = i + 1; k < n; ++k) subtract(i, g(k, i), k);
+    divide(i);
   }
   return true;
 }
 
-// The kept rows as every step-th reference from `first` on sees them: exact rows first, then the summaries.
-// Rows are padded to whole vectors with rows that have no mass.
+// What the references say of the summaries, weighted: [references][columns], and transposed, [width][references]. References
+// that are held out, and columns up to whole vectors, count nothing.
+struct Equations {
+  std::size_t count, width, columns;
+  std::vector<float> rows, turned;
+  Equations(std::size_t references, std::size_t width_)
+      : count(references),
+        width(width_),
+        columns((width + 15) / 16 * 16),
+        rows(count * columns),
+        turned(width * count) {}
+  void set(std::size_t i, std::size_t column, float value) {
+    rows[i * columns + column] = value;
+    turned[column * count + i] = value;
+  }
+  // Sums over the references: [width][other_columns].
+  std::vector<float> products(const DenseRow& kernels, const std::vector<float>& other,
+                              std::size_t other_columns) const {
+    std::vector<float> out(width * other_columns);
+    kernels.mix(turned.data(), static_cast<std::int64_t>(width), static_cast<std::int64_t>(count),
+                other.data(), static_cast<std::int64_t>(other_columns), out.data());
+    return out;
+  }
+};
+
+// The kept rows as references see them: exact rows first, then the summaries. Rows are padded to whole vectors with rows
+// that have no mass.
 class Kept {
  public:
-  Kept(const DenseRow& kernels, const FitInput& in, std::size_t first, std::size_t step)
+  Kept(const DenseRow& kernels, const FitInput& in, const std::vector<double>& log_count)
       : kernels_(kernels),
         in_(in),
         exact_(in.exact.size()),
-        dim_(static_cast<std::size_t>(in.block.padded_dim)) {
-    for (std::size_t i = first; i < static_cast<std::size_t>(in.references.count); i += step)
-      asked_.push_back(i);
-    padded_ = (exact_ + in.pivots.size() + 15) / 16 * 16;
-    values_.assign(padded_ * dim_, 0.0f);
-    scores_.assign(asked_.size() * padded_, -__builtin_inff());
-    mass_.resize(asked_.size());
+        padded_((exact_ + in.pivots.size() + 15) / 16 * 16),
+        dim_(static_cast<std::size_t>(in.block.padded_dim)),
+        values_(padded_ * dim_),
+        masses_(static_cast<std::size_t>(in.references.count) * padded_) {
     for (std::size_t e = 0; e < exact_; ++e)
       std::copy_n(in.block.values.data() + in.exact[e] * in.block.padded_dim, dim_,
                   values_.data() + e * dim_);
-    for (std::size_t k = 0; k < asked_.size(); ++k) {
-      const float* from = in.scores + static_cast<std::int64_t>(asked_[k]) * in.stride;
-      float* to = scores_.data() + k * padded_;
-      for (std::size_t e = 0; e < exact_; ++e) to[e] = from[in.exact[e]];
-      for (std::size_t p = 0; p < in.pivots.size(); ++p)
-        to[exact_ + p] = from[in.pivots[p]] - in.block.bias[static_cast<std::size_t>(in.pivots[p])];
+    std::vector<float> growth;  // of a pivot's own mass
+    for (std::size_t p = 0; p < in.pivots.size(); ++p)
+      growth.push_back(static_cast<float>(std::exp(
+          log_count[p] - static_cast<double>(in.block.bias[static_cast<std::size_t>(in.pivots[p])]))));
+    for (std::int64_t i = 0; i < in.references.count; ++i) {
+      const float* share = in.shares + i * in.stride;
+      float* to = masses_.data() + static_cast<std::size_t>(i) * padded_;
+      for (std::size_t e = 0; e < exact_; ++e) to[e] = share[in.exact[e]];
+      for (std::size_t p = 0; p < growth.size(); ++p) to[exact_ + p] = growth[p] * share[in.pivots[p]];
     }
   }
 
   std::size_t exact() const { return exact_; }
-  // [padded] of the k-th reference asked, after soften().
+  // [padded] of reference i: what its rows weigh, those of a pivot n times, as shares of the whole block.
+  const float* masses(std::size_t i) const { return masses_.data() + i * padded_; }
+  // [padded] of the k-th reference asked, after weigh().
   const float* shares(std::size_t k) const { return shares_.data() + k * padded_; }
 
-  // The softmax of every reference asked with these biases of the summaries.
-  void soften(const std::vector<float>& bias) {
-    shares_ = scores_;
+  // The softmax over kept rows of every step-th reference from `first` on, summary p with u[p] times its mass.
+  void weigh(const std::vector<float>& u, std::size_t first, std::size_t step) {
+    const auto count = static_cast<std::size_t>(in_.references.count);
+    asked_.clear();
+    for (std::size_t i = first; i < count; i += step) asked_.push_back(i);
+    shares_.resize(asked_.size() * padded_);
+    log_mass_.resize(asked_.size());
     for (std::size_t k = 0; k < asked_.size(); ++k) {
-      float* row = shares_.data() + k * padded_;
-      for (std::size_t p = 0; p < bias.size(); ++p) row[exact_ + p] += bias[p];
-      mass_[k] = kernels_.soften(row, static_cast<std::int64_t>(padded_));
+      const float* mass = masses(asked_[k]);
+      float* share = shares_.data() + k * padded_;
+      std::copy_n(mass, padded_, share);
+      for (std::size_t p = 0; p < u.size(); ++p) share[exact_ + p] *= u[p];
+      float sums[16] = {};
+      for (std::size_t j = 0; j < padded_; j += 16)
+        for (std::size_t lane = 0; lane < 16; ++lane) sums[lane] += share[j + lane];
+      // Where rows that are kept weigh nothing, the smallest number stands for it.
+      const float total = std::max(sum_of(sums), std::numeric_limits<float>::min());
+      const float inverse = 1.0f / total;
+      for (std::size_t j = 0; j < padded_; ++j) share[j] *= inverse;
+      log_mass_[k] = in_.log_mass[asked_[k]] + std::log(total);
     }
   }
   // What they get with these values of the summaries: [references asked][dim].
@@ -124,7 +186,7 @@ class Kept {
     double sum = 0.0, weights = 1e-30;
     for (std::size_t k = 0; k < asked_.size(); ++k) {
       const double w = static_cast<double>(in_.weight[asked_[k]]);
-      sum += w * std::fabs(static_cast<double>(mass_[k] - in_.log_mass[asked_[k]]));
+      sum += w * std::fabs(static_cast<double>(log_mass_[k] - in_.log_mass[asked_[k]]));
       weights += w;
     }
     return static_cast<float>(sum / weights);
@@ -136,15 +198,15 @@ class Kept {
     for (std::size_t k = 0; k < asked_.size(); ++k) {
       const std::size_t i = asked_[k];
       const float w = in_.weight[i];
-      const float ours = 1.0f / (1.0f + std::exp(in_.references.log_mass[i] - mass_[k]));
+      const float ours = 1.0f / (1.0f + std::exp(in_.references.log_mass[i] - log_mass_[k]));
       const float *kept = out.data() + k * dim_, *wanted = in_.outputs.data() + i * dim_;
-      float squares[4] = {};
-      for (std::size_t d = 0; d < dim_; d += 4)
-        for (std::size_t lane = 0; lane < 4; ++lane) {
+      float squares[16] = {};
+      for (std::size_t d = 0; d < dim_; d += 16)
+        for (std::size_t lane = 0; lane < 16; ++lane) {
           const float difference = ours * kept[d + lane] - w * wanted[d + lane];
           squares[lane] += difference * difference;
         }
-      for (const float square : squares) sum += static_cast<double>(square);
+      sum += static_cast<double>(sum_of(squares));
     }
     return sum;
   }
@@ -152,98 +214,83 @@ class Kept {
  private:
   const DenseRow& kernels_;
   const FitInput& in_;
+  std::size_t exact_, padded_, dim_;
+  std::vector<float> values_;  // [padded][dim]
+  std::vector<float> masses_;  // [references][padded]
   std::vector<std::size_t> asked_;
-  std::size_t exact_, padded_ = 0, dim_;
-  std::vector<float> values_;           // [padded][dim]
-  std::vector<float> scores_, shares_;  // [references asked][padded]
-  std::vector<float> mass_;             // [references asked]
+  std::vector<float> shares_;    // [references asked][padded]
+  std::vector<float> log_mass_;  // [references asked]
   std::vector<float> out_;
 };
 
 // ln of the mass assigned to each pivot, and the mean of the values that go with it.
-void start_from_clusters(const FitInput& in, std::vector<float>& log_count, std::vector<float>& means) {
-  const std::int64_t dim = in.block.padded_dim;
-  std::vector<double> mass(in.pivots.size(), 0.0),
-      sums(in.pivots.size() * static_cast<std::size_t>(dim), 0.0);
+void start_from_clusters(const DenseRow& kernels, const FitInput& in, std::vector<double>& log_count,
+                         std::vector<float>& means) {
+  const auto rows = static_cast<std::size_t>(in.block.padded_rows),
+             dim = static_cast<std::size_t>(in.block.padded_dim);
+  std::vector<double> mass(in.pivots.size(), 0.0);
+  std::vector<float> parts(in.pivots.size() * rows);  // of each row in the pivots
   for (std::size_t i = 0; i < in.rest.size(); ++i) {
-    const auto p = static_cast<std::size_t>(in.assigned[i]);
-    const float bias = in.block.bias[static_cast<std::size_t>(in.rest[i])];
-    const double m = bias == 0.0f ? 1.0 : std::exp(static_cast<double>(bias));
-    mass[p] += m;
-    const float* value = in.block.values.data() + in.rest[i] * dim;
-    for (std::int64_t d = 0; d < dim; ++d)
-      sums[p * static_cast<std::size_t>(dim) + static_cast<std::size_t>(d)] +=
-          m * static_cast<double>(value[d]);
+    const auto p = static_cast<std::size_t>(in.assigned[i]), row = static_cast<std::size_t>(in.rest[i]);
+    const float m = in.block.bias[row] == 0.0f ? 1.0f : std::exp(in.block.bias[row]);
+    mass[p] += static_cast<double>(m);
+    parts[p * rows + row] = m;
   }
+  means.resize(in.pivots.size() * dim);
+  kernels.mix(parts.data(), std::ssize(in.pivots), in.block.padded_rows, in.block.values.data(),
+              in.block.padded_dim, means.data());
   for (std::size_t p = 0; p < mass.size(); ++p) {
-    log_count.push_back(static_cast<float>(std::log(mass[p])));
-    for (std::int64_t d = 0; d < dim; ++d)
-      means.push_back(static_cast<float>(
-          sums[p * static_cast<std::size_t>(dim) + static_cast<std::size_t>(d)] / mass[p]));
+    log_count.push_back(std::log(mass[p]));
+    for (std::size_t d = 0; d < dim; ++d) means[p * dim + d] /= static_cast<float>(mass[p]);
   }
 }
 
-std::vector<float> fit_biases(const FitInput& in, const std::vector<float>& log_count) {
-  const std::size_t r = in.pivots.size();
-  Square gram(r);
-  std::vector<double> h(r, 0.0), a(r), growth(r);
-  // e^(score - own bias + ln n - block's log mass) is a share, but for factors of the pivot.
-  for (std::size_t p = 0; p < r; ++p)
-    growth[p] = std::exp(static_cast<double>(log_count[p]) -
-                         static_cast<double>(in.block.bias[static_cast<std::size_t>(in.pivots[p])]));
-  for (std::size_t i = 0; i < static_cast<std::size_t>(in.references.count); ++i) {
+// What each pivot's mass is multiplied with.
+std::vector<float> fit_masses(const DenseRow& kernels, const FitInput& in, const Kept& kept,
+                              const std::vector<double>& log_count) {
+  const std::size_t r = in.pivots.size(), exact = kept.exact();
+  const auto count = static_cast<std::size_t>(in.references.count);
+  Equations a(count, r + 1);  // and the wanted sums behind the pivots
+  for (std::size_t i = 0; i < count; ++i) {
     if (held_out(i)) continue;
-    const float* share = in.shares + static_cast<std::int64_t>(i) * in.stride;
-    float kept[4] = {};
-    for (std::size_t e = 0; e < in.exact.size(); ++e) kept[e % 4] += share[in.exact[e]];
-    const double target = std::max(0.0, 1.0 - static_cast<double>((kept[0] + kept[1]) + (kept[2] + kept[3])));
-    const double w = static_cast<double>(in.weight[i]);
-    for (std::size_t p = 0; p < r; ++p) a[p] = w * growth[p] * static_cast<double>(share[in.pivots[p]]);
-    for (std::size_t p = 0; p < r; ++p) {
-      h[p] += a[p] * w * target;
-      for (std::size_t q = 0; q <= p; ++q) gram(p, q) += a[p] * a[q];
-    }
+    const float *mass = kept.masses(i), w = in.weight[i];
+    float sums[4] = {};
+    for (std::size_t e = 0; e < exact; ++e) sums[e % 4] += mass[e];
+    for (std::size_t p = 0; p < r; ++p) a.set(i, p, w * mass[exact + p]);
+    a.set(i, r, w * std::max(0.0f, 1.0f - ((sums[0] + sums[1]) + (sums[2] + sums[3]))));
   }
-  gram.mirror();
+  const std::vector<float> sums = a.products(kernels, a.rows, a.columns);
+  Square gram(r, sums, a.columns);
   const double mu = kBiasPull * gram.mean_diagonal();
-  std::vector<double> u(r, 1.0), low, high;
+  std::vector<double> h, u(r, 1.0), low, high;
   for (std::size_t p = 0; p < r; ++p) {
     gram(p, p) += mu;
-    h[p] += mu;
-    const double n = static_cast<double>(log_count[p]);
-    low.push_back(std::min(1.0, std::exp(kLeastBias - n)));
-    high.push_back(std::max(1.0, std::exp(kMostBias - n)));
+    h.push_back(static_cast<double>(sums[p * a.columns + r]) + mu);
+    low.push_back(std::min(1.0, std::exp(kLeastBias - log_count[p])));
+    high.push_back(std::max(1.0, std::exp(kMostBias - log_count[p])));
   }
   descend(gram, h, low, high, u);
-  std::vector<float> bias;
-  for (std::size_t p = 0; p < r; ++p) bias.push_back(log_count[p] + static_cast<float>(std::log(u[p])));
-  return bias;
+  return {u.begin(), u.end()};
 }
 
-// kept: softened with the biases that go with the values.
+// kept: weighed as the values will be.
 std::vector<float> fit_values(const DenseRow& kernels, const FitInput& in, Kept& kept,
                               const std::vector<float>& means) {
   const std::size_t r = in.pivots.size(), exact = kept.exact();
   const auto dim = static_cast<std::size_t>(in.block.padded_dim);
-  const auto count = static_cast<std::size_t>(in.references.count), padded = (count + 15) / 16 * 16;
+  const auto count = static_cast<std::size_t>(in.references.count);
   const std::vector<float>& out = kept.outputs(means);
-  Square gram(r);
-  // X transposed and what is missing, weighted; held-out references count nothing.
-  std::vector<float> x(r * padded, 0.0f), missing(padded * dim, 0.0f), right(r * dim);
+  Equations x(count, r);
+  std::vector<float> missing(count * dim);
   for (std::size_t i = 0; i < count; ++i) {
     if (held_out(i)) continue;
     const float w = in.weight[i];
-    const float* share = kept.shares(i) + exact;
-    for (std::size_t p = 0; p < r; ++p) {
-      x[p * padded + i] = w * share[p];
-      const double xp = static_cast<double>(w * share[p]);
-      for (std::size_t q = 0; q <= p; ++q) gram(p, q) += xp * static_cast<double>(w * share[q]);
-    }
+    for (std::size_t p = 0; p < r; ++p) x.set(i, p, w * kept.shares(i)[exact + p]);
     for (std::size_t d = 0; d < dim; ++d)
       missing[i * dim + d] = w * (in.outputs[i * dim + d] - out[i * dim + d]);
   }
-  kernels.mix(x.data(), static_cast<std::int64_t>(r), static_cast<std::int64_t>(padded), missing.data(),
-              in.block.padded_dim, right.data());
+  Square gram(r, x.products(kernels, x.rows, x.columns), x.columns);
+  const std::vector<float> right = x.products(kernels, missing, dim);
   const double lambda = std::max(1e-12, kValuePull * gram.mean_diagonal());
   for (std::size_t p = 0; p < r; ++p) gram(p, p) += lambda;
   std::vector<double> solution(right.begin(), right.end());
@@ -253,29 +300,41 @@ std::vector<float> fit_values(const DenseRow& kernels, const FitInput& in, Kept&
   return values;
 }
 
+// With these masses: ln n of every summary, and what is added to it.
+std::vector<float> biases_of(const std::vector<double>& log_count, const std::vector<float>& u) {
+  std::vector<float> bias;
+  for (std::size_t p = 0; p < u.size(); ++p)
+    bias.push_back(static_cast<float>(log_count[p] + std::log(static_cast<double>(u[p]))));
+  return bias;
+}
+
 }  // namespace
 
 Fitted fit_summaries(const DenseRow& kernels, const FitInput& in) {
   Fitted result;
-  std::vector<float> log_count, means;
-  start_from_clusters(in, log_count, means);
-  Kept kept(kernels, in, 0, 1);
+  std::vector<double> log_count;
+  std::vector<float> means;
+  start_from_clusters(kernels, in, log_count, means);
+  Kept kept(kernels, in, log_count);
+  const std::vector<float> as_counted(in.pivots.size(), 1.0f);
   if (in.fit) {
-    result.bias = fit_biases(in, log_count);
-    kept.soften(result.bias);
+    const std::vector<float> u = fit_masses(kernels, in, kept, log_count);
+    kept.weigh(u, 0, 1);
     result.values = fit_values(kernels, in, kept, means);
     result.log_mass_error = kept.mass_error();
-    Kept judged(kernels, in, kHeldOut - 1, kHeldOut);
-    judged.soften(result.bias);
-    const double fitted = judged.error(result.values);
-    judged.soften(log_count);
+    kept.weigh(u, kHeldOut - 1, kHeldOut);
+    const double fitted = kept.error(result.values);
+    kept.weigh(as_counted, kHeldOut - 1, kHeldOut);
     // `!(a < b)`: what is not a number is rejected, too.
-    if (fitted < judged.error(means) && std::isfinite(result.log_mass_error)) return result;
+    if (fitted < kept.error(means) && std::isfinite(result.log_mass_error)) {
+      result.bias = biases_of(log_count, u);
+      return result;
+    }
     result.rejected = true;
   }
-  kept.soften(log_count);
+  kept.weigh(as_counted, 0, 1);
   result.log_mass_error = kept.mass_error();
-  result.bias = std::move(log_count);
+  result.bias = biases_of(log_count, as_counted);
   result.values = std::move(means);
   return result;
 }

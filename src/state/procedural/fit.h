@@ -27,7 +27,6 @@ struct FitInput {
   const std::vector<std::int64_t>& rest;    // the other rows
   const std::vector<std::int64_t>& pivots;  // of these, the keys of the summaries
   std::vector<std::int64_t> assigned;       // for every row of `rest` the index of its pivot
-  const float* scores;                      // [references][stride], with biases
   const float* shares;                      // [references][stride], softmax
   std::int64_t stride;
   const std::vector<float>& log_mass;  // [references]

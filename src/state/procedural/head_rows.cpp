@@ -82,6 +82,21 @@ std::int64_t HeadRows::append(const RowNote& note) {
   return rows() - 1;
 }
 
+void HeadRows::append(std::span<const RowNote> notes, std::span<const std::byte> keys,
+                      std::span<const std::byte> values) {
+  expect(std::ssize(notes));
+  const std::int64_t first = rows();
+  for (const RowNote& note : notes) append(note);
+  std::copy(keys.begin(), keys.end(), key(first));
+  std::copy(values.begin(), values.end(), value(first));
+}
+
+std::int64_t HeadRows::summaries(std::int64_t first, std::int64_t count) const {
+  return kind_ == Kind::exact
+             ? 0
+             : std::count(scores_.begin() + first, scores_.begin() + first + count, kSummaryScore);
+}
+
 void HeadRows::stand_for(std::int64_t row, const RowNote& note, const std::byte* value) noexcept {
   const auto i = static_cast<std::size_t>(row);
   scores_[i] = note.score;
@@ -103,7 +118,10 @@ void HeadRows::keep(std::span<const std::int64_t> kept, std::int64_t from) noexc
     }
     end += count;
   };
-  for (const std::int64_t row : kept) move(row, 1);
+  for (std::size_t i = 0, next = 0; i < kept.size(); i = next) {
+    while (next < kept.size() && kept[next] - kept[i] == static_cast<std::int64_t>(next - i)) ++next;
+    move(kept[i], static_cast<std::int64_t>(next - i));
+  }
   move(from, before - from);
   const auto cut = [&](auto& list) {
     if (list.empty()) return;

@@ -46,6 +46,8 @@ class HeadRows {
   const float* bias() const { return kind_ == Kind::summaries ? bias_.data() : nullptr; }
   RowNote note(std::int64_t row) const;
   std::int32_t position(std::int64_t row) const { return positions_[static_cast<std::size_t>(row)]; }
+  // Of `count` rows from `first` on those with the score of summaries.
+  std::int64_t summaries(std::int64_t first, std::int64_t count) const;
   // Where rows may be summaries: from now on a row stands for more. value: value_bytes().
   void stand_for(std::int64_t row, const RowNote& note, const std::byte* value) noexcept;
   void set_score(std::int64_t row, float score) { scores_[static_cast<std::size_t>(row)] = score; }
@@ -55,6 +57,9 @@ class HeadRows {
   void expect(std::int64_t more);
   // Adds a row at the end and returns its number; the caller fills key() and value(). Throws as expect().
   std::int64_t append(const RowNote& note);
+  // The same for rows whose keys and values lie one after the other.
+  void append(std::span<const RowNote> notes, std::span<const std::byte> keys,
+              std::span<const std::byte> values);
   // Keeps the rows whose numbers are listed (ascending) and every row from `from` on.
   void keep(std::span<const std::int64_t> rows, std::int64_t from) noexcept;
   void clear() noexcept;

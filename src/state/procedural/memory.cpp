@@ -119,16 +119,12 @@ void ProceduralMemory::seal(ThreadPool& pool, const Kernels& kernels, std::span<
   whole_.reserve(whole_.size() + 1);
   references_->retain(first, last, position);
   // From here on nothing needs memory.
+  pool.run(std::ssize(items), [&](std::int64_t i) {
+    const Item& item = items[static_cast<std::size_t>(i)];
+    head(item.layer, item.head).rows->append(item.sealed.notes, item.sealed.keys, item.sealed.values);
+  });
   for (Item& item : items) {
     Head& target = head(item.layer, item.head);
-    HeadRows& rows = *target.rows;
-    for (std::size_t i = 0; i < item.sealed.notes.size(); ++i) {
-      const std::int64_t row = rows.append(item.sealed.notes[i]);
-      std::copy_n(item.sealed.keys.data() + static_cast<std::int64_t>(i) * rows.key_bytes(), rows.key_bytes(),
-                  rows.key(row));
-      std::copy_n(item.sealed.values.data() + static_cast<std::int64_t>(i) * rows.value_bytes(),
-                  rows.value_bytes(), rows.value(row));
-    }
     target.block_rows.push_back(static_cast<std::int64_t>(item.sealed.notes.size()));
     if (!item.sealed.mean_key.empty()) target.mean_key = std::move(item.sealed.mean_key);
     if (plan(item.layer, item.head).full) continue;

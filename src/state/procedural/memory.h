@@ -180,6 +180,7 @@ class ProceduralMemory {
     return found;
   }
   void consolidate(ThreadPool& pool, const Kernels& kernels, Pos position);
+  void refresh_scores(Head& target, std::size_t begin) noexcept;
   std::size_t fading_pair(Pos position) const;
   // Of plain heads and a pair of blocks that becomes one, its first block `begin`: the rows that stay, and the
   // block that it becomes, whose older part moves `nearer` positions up.

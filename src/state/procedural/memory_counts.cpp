@@ -41,15 +41,13 @@ void ProceduralMemory::count_head(const Head& source, const HeadPlan& plan,
   for (std::size_t b = 0; b < source.block_rows.size(); ++b) {
     const auto level = static_cast<std::size_t>(blocks_[b].level);
     if (counts.summary_rows.size() < level) counts.summary_rows.resize(level, 0);
-    for (std::int64_t i = 0; i < source.block_rows[b]; ++i, ++row) {
-      const RowNote note = source.rows->note(row);
-      if (note.score == kSummaryScore)
-        ++counts.summary_rows[level - 1];
-      else
-        ++counts.outlier_rows;
-      counts.pinned_rows += is_pinned(spec_, note.position);
-    }
+    const std::int64_t rows = source.block_rows[b], summaries = source.rows->summaries(row, rows);
+    counts.summary_rows[level - 1] += summaries;
+    counts.outlier_rows += rows - summaries;
+    row += rows;
   }
+  for (row = 0; !spec_.pins.empty() && row < source.rows->rows(); ++row)
+    counts.pinned_rows += is_pinned(spec_, source.rows->position(row));
 }
 
 void ProceduralMemory::audit() const {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <map>
 
 #include "state/procedural/budget.h"
 #include "state/procedural/memory.h"
@@ -47,24 +46,33 @@ std::vector<bool> ProceduralMemory::rows_to_thin(const std::vector<std::pair<int
       return is_pinned(spec_, head(at.first, at.second).rows->position(row));
     });
   };
-  std::map<Pos, std::vector<std::int64_t>> old;  // by passage
+  struct Passage {
+    Pos number;
+    std::vector<std::int64_t> rows;
+    double worth;
+  };
+  std::vector<Passage> old;  // in the order of the text
   for (std::int64_t row = 0; row < rows.rows(); ++row) {
-    const Pos passage = rows.position(row) / kPassage;
-    if (passage * kPassage < intact && is_free(row)) old[passage].push_back(row);
+    const Pos number = rows.position(row) / kPassage;
+    if (number * kPassage >= intact || !is_free(row)) continue;
+    if (old.empty() || old.back().number != number) old.push_back({number, {}, 0.0});
+    old.back().rows.push_back(row);
   }
   const std::vector<double> rarity =
       rarity_of_passages(tokens.first(std::min(tokens.size(), static_cast<std::size_t>(sealed_))));
-  std::vector<std::pair<double, Pos>> order;  // of equals the oldest goes first
-  for (const auto& [passage, of] : old) {
-    const double rare = passage < std::ssize(rarity) ? rarity[static_cast<std::size_t>(passage)] : 0.0;
-    order.emplace_back(rare - std::log(static_cast<double>(sealed_ - passage * kPassage)), passage);
+  for (Passage& passage : old) {
+    const double rare =
+        passage.number < std::ssize(rarity) ? rarity[static_cast<std::size_t>(passage.number)] : 0.0;
+    passage.worth = rare - std::log(static_cast<double>(sealed_ - passage.number * kPassage));
   }
-  std::sort(order.begin(), order.end());
+  // Of equals the oldest goes first.
+  std::stable_sort(old.begin(), old.end(),
+                   [](const Passage& a, const Passage& b) { return a.worth < b.worth; });
   std::vector<bool> gone(static_cast<std::size_t>(rows.rows()), false);
-  for (const auto& [worth, passage] : order) {
+  for (const Passage& passage : old) {
     if (count <= share) break;
-    for (const std::int64_t row : old[passage]) gone[static_cast<std::size_t>(row)] = true;
-    count -= std::ssize(old[passage]);
+    for (const std::int64_t row : passage.rows) gone[static_cast<std::size_t>(row)] = true;
+    count -= std::ssize(passage.rows);
   }
   return gone;
 }

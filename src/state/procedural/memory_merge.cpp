@@ -13,10 +13,11 @@
 namespace kvtide {
 namespace {
 
-// Turns the keys of some rows: once blocks are one they are seen from one distance. key: room for one.
+// Turns the keys of some rows: once blocks are one they are seen from one distance.
 void move_up(HeadRows& rows, DType type, std::span<const float> mean_key, const Kernels& kernels,
-             const std::vector<float>& turn, std::int64_t first, std::int64_t count,
-             std::span<float> key) noexcept {
+             const std::vector<float>& turn, std::int64_t first, std::int64_t count, int head_dim) noexcept {
+  float room[kMaxHeadDim];
+  const std::span<float> key(room, static_cast<std::size_t>(head_dim));
   const auto pairs = static_cast<std::int64_t>(turn.size() / 2);
   for (std::int64_t row = first; row < first + count; ++row) {
     read_row(kernels, type, rows.key(row), mean_key, key);
@@ -106,6 +107,14 @@ void ProceduralMemory::stand_for(Head& target, const MergedHead& merged) noexcep
   }
 }
 
+// Scores of a pair of blocks as they have faded by now.
+void ProceduralMemory::refresh_scores(Head& target, std::size_t begin) noexcept {
+  std::int64_t row = rows_of_pair(target.block_rows, begin).first;
+  for (std::size_t b = begin; b < begin + 2; ++b)
+    for (const std::int64_t end = row + target.block_rows[b]; row < end; ++row)
+      target.rows->set_score(row, static_cast<float>(score(target, row, blocks_[b])));
+}
+
 void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos position) {
   while (static_cast<std::int64_t>(blocks_.size()) >= most_blocks(spec_.levels)) {
     const Stopwatch watch;
@@ -129,26 +138,24 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
       writable(target);
       droppings.push_back(prepare_drop(target, std::move(gone)));
     }
-    std::vector<float> key(static_cast<std::size_t>(head_dim_of(spec_, layers_)));
     expect_event();
     // From here on nothing needs memory.
     for (std::size_t i = 0; i < droppings.size(); ++i) {
-      const auto layer = static_cast<std::size_t>(plain_heads[i].first);
       Head& target = *droppings[i].head;
-      std::int64_t row = rows_of_pair(target.block_rows, begin).first;
-      for (std::size_t b = begin; b < begin + 2; ++b)
-        for (const std::int64_t end = row + target.block_rows[b]; row < end; ++row)
-          target.rows->set_score(row, static_cast<float>(score(target, row, blocks_[b])));
+      if (spec_.decay > 0.0f) refresh_scores(target, begin);
       stand_for(target, kept[i]);
       drop_rows(droppings[i]);
+    }
+    pool.run(std::ssize(droppings), [&](std::int64_t i) {
+      const auto layer = static_cast<std::size_t>(plain_heads[static_cast<std::size_t>(i)].first);
+      Head& target = *droppings[static_cast<std::size_t>(i)].head;
+      const auto from = target.block_rows.begin() + static_cast<std::ptrdiff_t>(begin);
       if (nearer != 0)
         move_up(*target.rows, spec_.plain_type, target.mean_key, kernels, turns[layer],
-                rows_of_pair(target.block_rows, begin).first, target.block_rows[begin],
-                std::span(key).first(static_cast<std::size_t>(layers_[layer].head_dim)));
-      const auto from = target.block_rows.begin() + static_cast<std::ptrdiff_t>(begin);
+                rows_of_pair(target.block_rows, begin).first, *from, layers_[layer].head_dim);
       *from += *(from + 1);
       target.block_rows.erase(from + 1);
-    }
+    });
     blocks_[begin] = merged;
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(begin) + 1);
     ++counts_.consolidations;

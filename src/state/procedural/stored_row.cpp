@@ -17,7 +17,10 @@ void store_row(const Kernels& kernels, DType type, std::span<float> row, std::sp
                std::byte* out) noexcept {
   if (type == DType::q4_0) transform(kernels, row);
   for (std::size_t d = 0; d < mean.size(); ++d) row[d] -= mean[d];
-  encode_row(type, row.data(), std::ssize(row), out);
+  if (type == DType::q4_0)
+    kernels.dense.round_to_q4_0(row.data(), std::ssize(row), out);
+  else
+    encode_row(type, row.data(), std::ssize(row), out);
 }
 
 void read_row(const Kernels& kernels, DType type, const std::byte* stored, std::span<const float> mean,

@@ -45,6 +45,8 @@ void Summariser::attend(const BlockRows& b, const ReferenceRows& r, float scale)
     float* row = shares_.data() + i * stride_;
     const float own = kernels_.soften(row, stride_);
     log_mass_[static_cast<std::size_t>(i)] = own;
+    float* score = scores_.data() + i * stride_;
+    for (std::int64_t j = 0; j < stride_; ++j) score[j] -= own;
     const float w = 1.0f / (1.0f + std::exp(r.log_mass[static_cast<std::size_t>(i)] - own));
     weight_[static_cast<std::size_t>(i)] = w;
     kernels_.add_squares(row, w, stride_, squares_.data());
@@ -113,29 +115,38 @@ std::vector<std::int64_t> Summariser::choose_pivots(const BlockRows& b, const st
   return pivots;
 }
 
+// How far the scores of every row are from those of each pivot: [pivots][padded_rows], the sum over references of weight
+// times their squared difference, but for what is the same for all pivots.
+std::vector<float> Summariser::distances(const std::vector<std::int64_t>& pivots) const {
+  const std::size_t references = static_cast<std::size_t>(count_), stride = static_cast<std::size_t>(stride_);
+  std::vector<float> weighted(pivots.size() * references), squares(pivots.size()),
+      far(pivots.size() * stride);
+  for (std::size_t p = 0; p < pivots.size(); ++p)
+    for (std::size_t i = 0; i < references; ++i) {
+      const float score = scores_[i * stride + static_cast<std::size_t>(pivots[p])];
+      weighted[p * references + i] = weight_[i] * score;
+      squares[p] += weight_[i] * score * score;
+    }
+  kernels_.mix(weighted.data(), std::ssize(pivots), count_, scores_.data(), stride_, far.data());
+  for (std::size_t p = 0; p < pivots.size(); ++p)
+    for (std::size_t j = 0; j < stride; ++j) far[p * stride + j] = squares[p] - 2.0f * far[p * stride + j];
+  return far;
+}
+
 // For every row of `rest` the index of its pivot.
 std::vector<std::int64_t> Summariser::assign(const BlockRows& b, const std::vector<std::int64_t>& rest,
                                              const std::vector<std::int64_t>& pivots,
                                              const SummaryRules& rules) const {
   std::vector<std::int64_t> to(rest.size(), 0);
-  std::vector<float> best(rest.size(), std::numeric_limits<float>::infinity());
-  std::vector<float> distance(static_cast<std::size_t>(stride_));
-  for (std::size_t p = 0; p < pivots.size(); ++p) {
-    if (rules.summary == Summary::fit) {
-      // Distance of score profiles over the references.
-      std::fill(distance.begin(), distance.end(), 0.0f);
-      for (std::int64_t i = 0; i < count_; ++i) {
-        const float* row = scores_.data() + i * stride_;
-        kernels_.add_distances(row, row[pivots[p]], weight_[static_cast<std::size_t>(i)], stride_,
-                               distance.data());
-      }
-    }
+  std::vector<float> best(rest.size(), std::numeric_limits<float>::infinity()), far;
+  if (rules.summary == Summary::fit) far = distances(pivots);
+  for (std::size_t p = 0; p < pivots.size(); ++p)
     for (std::size_t i = 0; i < rest.size(); ++i) {
       float d = 0.0f;
       if (rest[i] == pivots[p])
-        d = -1.0f;
+        d = kNoMass;
       else if (rules.summary == Summary::fit)
-        d = distance[static_cast<std::size_t>(rest[i])];
+        d = far[p * static_cast<std::size_t>(stride_) + static_cast<std::size_t>(rest[i])];
       else if (rules.summary == Summary::cluster)
         d = 1.0f - cosine(b, rest[i], pivots[p]);
       else
@@ -145,7 +156,6 @@ std::vector<std::int64_t> Summariser::assign(const BlockRows& b, const std::vect
         to[i] = static_cast<std::int64_t>(p);
       }
     }
-  }
   return to;
 }
 
@@ -241,7 +251,6 @@ Summarised Summariser::summarise(const BlockRows& b, const std::vector<float>& c
                 .rest = rest,
                 .pivots = pivots,
                 .assigned = assign(b, rest, pivots, rules),
-                .scores = scores_.data(),
                 .shares = shares_.data(),
                 .stride = stride_,
                 .log_mass = log_mass_,

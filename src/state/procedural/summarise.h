@@ -67,6 +67,7 @@ class Summariser {
                                       std::size_t first) const;
   std::vector<std::int64_t> choose_pivots(const BlockRows& block, const std::vector<std::int64_t>& rest,
                                           const SummaryRules& rules) const;
+  std::vector<float> distances(const std::vector<std::int64_t>& pivots) const;
   std::vector<std::int64_t> assign(const BlockRows& block, const std::vector<std::int64_t>& rest,
                                    const std::vector<std::int64_t>& pivots, const SummaryRules& rules) const;
   float spread(const BlockRows& block) const;
@@ -78,7 +79,7 @@ class Summariser {
   // Of the block at hand, [references][padded_rows] unless said otherwise.
   std::int64_t count_ = 0, stride_ = 0;
   std::vector<float> turned_;    // [padded_dim][padded_rows] scaled keys
-  std::vector<float> scores_;    // with biases
+  std::vector<float> scores_;    // with biases, less the block's log mass
   std::vector<float> shares_;    // softmax
   std::vector<float> log_mass_;  // [references] of the block alone
   std::vector<float> weight_;    // [references] share of the block in the whole softmax

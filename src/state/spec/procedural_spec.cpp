@@ -26,10 +26,23 @@ std::vector<double> share_out(const std::vector<double>& need, double total, dou
   return shares;
 }
 
+constexpr std::size_t kManyQueries = 3;
+
+// Tokens of a block that give references.
+std::int64_t references_of_block(const ProceduralSpec& spec) {
+  std::size_t kv_heads = 0;
+  for (const auto& layer : spec.plans) kv_heads = std::max(kv_heads, layer.size());
+  const bool many = static_cast<std::size_t>(spec.query_heads) >= kManyQueries * kv_heads;
+  return many ? kBlockReferences / 2 : kBlockReferences;
+}
+
 }  // namespace
 
 void place_references(ProceduralSpec& spec) {
-  const std::int64_t most = (kBlockReferences + kWindowReferences) * reference_stride(spec);
+  const std::int64_t tokens = references_of_block(spec);
+  spec.reference_stride = std::max<std::int64_t>(1, spec.block / tokens);
+  const std::int64_t most =
+      tokens * (kBlockReferences + kWindowReferences) / kBlockReferences * spec.reference_stride;
   spec.reference_span = spec.window + spec.block > most ? most : 0;
   const std::int64_t span = spec.reference_span > 0 ? spec.reference_span : spec.window + spec.block;
   spec.reference_from = spec.stages.empty() ? 0 : std::max<Pos>(0, spec.stages.back().until - span);
