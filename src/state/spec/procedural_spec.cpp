@@ -26,24 +26,23 @@ std::vector<double> share_out(const std::vector<double>& need, double total, dou
   return shares;
 }
 
+// Of the newest three blocks, or of window and block where these are shorter.
+constexpr std::int64_t kReferenceTokens = 96, kReferenceBlocks = 3;
 constexpr std::size_t kManyQueries = 3;
 
-// Tokens of a block that give references.
-std::int64_t references_of_block(const ProceduralSpec& spec) {
+std::int64_t reference_tokens(const ProceduralSpec& spec) {
   std::size_t kv_heads = 0;
   for (const auto& layer : spec.plans) kv_heads = std::max(kv_heads, layer.size());
   const bool many = static_cast<std::size_t>(spec.query_heads) >= kManyQueries * kv_heads;
-  return many ? kBlockReferences / 2 : kBlockReferences;
+  return many ? kReferenceTokens / 2 : kReferenceTokens;
 }
 
 }  // namespace
 
 void place_references(ProceduralSpec& spec) {
-  const std::int64_t tokens = references_of_block(spec);
-  spec.reference_stride = std::max<std::int64_t>(1, spec.block / tokens);
-  const std::int64_t most =
-      tokens * (kBlockReferences + kWindowReferences) / kBlockReferences * spec.reference_stride;
-  spec.reference_span = spec.window + spec.block > most ? most : 0;
+  const std::int64_t all = spec.window + spec.block, newest = std::min(all, kReferenceBlocks * spec.block);
+  spec.reference_stride = std::clamp<std::int64_t>(newest / reference_tokens(spec), 1, spec.block);
+  spec.reference_span = newest < all ? newest : 0;
   const std::int64_t span = spec.reference_span > 0 ? spec.reference_span : spec.window + spec.block;
   spec.reference_from = spec.stages.empty() ? 0 : std::max<Pos>(0, spec.stages.back().until - span);
 }

@@ -53,10 +53,9 @@ inline std::int64_t reference_stride(const ProceduralSpec& spec) {
   return spec.block < kBlockReferences ? 1 : spec.block / kBlockReferences;
 }
 
-// What follows for options that are filled in. A token gives a reference per query head that shares the KV head: of three
-// and more, 16 tokens of a block judge as well as 32, for half the bytes and time. References of a wide window lie no closer
-// together than those of a narrow one, so that they do not grow with it. Rows that are kept for a while need none until they
-// are sealed.
+// What follows for options that are filled in. A token gives a reference per query head that shares the KV head: where these
+// are three and more, half as many tokens judge as well. References of a wide window lie no closer together than those of a
+// narrow one, so that they do not grow with it. Rows that are kept for a while need none until they are sealed.
 void place_references(ProceduralSpec& spec);
 
 // The stage of a text of so many tokens; nullptr: blocks are sealed.
