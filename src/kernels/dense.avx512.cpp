@@ -12,7 +12,6 @@ extern const DenseRow kDenseAvx512{.isa = "avx512",
                                    .add_squares = &add_squares,
                                    .add_losses = &add_losses,
                                    .widen = &widen,
-                                   .add_distances = &add_distances,
                                    .numbers_of_q8_0 = &numbers_of_q8_0,
                                    .numbers_of_q4_0 = &numbers_of_q4_0,
                                    .round_to_q4_0 = &round_to_q4_0};

@@ -29,8 +29,6 @@ struct DenseRow {
                      float* sum) noexcept;
   // y[n] = the numbers whose f16 bits are x[n]
   void (*widen)(const std::uint16_t* x, std::int64_t n, float* y) noexcept;
-  // sum[n] += weight * (x[n] - centre)^2
-  void (*add_distances)(const float* x, float centre, float weight, std::int64_t n, float* sum) noexcept;
   // Rows of blocks of 32 elements, `n` a multiple of 32, with the bits of their codecs (codec.h).
   void (*numbers_of_q8_0)(const std::byte* blocks, std::int64_t n, float* out) noexcept;
   void (*numbers_of_q4_0)(const std::byte* blocks, std::int64_t n, float* out) noexcept;

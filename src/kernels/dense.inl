@@ -92,13 +92,5 @@ void widen(const std::uint16_t* x, std::int64_t n, float* y) noexcept {
   for (std::int64_t i = 0; i < n; i += kLanes) store(y + i, load(x + i));
 }
 
-void add_distances(const float* x, float centre, float weight, std::int64_t n, float* sum) noexcept {
-  const Lanes w = set1(weight), c = set1(centre);
-  for (std::int64_t j = 0; j < n; j += kLanes) {
-    const Lanes difference = sub(load(x + j), c);
-    store(sum + j, fma(mul(difference, w), difference, load(sum + j)));
-  }
-}
-
 }  // namespace
 }  // namespace kvtide

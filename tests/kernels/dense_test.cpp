@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -70,6 +71,20 @@ TEST(DenseMix, EqualsPlainLoopsInDouble_AndWritesNothingElse) {
               << kernels->isa << " " << m << "x" << n << "x" << dim << " at " << i << ", " << d;
         }
       EXPECT_EQ(out.back(), kUntouched);
+    }
+}
+
+TEST(DenseMix, TakesAnyNumberOfRows_WithTheSumsOfThoseUpToThere) {
+  for (const Kernels* kernels : available_kernels())
+    for (const std::int64_t n : {1, 5, 45}) {
+      constexpr std::int64_t kMixed = 5, kRows = 48, kDim = 112;
+      auto p = normals(size_of(kMixed * n), 21), v = normals(size_of(kRows * kDim), 22), padded = p;
+      padded.assign(size_of(kMixed * kRows), 0.0f);
+      for (std::int64_t i = 0; i < kMixed; ++i) std::copy_n(p.begin() + i * n, n, padded.begin() + i * kRows);
+      std::vector<float> out(size_of(kMixed * kDim)), wanted(out);
+      kernels->dense.mix(p.data(), kMixed, n, v.data(), kDim, out.data());
+      kernels->dense.mix(padded.data(), kMixed, kRows, v.data(), kDim, wanted.data());
+      EXPECT_TRUE(same_bits(out, wanted)) << kernels->isa << " " << n;
     }
 }
 
@@ -156,22 +171,6 @@ TEST(DenseAddLosses, AddsTheSquareOfWeightTimesShareTimesDistance) {
     }
 }
 
-TEST(DenseAddDistances, AddsWeightTimesTheSquareOfTheDifference) {
-  for (const Kernels* kernels : available_kernels())
-    for (const std::int64_t n : kLengths) {
-      const auto x = normals(size_of(n), 11, 3.0f);
-      std::vector<float> sum(size_of(n) + 1, 0.25f);
-      sum.back() = kUntouched;
-      kernels->dense.add_distances(x.data(), 1.5f, 0.3f, n, sum.data());
-      for (std::size_t j = 0; j < size_of(n); ++j) {
-        const double difference = real(x[j]) - 1.5;
-        const double term = real(0.3f) * difference * difference;
-        ASSERT_NEAR(sum[j], 0.25 + term, 1e-6 * (0.25 + term)) << kernels->isa << " n " << n;
-      }
-      EXPECT_EQ(sum.back(), kUntouched);
-    }
-}
-
 TEST(DenseWiden, GivesTheNumberOfEveryHalf) {
   std::vector<std::uint16_t> halves(65536);
   for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i);
@@ -199,10 +198,7 @@ TEST(Dense, EveryTableGivesTheSameBits) {
       std::vector<float> sums(size_of(n), 0.1f), other_sums(sums);
       for (std::int64_t i = 0; i < m; ++i) {
         float *row = wanted.data() + i * n, *other_row = got.data() + i * n;
-        const float centre = row[n / 2], weight = 0.1f + static_cast<float>(i) * 0.07f;
-        scalar.add_distances(row, centre, weight, n, sums.data());
-        other.add_distances(other_row, centre, weight, n, other_sums.data());
-        ASSERT_TRUE(same_bits(other_sums, sums)) << "add_distances";
+        const float weight = 0.1f + static_cast<float>(i) * 0.07f;
         if (i == 1) row[0] = other_row[0] = kNothing;
         const float mass = scalar.soften(row, n), other_mass = other.soften(other_row, n);
         ASSERT_TRUE(same_bits(other_mass, mass)) << "soften";

@@ -7,6 +7,7 @@
 
 #include <list>
 
+#include "kernels/codec.h"
 #include "kernels/kernels.h"
 #include "kernels/matmul.h"
 #include "kernels/pack.h"
@@ -183,7 +184,6 @@ TEST(Guarded, MatricesOfSealing_OfEveryShape) {
           for (std::size_t i = 0; i < m; ++i) d.soften(p.data() + i * n, rows);
           d.mix(p.data(), asked, rows, v.data(), width, out.data());
           d.add_squares(p.data(), 0.5f, rows, sum.data());
-          d.add_distances(v.data(), 0.1f, 0.5f, rows, sum.data());
           d.add_losses(p.data(), 0.5f, p.data(), 1.0f, p.data(), rows, sum.data());
           const Guarded<std::uint16_t> halves(std::vector<std::uint16_t>(dim, 0x3c00));
           Guarded<float> wide(dim);
@@ -191,6 +191,22 @@ TEST(Guarded, MatricesOfSealing_OfEveryShape) {
           for (const float value : wide.view()) EXPECT_EQ(value, 1.0f) << kernels->isa;
           for (const float value : out.view()) EXPECT_TRUE(std::isfinite(value)) << kernels->isa;
         }
+}
+
+TEST(Guarded, StoredRows_OfOneBlockAndMore) {
+  for (const Kernels* kernels : available_kernels())
+    for (const std::size_t n : {32, 64, 160}) {
+      const auto count = static_cast<std::int64_t>(n);
+      const Guarded<float> row(normals(n, n));
+      Guarded<float> wide(n);
+      Guarded<std::byte> four(static_cast<std::size_t>(dtype_bytes(DType::q4_0, count)));
+      Guarded<std::byte> eight(static_cast<std::size_t>(dtype_bytes(DType::q8_0, count)));
+      kernels->dense.round_to_q4_0(row.data(), count, four.data());
+      encode_row(DType::q8_0, row.data(), count, eight.data());
+      kernels->dense.numbers_of_q4_0(four.data(), count, wide.data());
+      kernels->dense.numbers_of_q8_0(eight.data(), count, wide.data());
+      for (const float value : wide.view()) EXPECT_TRUE(std::isfinite(value)) << kernels->isa << " " << n;
+    }
 }
 
 }  // namespace

@@ -48,6 +48,26 @@ TEST(HeadRows, HoldWhatWasAppendedInItsOrder) {
   EXPECT_EQ(rows.bias()[2], 0.5f);
 }
 
+TEST(HeadRows, AppendedTogetherAreThoseAppendedOneByOne_AndTellTheirSummaries) {
+  HeadRows one_by_one(HeadRows::Kind::summaries, kKeyBytes, kValueBytes, 1000);
+  std::vector<RowNote> notes;
+  std::vector<std::byte> keys, values;
+  for (const int number : {4, 7, 1, 9}) {
+    append_numbered(one_by_one, number);
+    notes.push_back(one_by_one.note(one_by_one.rows() - 1));
+    keys.insert(keys.end(), kKeyBytes, static_cast<std::byte>(number));
+    values.insert(values.end(), kValueBytes, static_cast<std::byte>(number + 100));
+  }
+  HeadRows rows(HeadRows::Kind::summaries, kKeyBytes, kValueBytes, 1000);
+  append_numbered(rows, 2);
+  rows.append(notes, keys, values);
+  EXPECT_EQ(numbers_of(rows), "2 " + numbers_of(one_by_one));
+  for (const std::int64_t row : {1, 3}) rows.set_score(row, kSummaryScore);
+  EXPECT_EQ(rows.summaries(0, 5), 2);
+  EXPECT_EQ(rows.summaries(2, 3), 1);
+  EXPECT_EQ(HeadRows(HeadRows::Kind::exact, kKeyBytes, kValueBytes, 9).summaries(0, 0), 0);
+}
+
 TEST(HeadRows, OfExactRowsStandForThemselves) {
   for (const auto kind : {HeadRows::Kind::exact, HeadRows::Kind::exact_scored}) {
     HeadRows rows(kind, kKeyBytes, kValueBytes, 1000);

@@ -176,5 +176,27 @@ TEST(PlanHeads, WeighsTheRowsOfAHeadByItsPartInTheOutput) {
   EXPECT_TRUE(plans[0][1].full);
 }
 
+// Tokens that give references to a head of `window` and `block`, with `group` query heads for each KV head.
+std::int64_t reference_tokens(std::int64_t window, std::int64_t block, int group) {
+  ProceduralSpec spec;
+  spec.window = window;
+  spec.block = block;
+  spec.query_heads = 2 * group;
+  spec.plans = {{}, {HeadPlan{}, HeadPlan{}}};
+  place_references(spec);
+  return (spec.reference_span > 0 ? spec.reference_span : window + block) / reference_stride(spec);
+}
+
+TEST(References, AreOfAsManyTokensWhateverTheWindow_AndHalfAsManyWhereThreeQueryHeadsShareAKvHead) {
+  for (const std::int64_t window : {128, 512, 4096}) {
+    EXPECT_EQ(reference_tokens(window, 64, 3), 48) << window;
+    EXPECT_EQ(reference_tokens(window, 64, 8), 48) << window;
+    EXPECT_EQ(reference_tokens(window, 64, 2), 96) << window;
+  }
+  EXPECT_EQ(reference_tokens(512, 256, 3), 48);
+  EXPECT_EQ(reference_tokens(64, 64, 3), 64) << "a window of one block: the stride is whole";
+  EXPECT_EQ(reference_tokens(8, 8, 1), 16) << "all tokens that there are";
+}
+
 }  // namespace
 }  // namespace kvtide
