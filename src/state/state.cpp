@@ -199,7 +199,9 @@ bool KvState::Step::observes(int layer) const {
          state_->past_->references().shape().layers[static_cast<std::size_t>(layer)];
 }
 bool KvState::Step::observes(int layer, std::int64_t token) const {
-  return !again_ && state_->past_ && state_->past_->references().wants(layer, first_ + token);
+  if (again_ || !state_->past_) return false;
+  const References& references = state_->past_->references();
+  return references.wants(layer, first_ + token) && references.stays(first_ + token, first_ + tokens_);
 }
 void KvState::Step::observe_query(const Kernels& kernels, int layer, std::int64_t token, int head,
                                   const float* query) {

@@ -37,6 +37,8 @@ class References {
     return shape_.layers[static_cast<std::size_t>(layer)] && position >= shape_.from &&
            position % shape_.stride == shape_.stride / 2;
   }
+  // Of the positions of one step, which threads take in any order, a slot holds the last. end: of the step.
+  bool stays(Pos position, Pos end) const { return position + ring_ * shape_.stride >= end; }
   // query: [head_dim] of one head, before RoPE; in four bits its Hadamard transform is kept. log_mass: [heads].
   void put_query(const Kernels& kernels, int layer, Pos position, int head, const float* query);
   void put_log_mass(int layer, Pos position, const float* log_mass);

@@ -108,7 +108,7 @@ inline void feed(KvState& state, ThreadPool& pool, std::int64_t tokens, std::int
     KvState::Step step = state.begin(std::min({tokens, chunk, state.step_room()}));
     for (int layer = 0; layer < static_cast<int>(state.spec().layers.size()); ++layer) {
       const LayerSpec& shape = state.spec().layers[static_cast<std::size_t>(layer)];
-      for (std::int64_t t = 0; t < step.tokens(); ++t) {
+      for (std::int64_t t = step.tokens(); t-- > 0;) {  // threads take tokens in any order
         const Pos position = step.first() + t;
         for (int head = 0; head < shape.kv_heads; ++head)
           step.write(kernels.elementwise, layer, head, t,

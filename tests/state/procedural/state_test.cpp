@@ -182,6 +182,24 @@ TEST(ProceduralState, ItsSnapshotIsTheSameBytesForEveryChunkAndThreadCount) {
   }
 }
 
+// Where the window is wider than what has references, one step may hold several positions of the same slot.
+TEST(ProceduralState, WithAWideWindow_ItsSnapshotIsTheSameBytesForEveryChunk) {
+  KvSpec spec = without_windows();
+  spec.procedural->window = 20 * spec.procedural->block;
+  spec.max_step = spec.capacity = 2 * spec.procedural->window;
+  place_references(*spec.procedural);
+  ASSERT_GT(spec.procedural->reference_span, 0);
+  ThreadPool pool(1);
+  std::vector<std::byte> wanted;
+  for (const std::int64_t chunk : {1, 16, 1000}) {
+    KvState state(spec);
+    feed(state, pool, 30 * spec.procedural->block, chunk);
+    ASSERT_GT(state.past()->counts().blocks_sealed, 5);
+    if (wanted.empty()) wanted = snapshot_of(state);
+    EXPECT_TRUE(snapshot_of(state) == wanted) << chunk << " tokens at once";
+  }
+}
+
 // As procedural_spec(), with full rows of four bits.
 TEST(ProceduralState, InFourBits_ItsSnapshotIsTheSameBytesForEveryChunk_AndForksGoOnAlike) {
   ThreadPool pool(1);
