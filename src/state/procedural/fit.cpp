@@ -4,13 +4,13 @@
 #include <cmath>
 #include <limits>
 
+#include "state/procedural/least_squares.h"
+
 namespace kvtide {
 namespace {
 
 constexpr double kBiasPull = 1e-2, kValuePull = 1e-2;  // ridges, relative to the mean diagonal
 constexpr double kLeastBias = -3.0, kMostBias = 7.0;
-constexpr int kSweeps = 25;
-constexpr double kSmallStep = 1e-6;  // of a sweep that changes nothing more
 constexpr std::size_t kHeldOut = 5;  // every fifth reference judges the fit
 
 bool held_out(std::size_t i) { return i % kHeldOut == kHeldOut - 1; }
@@ -19,77 +19,6 @@ float sum_of(const float (&lanes)[16]) {
   float four[4];
   for (std::size_t k = 0; k < 4; ++k) four[k] = (lanes[k] + lanes[k + 8]) + (lanes[k + 4] + lanes[k + 12]);
   return (four[0] + four[2]) + (four[1] + four[3]);
-}
-
-struct Square {  // symmetric, row after row
-  std::size_t size;
-  std::vector<double> at;
-  // The first n columns and rows of a matrix with `stride` columns.
-  Square(std::size_t n, const std::vector<float>& from, std::size_t stride) : size(n), at(n * n) {
-    for (std::size_t i = 0; i < n; ++i)
-      for (std::size_t j = 0; j < n; ++j) at[i * n + j] = static_cast<double>(from[i * stride + j]);
-  }
-  double& operator()(std::size_t i, std::size_t j) { return at[i * size + j]; }
-  double mean_diagonal() const {
-    double sum = 0.0;
-    for (std::size_t i = 0; i < size; ++i) sum += at[i * size + i];
-    return sum / static_cast<double>(size);
-  }
-};
-
-// Minimises u'Gu/2 - h'u within [low, high] from `u`, by cyclic coordinate descent.
-void descend(Square& g, const std::vector<double>& h, const std::vector<double>& low,
-             const std::vector<double>& high, std::vector<double>& u) {
-  const std::size_t n = u.size();
-  std::vector<double> gradient(n), inverse(n);
-  for (std::size_t j = 0; j < n; ++j) {
-    gradient[j] = -h[j];
-    for (std::size_t k = 0; k < n; ++k) gradient[j] += g(j, k) * u[k];
-    inverse[j] = 1.0 / std::max(g(j, j), 1e-300);
-  }
-  for (int sweep = 0; sweep < kSweeps; ++sweep) {
-    double largest = 0.0;
-    for (std::size_t j = 0; j < n; ++j) {
-      const double to = std::clamp(u[j] - gradient[j] * inverse[j], low[j], high[j]), step = to - u[j];
-      u[j] = to;
-      largest = std::max(largest, std::fabs(step));
-      for (std::size_t k = 0; k < n; ++k) gradient[k] += step * g(j, k);
-    }
-    if (largest < kSmallStep) return;
-  }
-}
-
-// Solves G X = R in place, R [size][columns]. False when G is not positive.
-bool solve(Square& g, std::vector<double>& r, std::size_t columns) {
-  const std::size_t n = g.size;
-  for (std::size_t j = 0; j < n; ++j) {
-    double pivot = g(j, j);
-    for (std::size_t k = 0; k < j; ++k) pivot -= g(j, k) * g(j, k);
-    if (!(pivot > 0.0)) return false;
-    g(j, j) = std::sqrt(pivot);
-    for (std::size_t i = j + 1; i < n; ++i) {
-      double sum = g(i, j);
-      for (std::size_t k = 0; k < j; ++k) sum -= g(i, k) * g(j, k);
-      g(i, j) = sum / g(j, j);
-    }
-  }
-  // All columns at once, side by side.
-  const auto subtract = [&](std::size_t i, double factor, std::size_t k) {
-    for (std::size_t c = 0; c < columns; ++c) r[i * columns + c] -= factor * r[k * columns + c];
-  };
-  const auto divide = [&](std::size_t i) {
-    const double inverse = 1.0 / g(i, i);
-    for (std::size_t c = 0; c < columns; ++c) r[i * columns + c] *= inverse;
-  };
-  for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t k = 0; k < i; ++k) subtract(i, g(i, k), k);
-    divide(i);
-  }
-  for (std::size_t i = n; i-- > 0;) {
-    for (std::size_t k = i + 1; k < n; ++k) subtract(i, g(k, i), k);
-    divide(i);
-  }
-  return true;
 }
 
 // What the references say of the summaries, weighted: [references][columns], and transposed, [width][references]. References
