@@ -2,13 +2,13 @@
 //
 // The largest element is taken for so many steps, in five ways. Each gives integers, and these the scale that fits them
 // best; the scale with the smallest squared error is kept. Of transformed rows it has an error within 4% of the best scale
-// there is (four_bits_test.cpp).
+// there is (four_bits_test.cpp). Constants of internal linkage: objects of one instruction set share nothing.
 #pragma once
 
 namespace kvtide {
 
-inline constexpr float kLargestInSteps[] = {-8.0f, -7.2f, -8.8f, 7.0f, 7.8f};
+constexpr float kLargestInSteps[] = {-8.0f, -7.2f, -8.8f, 7.0f, 7.8f};
 // A largest element of this size and more is more than an f16 scale holds; one up to the other has a scale of 0.
-inline constexpr float kTooLarge = 0x1p20f, kTooSmall = 0x1p-40f;
+constexpr float kTooLarge = 0x1p20f, kTooSmall = 0x1p-40f;
 
 }  // namespace kvtide

@@ -48,10 +48,10 @@ std::int64_t rows_behind_window(const ProceduralOptions& o, std::int64_t tokens)
 Fitting::Fitting(const KvSpec& shape, const AttentionShape& attention, const ProceduralOptions& wanted)
     : shape_(shape), attention_(attention), wanted_(wanted), widest_(kMostRows), rows_first_(kFullRowsFirst) {
   // A text longer than the model was trained for is seen squeezed into seven eighths of that length: rows of a
-  // window are not.
+  // window are not. Where they reach further back than copying heads see the past, these find less of it.
   const Pos expected = wanted.budget_for;
   beyond_ = attention.trained > 0 && (expected == 0 || expected > attention.trained);
-  if (beyond_) widest_ = attention.trained / 8 * 7;
+  if (beyond_) widest_ = attention.trained / 8 * 5;
   if (expected > 0) widest_ = std::min(widest_, expected);
   if (expected > 0) rows_first_ = expected;
   if (beyond_) rows_first_ = std::min(rows_first_, std::max(kRowsBeyond, attention.trained));

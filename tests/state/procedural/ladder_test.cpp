@@ -215,7 +215,8 @@ KvSpec shape_of_small_model() {
   return shape;
 }
 
-// More rows of copying heads, all of them seen from within the trained length, would cost what they bring.
+// More rows of copying heads, all of them seen from within the trained length, would cost what they bring. A window is no
+// longer than what they see the past from.
 TEST(Ladder, BeyondTheTrainedLengthBudgetsBuyWindowsAndRowsOfBlocks) {
   constexpr Pos kShort = 8192, kExpected = 100'000, kMost = 12'288;
   const KvSpec shape = shape_of_small_model();
@@ -235,7 +236,7 @@ TEST(Ladder, BeyondTheTrainedLengthBudgetsBuyWindowsAndRowsOfBlocks) {
     spec.procedural = procedural_spec(shape, {9, 0.125f, kShort}, o);
     EXPECT_GE(planned_bytes(spec).total(), budget / 100 * 92) << enough_for(budget);
   }
-  EXPECT_EQ(window, kShort / 8 * 7);
+  EXPECT_EQ(window, kShort / 8 * 5);
 }
 
 TEST(Ladder, ALargerBudgetTakesThreeSeventhsOfTheirTextFromCopyingHeadsAtMost) {
