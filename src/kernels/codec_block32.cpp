@@ -6,7 +6,9 @@
 #include <limits>
 
 #include "kernels/codec_rows.h"
-#include "kernels/four_bits.h"
+#include "kernels/lanes.scalar.h"
+
+#include "kernels/four_bits.inl"
 
 namespace kvtide {
 namespace {
@@ -133,37 +135,6 @@ void encode_q8_0(const float* row, std::int64_t elements, std::byte* blocks) noe
   }
 }
 
-// To the nearest integer, ties to even, of what fits [-8, 7].
-float nibble(float scaled) {
-  const float inside = scaled < -8.0f ? -8.0f : scaled > 7.0f ? 7.0f : scaled;
-  return (inside + 0x1.8p23f) - 0x1.8p23f;
-}
-
-// The order of reduce_add in lanes.scalar.h.
-float sum_of(const float (&lane)[kHalf]) {
-  float s[8];
-  for (int i = 0; i < 8; ++i) s[i] = lane[i] + lane[i + 8];
-  for (int i = 0; i < 4; ++i) s[i] += s[i + 4];
-  return (s[0] + s[2]) + (s[1] + s[3]);
-}
-
-// With the integers q of a first guess of the scale, the scale that fits x best is xq / qq and takes xq^2 /
-// qq off the squared error.
-struct Fit {
-  float scale, taken;
-};
-Fit fit(const float* x, float guess) {
-  const float inverse = 1.0f / guess;
-  float products[kHalf], squares[kHalf];
-  for (int i = 0; i < kHalf; ++i) {
-    const float low = nibble(x[i] * inverse), high = nibble(x[i + kHalf] * inverse);
-    products[i] = x[i] * low + x[i + kHalf] * high;
-    squares[i] = low * low + high * high;
-  }
-  const float product = sum_of(products), scale = product / sum_of(squares);
-  return {scale, scale * product};
-}
-
 BlockQ4_0 encode_block_q4_0(const float* x) {
   BlockQ4_0 block{};
   const float largest = x[largest_of_block(x)];
@@ -171,19 +142,8 @@ BlockQ4_0 encode_block_q4_0(const float* x) {
     block.d = std::isnan(largest) ? Half{0x7e00} : Half{0x7c00};
     return block;
   }
-  Fit best{0.0f, 0.0f};
-  if (std::fabs(largest) > kTooSmall)
-    for (const float steps : kLargestInSteps)
-      if (const Fit found = fit(x, largest / steps); found.taken > best.taken) best = found;
-  block.d = f32_to_f16(best.scale);
-  const float d = f16_to_f32(block.d);
-  const float inverse = d == 0.0f ? 0.0f : 1.0f / d;
-  for (int i = 0; i < kHalf; ++i) {
-    const int low = static_cast<int>(nibble(x[i] * inverse)) + 8;
-    const int high = static_cast<int>(nibble(x[i + kHalf] * inverse)) + 8;
-    block.qs[i] = static_cast<std::uint8_t>(low | high << 4);
-  }
-  return block;
+  const Lanes low = load(x), high = load(x + kLanes);
+  return block_of_q4_0(low, high, std::fabs(largest) > kTooSmall ? scale_of_q4_0(low, high, largest) : 0.0f);
 }
 
 void encode_q4_0(const float* row, std::int64_t elements, std::byte* blocks) noexcept {

@@ -27,7 +27,8 @@ std::vector<double> share_out(const std::vector<double>& need, double total, dou
 }
 
 // Of the newest three blocks, or of window and block where these are shorter.
-constexpr std::int64_t kReferenceTokens = 96, kReferenceBlocks = 3;
+constexpr std::int64_t kReferenceTokens = kBlockReferences + kWindowReferences,
+                       kReferenceBlocks = kReferenceTokens / kBlockReferences;
 constexpr std::size_t kManyQueries = 3;
 
 std::int64_t reference_tokens(const ProceduralSpec& spec) {
@@ -43,8 +44,7 @@ void place_references(ProceduralSpec& spec) {
   const std::int64_t all = spec.window + spec.block, newest = std::min(all, kReferenceBlocks * spec.block);
   spec.reference_stride = std::clamp<std::int64_t>(newest / reference_tokens(spec), 1, spec.block);
   spec.reference_span = newest < all ? newest : 0;
-  const std::int64_t span = spec.reference_span > 0 ? spec.reference_span : spec.window + spec.block;
-  spec.reference_from = spec.stages.empty() ? 0 : std::max<Pos>(0, spec.stages.back().until - span);
+  spec.reference_from = spec.stages.empty() ? 0 : std::max<Pos>(0, spec.stages.back().until - newest);
 }
 
 std::size_t turns_like(const ProceduralSpec& spec, std::size_t layer) {

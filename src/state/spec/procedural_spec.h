@@ -33,9 +33,10 @@ struct ProceduralSpec : ProceduralOptions {
   DType plain_type = DType::q8_0, copy_type = DType::q8_0;
   Pos far_from = 0;  // no row is seen from further away; 0: true distances
   int query_heads = 0;
-  std::int64_t reference_stride = 0;  // positions from one reference to the next; 0: so that a block has 32
-  std::int64_t reference_span = 0;    // newest positions that have references; 0: window and block
-  Pos reference_from = 0;             // positions below have none
+  std::int64_t reference_stride =
+      0;                            // positions from one reference to the next; 0 (old files): a block has 32
+  std::int64_t reference_span = 0;  // newest positions that have references; 0: window and block
+  Pos reference_from = 0;           // positions below have none
   DType reference_type = DType::f16;  // of references' queries
   float scale = 0.0f;                 // of q.k
   // Before blocks are sealed, ascending; empty: they are from the start. What comes then: window_types in
