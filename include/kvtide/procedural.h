@@ -125,7 +125,7 @@ struct ProceduralOptions {
 
 // The newest minor version of the snapshot format: each has more keys, which older readers may leave out. A field
 // that is new in the list below raises it.
-inline constexpr int kSnapshotMinor = 6;
+inline constexpr int kSnapshotMinor = 7;
 
 // What is known of a field of ProceduralOptions beside its type.
 struct ProceduralField {

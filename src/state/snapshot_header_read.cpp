@@ -117,6 +117,7 @@ ProceduralSpec read_procedural(const JsonFields& json, int minor) {
     spec.reference_from = integer(json, "reference_from");
   }
   if (minor >= 6) spec.reference_type = dtype_of_rows(json, "reference_type");
+  if (minor >= 7) spec.keeps_scores = json.flag("keeps_scores");
   spec.scale = single(json, "scale");
   for (const JsonValue& layer : json.list("heads")) {
     if (layer.list() == nullptr) json.wrong("heads", "a list of lists of objects");

@@ -57,6 +57,7 @@ Json procedural_json(const ProceduralSpec& spec) {
       .set("reference_span", spec.reference_span)
       .set("reference_from", spec.reference_from)
       .set("reference_type", name_of_type(spec.reference_type))
+      .set("keeps_scores", spec.keeps_scores)
       .set("scale", spec.scale)
       .set("heads", std::move(heads));
   return json;

@@ -218,7 +218,7 @@ TEST(SnapshotDamage, AHeaderThatIsWrongIsToldByKeyAndPlace) {
             says + "'format' is 'state'; it must be \"kvtide-state\"");
   EXPECT_EQ(message("\"slack\":", "\"slick\":"), says + "the key 'spec.slack' is missing");
   EXPECT_EQ(message("\"window\":", "\"windy\":"), says + "the key 'spec.layers.window' is missing");
-  EXPECT_EQ(message("\"minor\":6", "\"minor\":null"), says + "the key 'minor' is missing");
+  EXPECT_EQ(message("\"minor\":7", "\"minor\":null"), says + "the key 'minor' is missing");
   EXPECT_EQ(message("\"exact\":", "\"exact\":1,\"exacts\":"),
             says + "'exact' is 1; it must be true or false");
   EXPECT_EQ(message("\"segments\":[[", "\"segments\":[[1,"),
@@ -243,7 +243,7 @@ TEST(SnapshotDamage, AProceduralFileOfFormat10_IsReadAndHasNoBudget) {
   files.put("now", now);
   const Snapshot old = load_snapshot(files, "old"), same = load_snapshot(files, "now");
   EXPECT_EQ(old.minor, 0);
-  EXPECT_EQ(same.minor, 6);
+  EXPECT_EQ(same.minor, 7);
   const ProceduralSpec& spec = *old.state.spec().procedural;
   EXPECT_EQ(spec.budget, 0);
   EXPECT_EQ(spec.rows, rows_of_plans(spec));

@@ -37,8 +37,9 @@ std::int64_t most_thinned_blocks(const ProceduralSpec& p) {
 }  // namespace
 
 HeadRows::Kind rows_kind(const ProceduralSpec& spec, const HeadPlan& plan) {
-  if (!plan.full) return HeadRows::Kind::summaries;
-  return plan.whole || spec.full_rows == 0 ? HeadRows::Kind::exact : HeadRows::Kind::exact_scored;
+  using Kind = HeadRows::Kind;
+  if (!plan.full) return spec.keeps_scores ? Kind::summaries_scored : Kind::summaries;
+  return spec.keeps_scores && !plan.whole && spec.full_rows > 0 ? Kind::exact_scored : Kind::exact;
 }
 
 bool grows(const ProceduralSpec& spec) {

@@ -77,6 +77,7 @@ ProceduralSpec procedural_spec(const KvSpec& shape, const AttentionShape& attent
   static_cast<ProceduralOptions&>(spec) = o;
   spec.plain_type = dtype_of(row_type_for(shape, attention, o), DType::f16);
   spec.reference_type = spec.plain_type;
+  spec.keeps_scores = sheds(o);
   spec.copy_type = dtype_of(o.full_type, spec.plain_type);
   for (const DType type : {spec.copy_type, spec.plain_type})
     if (head_dim_of(shape) % dtype_info(type).block_elements != 0)

@@ -14,7 +14,7 @@ constexpr std::int64_t kRowsBeyond = 12288;
 // Rows of full heads, or of a window: more than any text has.
 constexpr std::int64_t kMostRows = std::int64_t{1} << 21;
 constexpr float kEveryHead = -1.0f;     // below any share of attention: all heads keep their rows
-constexpr std::int64_t kRowsApart = 8;  // rows of a block grow by so many
+constexpr std::int64_t kRowsApart = 2;  // rows of a block grow by so many
 constexpr std::int64_t kLargestBlock = 1024;
 
 // A smaller step is better where full heads that hold less than this part of the text hold kMoreText times as much. It has to

@@ -18,9 +18,7 @@ constexpr std::size_t kNoteStep = 64;  // notes are reserved in steps: doubling 
 std::size_t whole_steps(std::size_t rows) { return (rows + kNoteStep - 1) / kNoteStep * kNoteStep; }
 
 // Bytes of notes per row.
-std::int64_t note_bytes(HeadRows::Kind kind) {
-  return kind == HeadRows::Kind::exact ? 4 : kind == HeadRows::Kind::exact_scored ? 8 : 16;
-}
+std::int64_t note_bytes(HeadRows::Kind kind) { return 4 * (1 + std::ssize(note_names(kind))); }
 
 }  // namespace
 
@@ -46,8 +44,8 @@ std::unique_ptr<HeadRows> HeadRows::clone() const {
 RowNote HeadRows::note(std::int64_t row) const {
   const auto i = static_cast<std::size_t>(row);
   RowNote note{positions_[i], 0.0f, 1.0f, 0.0f};
-  if (kind_ != Kind::exact) note.score = scores_[i];
-  if (kind_ == Kind::summaries) {
+  if (has_scores()) note.score = scores_[i];
+  if (summarises()) {
     note.bias = bias_[i];
     note.count = counts_[i];
   }
@@ -63,8 +61,8 @@ void HeadRows::expect(std::int64_t more) {
     // To whole steps: the list of a clone may end anywhere.
     if (needed > list.capacity()) list.reserve(whole_steps(needed));
   };
-  if (kind_ != Kind::exact) make_room(scores_);
-  if (kind_ == Kind::summaries) {
+  if (has_scores()) make_room(scores_);
+  if (summarises()) {
     make_room(bias_);
     make_room(counts_);
   }
@@ -73,8 +71,8 @@ void HeadRows::expect(std::int64_t more) {
 
 std::int64_t HeadRows::append(const RowNote& note) {
   expect(1);
-  if (kind_ != Kind::exact) scores_.push_back(note.score);
-  if (kind_ == Kind::summaries) {
+  if (has_scores()) scores_.push_back(note.score);
+  if (summarises()) {
     bias_.push_back(note.bias);
     counts_.push_back(note.count);
   }
@@ -92,14 +90,14 @@ void HeadRows::append(std::span<const RowNote> notes, std::span<const std::byte>
 }
 
 std::int64_t HeadRows::summaries(std::int64_t first, std::int64_t count) const {
-  return kind_ == Kind::exact
-             ? 0
-             : std::count(scores_.begin() + first, scores_.begin() + first + count, kSummaryScore);
+  std::int64_t found = 0;
+  for (std::int64_t row = first; row < first + count; ++row) found += note(row).is_summary();
+  return found;
 }
 
 void HeadRows::stand_for(std::int64_t row, const RowNote& note, const std::byte* value) noexcept {
   const auto i = static_cast<std::size_t>(row);
-  scores_[i] = note.score;
+  if (has_scores()) scores_[i] = note.score;
   bias_[i] = note.bias;
   counts_[i] = note.count;
   std::memcpy(this->value(row), value, static_cast<std::size_t>(value_bytes_));
@@ -147,9 +145,17 @@ void HeadRows::keep(std::span<const std::int64_t> kept, std::int64_t from) noexc
 void HeadRows::clear() noexcept { keep({}, rows()); }
 
 std::vector<const char*> note_names(HeadRows::Kind kind) {
-  if (kind == HeadRows::Kind::exact) return {};
-  if (kind == HeadRows::Kind::exact_scored) return {"score"};
-  return {"score", "bias", "count"};
+  switch (kind) {
+    case HeadRows::Kind::exact:
+      return {};
+    case HeadRows::Kind::exact_scored:
+      return {"score"};
+    case HeadRows::Kind::summaries:
+      return {"bias", "count"};
+    case HeadRows::Kind::summaries_scored:
+      return {"score", "bias", "count"};
+  }
+  return {};
 }
 
 std::vector<std::span<std::byte>> HeadRows::parts() {

@@ -23,14 +23,17 @@ struct RowNote {
   float bias = 0.0f;          // nats
   float count = 1.0f;         // tokens it stands for
   float score = 0.0f;         // what would be lost with it, comparable between heads and blocks
+
+  bool is_summary() const { return bias != 0.0f || count != 1.0f; }
 };
 // The score of summaries, whatever they stand for: nothing outranks them.
 inline constexpr float kSummaryScore = std::numeric_limits<float>::max();
 
 class HeadRows {
  public:
-  // What is kept of a row's note: an exact row needs no bias and stands for itself.
-  enum class Kind { summaries, exact_scored, exact };
+  // What is kept of a row's note: an exact row needs no bias and stands for itself, and only a memory that sheds asks for
+  // scores.
+  enum class Kind { exact, exact_scored, summaries, summaries_scored };
   // Reserves address space for `most` rows. Throws Error(out_of_memory).
   HeadRows(Kind kind, std::int64_t key_bytes, std::int64_t value_bytes, std::int64_t most);
   std::unique_ptr<HeadRows> clone() const;
@@ -43,10 +46,10 @@ class HeadRows {
   std::int64_t key_bytes() const { return key_bytes_; }
   std::int64_t value_bytes() const { return value_bytes_; }
   // [rows] to be added to scores; nullptr when every row stands for itself.
-  const float* bias() const { return kind_ == Kind::summaries ? bias_.data() : nullptr; }
+  const float* bias() const { return summarises() ? bias_.data() : nullptr; }
   RowNote note(std::int64_t row) const;
   std::int32_t position(std::int64_t row) const { return positions_[static_cast<std::size_t>(row)]; }
-  // Of `count` rows from `first` on those with the score of summaries.
+  // Of `count` rows from `first` on those that are summaries.
   std::int64_t summaries(std::int64_t first, std::int64_t count) const;
   // Where rows may be summaries: from now on a row stands for more. value: value_bytes().
   void stand_for(std::int64_t row, const RowNote& note, const std::byte* value) noexcept;
@@ -74,11 +77,14 @@ class HeadRows {
                                 std::int64_t rows);
 
  private:
+  bool summarises() const { return kind_ == Kind::summaries || kind_ == Kind::summaries_scored; }
+  bool has_scores() const { return kind_ == Kind::exact_scored || kind_ == Kind::summaries_scored; }
+
   Kind kind_;
   std::int64_t key_bytes_, value_bytes_, most_;
   Buffer keys_, values_;
   std::vector<std::int32_t> positions_;
-  std::vector<float> scores_, bias_, counts_;  // the first unless exact, the others for summaries
+  std::vector<float> scores_, bias_, counts_;  // as kind_ says
 };
 
 // The notes besides positions, one float per row each.

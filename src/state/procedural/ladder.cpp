@@ -57,12 +57,12 @@ std::optional<ProceduralOptions> fitted_window(Fitting& fitting, const KvSpec& s
 }
 
 // A step that fits, with full heads in eight bits, or where these keep too few rows, in four: half of the facts are gone with
-// half of the rows, whereas four bits hold nearly all of what eight bits hold.
+// half of the rows, and keys in four bits cost less than that.
 std::optional<ProceduralOptions> fitted(Fitting& fitting, const KvSpec& shape,
                                         const ProceduralOptions& options, ProceduralOptions o) {
   const auto eight = fitted_window(fitting, shape, options, o);
   const bool open = options.full_type == RowType::automatic && o.full_type == RowType::q8_0;
-  if (!open || !options.spill.empty() || (eight && fitting.rows_enough(*eight))) return eight;
+  if (!open || !options.spill.empty() || (eight && fitting.has_enough_text(*eight))) return eight;
   if (!eight && o.row_type != RowType::q4_0) return {};  // beside rows in eight bits a smaller step is better
   o.full_type = RowType::q4_0;
   const auto four = fitting.fit(o);

@@ -27,9 +27,9 @@ constexpr LadderStep kEightBits[] = {{1024, 512, 96, 4, Texts::lengthy},
                                      {32, 32, 12, 1}};
 // Rows in four bits, of which more are kept:
 constexpr LadderStep kFourBits[] = {{1024, 512, 160, 4, Texts::lengthy},
-                                    {1024, 128, 40, 4, Texts::brief},
                                     {512, 256, 104, 4, Texts::lengthy},
-                                    {512, 128, 40, 4},
+                                    {512, 64, 40, 4, Texts::brief},
+                                    {512, 128, 40, 4, Texts::lengthy},
                                     {256, 64, 32, 3},
                                     {128, 64, 32, 3},
                                     {128, 64, 24, 3},

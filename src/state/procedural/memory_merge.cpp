@@ -142,7 +142,7 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
     // From here on nothing needs memory.
     for (std::size_t i = 0; i < droppings.size(); ++i) {
       Head& target = *droppings[i].head;
-      if (spec_.decay > 0.0f) refresh_scores(target, begin);
+      if (spec_.decay > 0.0f && spec_.keeps_scores) refresh_scores(target, begin);
       stand_for(target, kept[i]);
       drop_rows(droppings[i]);
     }

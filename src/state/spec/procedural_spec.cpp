@@ -26,9 +26,8 @@ std::vector<double> share_out(const std::vector<double>& need, double total, dou
   return shares;
 }
 
-// Of the newest three blocks, or of window and block where these are shorter.
-constexpr std::int64_t kReferenceTokens = kBlockReferences + kWindowReferences,
-                       kReferenceBlocks = kReferenceTokens / kBlockReferences;
+// Of the newest six blocks, or of window and block where these are shorter.
+constexpr std::int64_t kReferenceTokens = kBlockReferences + kWindowReferences, kReferenceBlocks = 6;
 constexpr std::size_t kManyQueries = 3;
 
 std::int64_t reference_tokens(const ProceduralSpec& spec) {

@@ -38,6 +38,7 @@ struct ProceduralSpec : ProceduralOptions {
   std::int64_t reference_span = 0;  // newest positions that have references; 0: window and block
   Pos reference_from = 0;           // positions below have none
   DType reference_type = DType::f16;  // of references' queries
+  bool keeps_scores = true;           // of rows, as old files and memories that shed
   float scale = 0.0f;                 // of q.k
   // Before blocks are sealed, ascending; empty: they are from the start. What comes then: window_types in
   // procedural/stages.h.
@@ -46,6 +47,9 @@ struct ProceduralSpec : ProceduralOptions {
   std::vector<std::vector<double>> frequencies;  // [layer][pairs], radians per position
   friend bool operator==(const ProceduralSpec&, const ProceduralSpec&) = default;
 };
+
+// Does it ask rows for their scores?
+inline bool sheds(const ProceduralOptions& o) { return o.shed_below > 0.0f || o.level_rows > 0; }
 
 // Most tokens of a block and of the window that judge a block.
 inline constexpr std::int64_t kBlockReferences = 32, kWindowReferences = 64;

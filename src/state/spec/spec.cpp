@@ -90,6 +90,7 @@ void check_chosen(const ProceduralSpec& p) {
   if (p.reference_span < 0 || p.reference_span > p.window + p.block || p.reference_from < 0 ||
       p.reference_from > (p.stages.empty() ? 0 : p.stages.back().until))
     refuse_spec("a procedural memory's references begin too late or reach too far back");
+  if (sheds(p) && !p.keeps_scores) refuse_spec("rows can only be shed by scores, which are not kept");
   if (!std::isfinite(p.scale)) refuse_spec("the attention scale is not finite");
   Pos pinned = 0;
   for (const PosRange& pin : p.pins) {

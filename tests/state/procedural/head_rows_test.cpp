@@ -13,6 +13,8 @@ namespace kvtide {
 namespace {
 
 constexpr std::int64_t kKeyBytes = 34, kValueBytes = 64;
+constexpr HeadRows::Kind kEveryKind[] = {HeadRows::Kind::exact, HeadRows::Kind::exact_scored,
+                                         HeadRows::Kind::summaries, HeadRows::Kind::summaries_scored};
 
 void fill_row(HeadRows& rows, std::int64_t row, int number) {
   std::memset(rows.key(row), number, kKeyBytes);
@@ -38,7 +40,7 @@ std::string numbers_of(const HeadRows& rows) {
 }
 
 TEST(HeadRows, HoldWhatWasAppendedInItsOrder) {
-  HeadRows rows(HeadRows::Kind::summaries, kKeyBytes, kValueBytes, 1000);
+  HeadRows rows(HeadRows::Kind::summaries_scored, kKeyBytes, kValueBytes, 1000);
   for (const int number : {4, 7, 1}) append_numbered(rows, number);
   EXPECT_EQ(numbers_of(rows), "4 7 1");
   EXPECT_EQ(rows.note(1).bias, 3.5f);
@@ -59,12 +61,12 @@ TEST(HeadRows, AppendedTogetherAreThoseAppendedOneByOne_AndTellTheirSummaries) {
     values.insert(values.end(), kValueBytes, static_cast<std::byte>(number + 100));
   }
   HeadRows rows(HeadRows::Kind::summaries, kKeyBytes, kValueBytes, 1000);
-  append_numbered(rows, 2);
+  append_numbered(rows, 0);  // stands for itself
   rows.append(notes, keys, values);
-  EXPECT_EQ(numbers_of(rows), "2 " + numbers_of(one_by_one));
-  for (const std::int64_t row : {1, 3}) rows.set_score(row, kSummaryScore);
-  EXPECT_EQ(rows.summaries(0, 5), 2);
-  EXPECT_EQ(rows.summaries(2, 3), 1);
+  append_numbered(rows, 0);
+  EXPECT_EQ(numbers_of(rows), "0 " + numbers_of(one_by_one) + " 0");
+  EXPECT_EQ(rows.summaries(0, 6), 4);
+  EXPECT_EQ(rows.summaries(2, 4), 3);
   EXPECT_EQ(HeadRows(HeadRows::Kind::exact, kKeyBytes, kValueBytes, 9).summaries(0, 0), 0);
 }
 
@@ -80,14 +82,14 @@ TEST(HeadRows, OfExactRowsStandForThemselves) {
 }
 
 TEST(HeadRows, KeepOnlyTheListedRowsAndThoseFromANumberOn) {
-  for (const auto kind : {HeadRows::Kind::exact, HeadRows::Kind::exact_scored, HeadRows::Kind::summaries}) {
+  for (const auto kind : kEveryKind) {
     HeadRows rows(kind, kKeyBytes, kValueBytes, 1000);
     for (int number = 0; number < 9; ++number) append_numbered(rows, number);
     rows.keep(std::vector<std::int64_t>{0, 2, 3}, 6);
     EXPECT_EQ(numbers_of(rows), "0 2 3 6 7 8");
     rows.keep(std::vector<std::int64_t>{1}, 6);
     EXPECT_EQ(numbers_of(rows), "2");
-    if (kind == HeadRows::Kind::summaries) {
+    if (rows.bias() != nullptr) {
       EXPECT_EQ(rows.bias()[0], 1.0f);
     }
     append_numbered(rows, 5);
@@ -131,7 +133,7 @@ TEST(HeadRows, ACloneIsIndependent) {
 }
 
 TEST(HeadRows, NeverHoldMoreThanTheirNumberOfRowsMay_ClonesIncluded) {
-  for (const auto kind : {HeadRows::Kind::exact, HeadRows::Kind::exact_scored, HeadRows::Kind::summaries}) {
+  for (const auto kind : kEveryKind) {
     auto rows = std::make_unique<HeadRows>(kind, kKeyBytes, kValueBytes, 4000);
     std::int64_t most = 0;
     const auto within = [&] {
@@ -155,6 +157,7 @@ TEST(HeadRows, NeverHoldMoreThanTheirNumberOfRowsMay_ClonesIncluded) {
     for (int i = 0; i < 1000; ++i) append_numbered(exact, i % 50);
     const std::int64_t notes = kind == HeadRows::Kind::exact          ? 4
                                : kind == HeadRows::Kind::exact_scored ? 8
+                               : kind == HeadRows::Kind::summaries    ? 12
                                                                       : 16;
     EXPECT_EQ(exact.held_bytes(), 25 * 4096 + 1024 * notes);
     exact.clear();

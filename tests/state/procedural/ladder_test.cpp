@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/pages.h"
 #include "kernels/attend_kernel.h"
@@ -253,6 +254,22 @@ TEST(Ladder, ALargerBudgetTakesThreeSeventhsOfTheirTextFromCopyingHeadsAtMost) {
     }
     EXPECT_EQ(most, expected);
   }
+}
+
+// Four bits hold more rows, but keys in four bits find less: docs/procedural_measurements.md.
+TEST(Ladder, CopyingHeadsAreInEightBits_WhereTheseHoldTwoThirdsOfTheText) {
+  constexpr Pos kExpected = 4096;
+  ProceduralOptions wanted = wanted_of_small_model();
+  wanted.budget_for = kExpected;
+  std::set<RowType> found;
+  for (wanted.budget = 8 * kMiB; wanted.budget <= 32 * kMiB; wanted.budget += kMiB) {
+    const ProceduralOptions o = filled_in(shape_of_small_model(), {9, 0.125f, kTrained}, wanted);
+    found.insert(o.full_type);
+    if (o.full_type == RowType::q8_0) {
+      EXPECT_GE(3 * o.full_rows, 2 * (kExpected - o.window)) << enough_for(wanted.budget);
+    }
+  }
+  EXPECT_EQ(found, (std::set{RowType::q4_0, RowType::q8_0}));
 }
 
 TEST_P(LadderTest, ABudgetThatHoldsTheCacheOfTheTextIsThatCache) {

@@ -53,10 +53,11 @@ inline KvSpec four_bit_spec() {
   return spec;
 }
 
-// The same with everything of the past in one type.
+// The same with everything of the past in one type, and no scores of rows, as memories that shed nothing are made.
 inline KvSpec spec_with_past_in(DType type) {
   KvSpec spec = procedural_spec();
   spec.procedural->plain_type = spec.procedural->copy_type = spec.procedural->reference_type = type;
+  spec.procedural->keeps_scores = false;
   return spec;
 }
 

@@ -257,6 +257,29 @@ TEST(ProceduralState, RefusesRowTypesThatItCannotKeep) {
   }
 }
 
+TEST(ProceduralState, KeepsScoresToShedRowsOnly) {
+  ThreadPool pool(1);
+  const KvSpec scored = procedural_spec();
+  KvSpec plain = scored;
+  plain.procedural->keeps_scores = false;
+  KvState with(scored), without(plain);
+  feed(with, pool, 600);
+  feed(without, pool, 600);
+  const auto tensors_of_scores = [](const KvState& state) {
+    const auto tensors =
+        procedural_tensors(*state.spec().procedural, state.past()->image(), testing::kFedDim);
+    return std::count_if(tensors.begin(), tensors.end(),
+                         [](const auto& t) { return t.name.ends_with(".score"); });
+  };
+  EXPECT_EQ(tensors_of_scores(with), 4);
+  EXPECT_EQ(tensors_of_scores(without), 0);
+  EXPECT_LT(without.held_bytes(), with.held_bytes());
+  EXPECT_EQ(without.past()->counts().summary_rows, with.past()->counts().summary_rows);
+  EXPECT_EQ(without.past()->counts().outlier_rows, with.past()->counts().outlier_rows);
+  plain.procedural->shed_below = 0.5f;
+  EXPECT_THROW(KvState{plain}, Error);
+}
+
 class ProceduralSnapshot : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(OfEveryRowType, ProceduralSnapshot,
                          ::testing::Values(DType::q8_0, DType::q4_0, DType::f16),
