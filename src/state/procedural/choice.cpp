@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "kvtide/error.h"
 #include "state/procedural/budget.h"
+#include "state/procedural/far.h"
 #include "state/procedural/stages.h"
 
 namespace kvtide {
@@ -83,7 +84,7 @@ ProceduralSpec procedural_spec(const KvSpec& shape, const AttentionShape& attent
     if (head_dim_of(shape) % dtype_info(type).block_elements != 0)
       refuse(cat(type == spec.copy_type ? "rows of full heads in " : "old rows in ", dtype_info(type).name,
                  " need heads of a multiple of 32 elements, not ", head_dim_of(shape), "; use f16"));
-  spec.far_from = attention.trained / 8 * 7;
+  spec.far_from = far_from_of(attention.trained);
   spec.query_heads = attention.query_heads;
   spec.scale = attention.scale;
   std::vector<bool> compressed;

@@ -10,7 +10,9 @@ namespace kvtide {
 inline constexpr Pos kTrueUpTo = 2048;  // nearer rows keep their distance
 inline constexpr Pos kTurnShare = 8;    // blocks of full heads that begin within distance / 8 share one turn
 
-// The length that a model was trained for, of whose text no row is seen from further away than `far_from`.
+// From how far away rows are seen at most, where the model was trained for so many positions; and the other way round: the
+// length that a model was trained for, of whose text no row is seen from further away than `far_from`.
+constexpr Pos far_from_of(Pos trained) { return trained / 8 * 7; }
 constexpr Pos trained_length(Pos far_from) { return far_from / 7 * 8; }
 
 // The distance at which a row that is `distance` tokens old is seen when `position` tokens were read: never

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "state/procedural/far.h"
+
 namespace kvtide {
 namespace {
 
@@ -51,7 +53,7 @@ Fitting::Fitting(const KvSpec& shape, const AttentionShape& attention, const Pro
   // window are not. Where they reach further back than copying heads see the past, these find less of it.
   const Pos expected = wanted.budget_for;
   beyond_ = attention.trained > 0 && (expected == 0 || expected > attention.trained);
-  if (beyond_) widest_ = attention.trained / 8 * 5;
+  if (beyond_) widest_ = full_heads_see(far_from_of(attention.trained), attention.trained + 1);
   if (expected > 0) widest_ = std::min(widest_, expected);
   if (expected > 0) rows_first_ = expected;
   if (beyond_) rows_first_ = std::min(rows_first_, std::max(kRowsBeyond, attention.trained));
