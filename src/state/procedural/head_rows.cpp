@@ -18,7 +18,9 @@ constexpr std::size_t kNoteStep = 64;  // notes are reserved in steps: doubling 
 std::size_t whole_steps(std::size_t rows) { return (rows + kNoteStep - 1) / kNoteStep * kNoteStep; }
 
 // Bytes of notes per row.
-std::int64_t note_bytes(HeadRows::Kind kind) { return 4 * (1 + std::ssize(note_names(kind))); }
+std::int64_t note_bytes(HeadRows::Kind kind) {
+  return 4 * (1 + (HeadRows::has_scores(kind) ? 1 : 0) + (HeadRows::summarises(kind) ? 2 : 0));
+}
 
 }  // namespace
 
@@ -44,8 +46,8 @@ std::unique_ptr<HeadRows> HeadRows::clone() const {
 RowNote HeadRows::note(std::int64_t row) const {
   const auto i = static_cast<std::size_t>(row);
   RowNote note{positions_[i], 0.0f, 1.0f, 0.0f};
-  if (has_scores()) note.score = scores_[i];
-  if (summarises()) {
+  if (has_scores(kind_)) note.score = scores_[i];
+  if (summarises(kind_)) {
     note.bias = bias_[i];
     note.count = counts_[i];
   }
@@ -61,8 +63,8 @@ void HeadRows::expect(std::int64_t more) {
     // To whole steps: the list of a clone may end anywhere.
     if (needed > list.capacity()) list.reserve(whole_steps(needed));
   };
-  if (has_scores()) make_room(scores_);
-  if (summarises()) {
+  if (has_scores(kind_)) make_room(scores_);
+  if (summarises(kind_)) {
     make_room(bias_);
     make_room(counts_);
   }
@@ -71,8 +73,8 @@ void HeadRows::expect(std::int64_t more) {
 
 std::int64_t HeadRows::append(const RowNote& note) {
   expect(1);
-  if (has_scores()) scores_.push_back(note.score);
-  if (summarises()) {
+  if (has_scores(kind_)) scores_.push_back(note.score);
+  if (summarises(kind_)) {
     bias_.push_back(note.bias);
     counts_.push_back(note.count);
   }
@@ -97,7 +99,7 @@ std::int64_t HeadRows::summaries(std::int64_t first, std::int64_t count) const {
 
 void HeadRows::stand_for(std::int64_t row, const RowNote& note, const std::byte* value) noexcept {
   const auto i = static_cast<std::size_t>(row);
-  if (has_scores()) scores_[i] = note.score;
+  if (has_scores(kind_)) scores_[i] = note.score;
   bias_[i] = note.bias;
   counts_[i] = note.count;
   std::memcpy(this->value(row), value, static_cast<std::size_t>(value_bytes_));
@@ -145,17 +147,10 @@ void HeadRows::keep(std::span<const std::int64_t> kept, std::int64_t from) noexc
 void HeadRows::clear() noexcept { keep({}, rows()); }
 
 std::vector<const char*> note_names(HeadRows::Kind kind) {
-  switch (kind) {
-    case HeadRows::Kind::exact:
-      return {};
-    case HeadRows::Kind::exact_scored:
-      return {"score"};
-    case HeadRows::Kind::summaries:
-      return {"bias", "count"};
-    case HeadRows::Kind::summaries_scored:
-      return {"score", "bias", "count"};
-  }
-  return {};
+  std::vector<const char*> names;
+  if (HeadRows::has_scores(kind)) names.push_back("score");
+  if (HeadRows::summarises(kind)) names.insert(names.end(), {"bias", "count"});
+  return names;
 }
 
 std::vector<std::span<std::byte>> HeadRows::parts() {

@@ -34,6 +34,10 @@ class HeadRows {
   // What is kept of a row's note: an exact row needs no bias and stands for itself, and only a memory that sheds asks for
   // scores.
   enum class Kind { exact, exact_scored, summaries, summaries_scored };
+  static constexpr bool summarises(Kind kind) { return kind >= Kind::summaries; }
+  static constexpr bool has_scores(Kind kind) {
+    return kind == Kind::exact_scored || kind == Kind::summaries_scored;
+  }
   // Reserves address space for `most` rows. Throws Error(out_of_memory).
   HeadRows(Kind kind, std::int64_t key_bytes, std::int64_t value_bytes, std::int64_t most);
   std::unique_ptr<HeadRows> clone() const;
@@ -46,7 +50,7 @@ class HeadRows {
   std::int64_t key_bytes() const { return key_bytes_; }
   std::int64_t value_bytes() const { return value_bytes_; }
   // [rows] to be added to scores; nullptr when every row stands for itself.
-  const float* bias() const { return summarises() ? bias_.data() : nullptr; }
+  const float* bias() const { return summarises(kind_) ? bias_.data() : nullptr; }
   RowNote note(std::int64_t row) const;
   std::int32_t position(std::int64_t row) const { return positions_[static_cast<std::size_t>(row)]; }
   // Of `count` rows from `first` on those that are summaries.
@@ -77,9 +81,6 @@ class HeadRows {
                                 std::int64_t rows);
 
  private:
-  bool summarises() const { return kind_ == Kind::summaries || kind_ == Kind::summaries_scored; }
-  bool has_scores() const { return kind_ == Kind::exact_scored || kind_ == Kind::summaries_scored; }
-
   Kind kind_;
   std::int64_t key_bytes_, value_bytes_, most_;
   Buffer keys_, values_;
