@@ -144,7 +144,7 @@ class Resuming(ProceduralTest):
             self.assertEqual(report["kv_budget"], 1 << 20)
             self.assertLessEqual(report["kv_bytes_peak"], 1 << 20)
         info = self.assert_fine(kvtide("state", "info", state, "--json")).json
-        self.assertEqual(info["version"], "1.6")
+        self.assertEqual(info["version"], "1.7")
         self.assertEqual(info["procedural"]["chosen"]["budget"], 1 << 20)
         self.assertIn(b"1.0 MiB, however long the text; chosen for 4,224 tokens", self.assert_fine(kvtide("state", "info", state)).out)
 

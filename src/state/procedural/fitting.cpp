@@ -125,10 +125,12 @@ bool Fitting::is_worth_more(const ProceduralOptions& smaller, const ProceduralOp
   return text_held(smaller) >= more * text_held(than);
 }
 
-// Where every row of a block stays and bytes are left: blocks of which more can stay.
+// Where every row of a block stays and bytes are left: blocks of which more can stay, but none longer than a window that was
+// asked for.
 std::optional<ProceduralOptions> Fitting::fit_larger_blocks(ProceduralOptions step) {
   if (step.block >= kLargestBlock) return std::nullopt;
   step.block *= 2;
+  if (wanted_.window > 0 && step.block > wanted_.window) return std::nullopt;
   step.window = std::max(step.window, step.block);
   return fit(step);
 }

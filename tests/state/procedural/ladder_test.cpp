@@ -336,6 +336,13 @@ TEST_P(LadderTest, WhatWasAskedForStays) {
   EXPECT_EQ(filled.rows, 48);
   EXPECT_EQ(filled.levels, 2);
   EXPECT_GT(filled.full_from, 0.0f);
+
+  // Blocks grow where all of their rows stay, but not beyond the window.
+  o = {};
+  o.budget = 256 * kMiB;
+  o.budget_for = 3000;
+  o.window = 64;
+  EXPECT_EQ(filled_in(shape_, attention_, o).window, 64);
 }
 
 INSTANTIATE_TEST_SUITE_P(CopyingHeads, LadderTest, ::testing::Values(0, 3, 16));
