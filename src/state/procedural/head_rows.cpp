@@ -92,8 +92,10 @@ void HeadRows::append(std::span<const RowNote> notes, std::span<const std::byte>
 }
 
 std::int64_t HeadRows::summaries(std::int64_t first, std::int64_t count) const {
+  if (!summarises(kind_)) return 0;
   std::int64_t found = 0;
-  for (std::int64_t row = first; row < first + count; ++row) found += note(row).is_summary();
+  for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(first + count); ++i)
+    found += bias_[i] != 0.0f || counts_[i] != 1.0f;
   return found;
 }
 

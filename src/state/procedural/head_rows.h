@@ -23,8 +23,6 @@ struct RowNote {
   float bias = 0.0f;          // nats
   float count = 1.0f;         // tokens it stands for
   float score = 0.0f;         // what would be lost with it, comparable between heads and blocks
-
-  bool is_summary() const { return bias != 0.0f || count != 1.0f; }
 };
 // The score of summaries, whatever they stand for: nothing outranks them.
 inline constexpr float kSummaryScore = std::numeric_limits<float>::max();
@@ -34,7 +32,9 @@ class HeadRows {
   // What is kept of a row's note: an exact row needs no bias and stands for itself, and only a memory that sheds asks for
   // scores.
   enum class Kind { exact, exact_scored, summaries, summaries_scored };
-  static constexpr bool summarises(Kind kind) { return kind >= Kind::summaries; }
+  static constexpr bool summarises(Kind kind) {
+    return kind == Kind::summaries || kind == Kind::summaries_scored;
+  }
   static constexpr bool has_scores(Kind kind) {
     return kind == Kind::exact_scored || kind == Kind::summaries_scored;
   }
@@ -53,7 +53,7 @@ class HeadRows {
   const float* bias() const { return summarises(kind_) ? bias_.data() : nullptr; }
   RowNote note(std::int64_t row) const;
   std::int32_t position(std::int64_t row) const { return positions_[static_cast<std::size_t>(row)]; }
-  // Of `count` rows from `first` on those that are summaries.
+  // Of `count` rows from `first` on those that have a bias or stand for more than themselves.
   std::int64_t summaries(std::int64_t first, std::int64_t count) const;
   // Where rows may be summaries: from now on a row stands for more. value: value_bytes().
   void stand_for(std::int64_t row, const RowNote& note, const std::byte* value) noexcept;

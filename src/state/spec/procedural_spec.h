@@ -38,7 +38,7 @@ struct ProceduralSpec : ProceduralOptions {
   std::int64_t reference_span = 0;  // newest positions that have references; 0: window and block
   Pos reference_from = 0;           // positions below have none
   DType reference_type = DType::f16;  // of references' queries
-  bool keeps_scores = true;           // of rows, as old files and memories that shed
+  bool keeps_scores = true;           // do rows have them: in old files, and where they are shed
   float scale = 0.0f;                 // of q.k
   // Before blocks are sealed, ascending; empty: they are from the start. What comes then: window_types in
   // procedural/stages.h.
