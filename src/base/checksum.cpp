@@ -29,11 +29,13 @@ std::uint32_t big_endian(const std::byte* p) {
   return __builtin_bswap32(value);
 }
 
+constexpr std::uint32_t kPolynomial = 0x82f63b78;  // the highest bit is that of x^0
+
 constexpr std::array<std::uint32_t, 256> crc_table() {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     std::uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0u);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? kPolynomial : 0u);
     table[byte] = crc;
   }
   return table;
@@ -55,23 +57,37 @@ std::uint64_t crc_of_word(std::uint64_t state, std::uint64_t word) {
 }
 #endif
 
+// a times b, modulo the polynomial.
+constexpr std::uint32_t product(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t out = 0;
+  for (std::uint32_t bit = 1u << 31; bit != 0; bit >>= 1) {
+    if (a & bit) out ^= b;
+    b = b >> 1 ^ (b & 1 ? kPolynomial : 0u);
+  }
+  return out;
+}
+
+// A state that moves over n bytes of zeros is multiplied by x^(8 n): this is that of 1 << i bytes.
+constexpr std::array<std::uint32_t, 64> zero_powers() {
+  std::array<std::uint32_t, 64> powers{1u << (31 - 8)};
+  for (std::size_t i = 1; i < powers.size(); ++i) powers[i] = product(powers[i - 1], powers[i - 1]);
+  return powers;
+}
+constexpr std::array<std::uint32_t, 64> kZeroPowers = zero_powers();
+
 // An instruction has to wait for the one before, three cycles, and one begins in each cycle: three lanes side by side take
-// as long as one. A lane's state is put behind another's by moving that over as many zero bytes, which is linear in its bits.
-constexpr std::size_t kLane = 512;  // bytes
+// as long as one. A lane's state is put behind another's by moving that over as many zeros.
+constexpr std::size_t kLaneBits = 9, kLane = std::size_t{1} << kLaneBits;  // bytes
 
 using ZeroTables = std::array<std::array<std::uint32_t, 256>, 4>;
 constexpr ZeroTables zero_tables() {
-  std::array<std::uint32_t, 32> moved{};  // by a lane of zeros, each bit alone
-  for (int bit = 0; bit < 32; ++bit) {
-    std::uint32_t state = std::uint32_t{1} << bit;
-    for (std::size_t i = 0; i < kLane; ++i) state = state >> 8 ^ kCrcTable[state & 255];
-    moved[static_cast<std::size_t>(bit)] = state;
-  }
   ZeroTables tables{};
   for (std::size_t place = 0; place < 4; ++place)
-    for (std::size_t byte = 0; byte < 256; ++byte)
-      for (std::size_t bit = 0; bit < 8; ++bit)
-        if (byte >> bit & 1) tables[place][byte] ^= moved[8 * place + bit];
+    for (std::size_t bit = 0; bit < 8; ++bit) {
+      const std::uint32_t moved = product(kZeroPowers[kLaneBits], 1u << (8 * place + bit));
+      for (std::size_t byte = 0; byte < 256; ++byte)
+        if (byte >> bit & 1) tables[place][byte] ^= moved;
+    }
   return tables;
 }
 constexpr ZeroTables kZeros = zero_tables();
@@ -110,6 +126,12 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc) {
   auto tail = static_cast<std::uint32_t>(state);
   for (; i < bytes.size(); ++i) tail = crc_of_byte(tail, static_cast<std::uint8_t>(bytes[i]));
   return ~tail;
+}
+
+std::uint32_t crc32c_joined(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) {
+  for (std::size_t i = 0; second_bytes != 0; ++i, second_bytes >>= 1)
+    if (second_bytes & 1) first = product(kZeroPowers[i], first);
+  return first ^ second;
 }
 
 Sha256::Sha256()

@@ -13,6 +13,8 @@ namespace kvtide {
 
 // CRC-32C of `bytes`; `crc` continues an earlier one.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc = 0);
+// That of bytes with the sum `first` and, behind them, `second_bytes` bytes with the sum `second`.
+std::uint32_t crc32c_joined(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes);
 
 class Sha256 {
  public:

@@ -14,7 +14,6 @@ namespace kvtide {
 namespace {
 
 using namespace segment_format;
-using snapshot_format::ChunkSums;
 using snapshot_format::SnapshotStart;
 
 // Bytes of the new snapshot that may be those of the one before: they are when the sum is theirs.
@@ -101,92 +100,77 @@ std::vector<Copy> candidates(FileSystem& files, const std::string& path, const S
   return out;
 }
 
-// CRC-32C of ascending ranges of a file that comes part by part. Range: has `at` and `bytes`.
-template <class Range>
+// CRC-32C of ranges of a payload that comes part by part. Each byte is summed once, between neighbouring cuts.
 class RangeSums {
  public:
-  RangeSums(const std::vector<Range>& ranges, std::uint64_t at) : ranges_(ranges), at_(at) { close(); }
+  // `cuts`: where ranges begin or end, in any order; the payload begins at the first one.
+  explicit RangeSums(std::vector<std::uint64_t> cuts) : cuts_(std::move(cuts)) {
+    std::sort(cuts_.begin(), cuts_.end());
+    cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
+    at_ = cuts_.front();
+    sums_.reserve(cuts_.size());
+  }
 
   void add(std::span<const std::byte> bytes) {
-    while (!bytes.empty() && sums_.size() < ranges_.size()) {
-      const Range& range = ranges_[sums_.size()];
-      const bool inside = at_ >= range.at;
-      const std::uint64_t until = inside ? range.at + range.bytes : range.at;
+    while (!bytes.empty() && sums_.size() + 1 < cuts_.size()) {
+      const std::uint64_t until = cuts_[sums_.size() + 1];
       const auto part =
           bytes.first(static_cast<std::size_t>(std::min<std::uint64_t>(until - at_, bytes.size())));
-      if (inside) sum_ = crc32c(part, sum_);
+      sum_ = crc32c(part, sum_);
       at_ += part.size();
       bytes = bytes.subspan(part.size());
-      if (inside && at_ == until) {
-        sums_.push_back(sum_);
-        close();
-      }
+      if (at_ < until) continue;
+      sums_.push_back(sum_);
+      sum_ = 0;
     }
-    at_ += bytes.size();
   }
 
-  std::vector<std::uint32_t> take() { return std::move(sums_); }
-
- private:
-  // A range without bytes has the sum of nothing.
-  void close() {
-    sum_ = 0;
-    while (sums_.size() < ranges_.size() && ranges_[sums_.size()].bytes == 0) sums_.push_back(0);
-  }
-
-  const std::vector<Range>& ranges_;
-  std::uint64_t at_;
-  std::uint32_t sum_ = 0;
-  std::vector<std::uint32_t> sums_;
-};
-
-// Sums of the pieces of a file that comes part by part, and of what may be copied, which are mostly the same ranges.
-class Sums {
- public:
-  Sums(const std::vector<Piece>& pieces, const std::vector<Copy>& may_be, std::uint64_t at)
-      : others_(apart(pieces, may_be)), of_pieces_(pieces, at), of_others_(others_, at) {}
-
-  void add(std::span<const std::byte> bytes) {
-    of_pieces_.add(bytes);
-    of_others_.add(bytes);
-  }
-
-  // Once, at the end: those of the pieces, and those of what may be copied.
-  std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>> take() {
-    std::vector<std::uint32_t> pieces = of_pieces_.take(), copies;
-    const std::vector<std::uint32_t> others = of_others_.take();
-    std::size_t other = 0;
-    for (const auto& piece : piece_of_) copies.push_back(piece ? pieces[*piece] : others[other++]);
-    return {std::move(pieces), std::move(copies)};
+  // Of bytes [first, last), both of them cuts, when they have come.
+  std::uint32_t of(std::uint64_t first, std::uint64_t last) const {
+    std::uint32_t sum = 0;
+    auto i = static_cast<std::size_t>(std::lower_bound(cuts_.begin(), cuts_.end(), first) - cuts_.begin());
+    for (; cuts_[i] < last; ++i) sum = crc32c_joined(sum, sums_[i], cuts_[i + 1] - cuts_[i]);
+    return sum;
   }
 
  private:
-  // The ranges that are no pieces; piece_of_ says which piece another one is.
-  std::vector<Copy> apart(const std::vector<Piece>& pieces, const std::vector<Copy>& may_be) {
-    std::vector<Copy> out;
-    std::size_t i = 0;
-    for (const Copy& copy : may_be) {
-      while (i < pieces.size() && pieces[i].at < copy.at) ++i;
-      const bool is_piece = i < pieces.size() && pieces[i].at == copy.at && pieces[i].bytes == copy.bytes;
-      piece_of_.push_back(is_piece ? std::optional(i) : std::nullopt);
-      if (!is_piece) out.push_back(copy);
-    }
-    return out;
-  }
-
-  std::vector<std::optional<std::size_t>> piece_of_;
-  std::vector<Copy> others_;
-  RangeSums<Piece> of_pieces_;
-  RangeSums<Copy> of_others_;
+  std::vector<std::uint64_t> cuts_;
+  std::uint64_t at_ = 0;
+  std::uint32_t sum_ = 0;            // since the last cut
+  std::vector<std::uint32_t> sums_;  // between cuts i and i + 1
 };
+
+// Sums of a payload in the making: of its pieces, of what may be copied, which are mostly the same ranges, and of its chunks.
+RangeSums sums_of(const KvState& state, const SnapshotStart& start, const std::vector<Piece>& pieces,
+                  const std::vector<Copy>& may_be) {
+  const std::uint64_t begin = start.front.size(), end = begin + start.header.payload_bytes;
+  std::vector<std::uint64_t> cuts{begin, end};
+  const auto cut = [&](const auto& ranges) {
+    for (const auto& range : ranges) cuts.insert(cuts.end(), {range.at, range.at + range.bytes});
+  };
+  cut(pieces);
+  cut(may_be);
+  for (std::uint64_t at = begin; at < end; at += snapshot_format::kChunk) cuts.push_back(at);
+  RangeSums sums(std::move(cuts));
+  snapshot_format::write_payload(state, start.header,
+                                 [&](std::span<const std::byte> bytes) { sums.add(bytes); });
+  return sums;
+}
+
+std::vector<std::uint32_t> chunk_sums(const RangeSums& sums, const SnapshotStart& start) {
+  const std::uint64_t begin = start.front.size(), end = begin + start.header.payload_bytes;
+  std::vector<std::uint32_t> out;
+  for (std::uint64_t at = begin; at < end; at += snapshot_format::kChunk)
+    out.push_back(sums.of(at, std::min(end, at + snapshot_format::kChunk)));
+  return out;
+}
 
 // Those that are the same. They ascend on both sides and lie apart, so that a reader never has to go back.
-std::vector<Copy> same(const std::vector<Copy>& candidates, const std::vector<std::uint32_t>& sums) {
+std::vector<Copy> same(const std::vector<Copy>& candidates, const RangeSums& sums) {
   std::vector<Copy> out;
   std::uint64_t at = 0, from = 0;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const Copy& copy = candidates[i];
-    if (sums[i] != copy.sum || copy.at < at || copy.from < from) continue;
+  for (const Copy& copy : candidates) {
+    if (copy.at < at || copy.from < from || sums.of(copy.at, copy.at + copy.bytes) != copy.sum) continue;
     out.push_back(copy);
     at = copy.at + copy.bytes;
     from = copy.from + copy.bytes;
@@ -247,16 +231,11 @@ void save_segment(FileSystem& files, const std::string& path, const KvState& sta
   const SnapshotStart start = snapshot_format::start_of(path, state, extras);
   const std::vector<Piece> pieces = pieces_of(start, ~std::size_t{0});
   const std::vector<Copy> may_be = before ? candidates(files, before->path, start) : std::vector<Copy>();
-  ChunkSums chunks;
-  Sums sums(pieces, may_be, start.front.size());
-  snapshot_format::write_payload(state, start.header, [&](std::span<const std::byte> bytes) {
-    chunks.add(bytes);
-    sums.add(bytes);
-  });
-  auto [of_pieces, of_copies] = sums.take();
-  const std::vector<Copy> copies = same(may_be, of_copies);
-  const std::vector<std::byte> end = snapshot_format::end_of(start, chunks.finish());
-  Head head{start.file_bytes(), std::nullopt, parts_of(copies, start.file_bytes()), std::move(of_pieces)};
+  const RangeSums sums = sums_of(state, start, pieces, may_be);
+  const std::vector<Copy> copies = same(may_be, sums);
+  const std::vector<std::byte> end = snapshot_format::end_of(start, chunk_sums(sums, start));
+  Head head{start.file_bytes(), std::nullopt, parts_of(copies, start.file_bytes()), {}};
+  for (const Piece& piece : pieces) head.sums.push_back(sums.of(piece.at, piece.at + piece.bytes));
   if (!copies.empty()) head.source = before->name;
   save_file_in_parts(
       files, path,

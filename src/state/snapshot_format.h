@@ -70,13 +70,16 @@ void payload_in_order(State& state, const StateImage& image, Part&& part, End&& 
   in_file_order(
       image,
       [&](std::size_t layer, const PosRange& run, bool key) {
+        const int index = static_cast<int>(layer);
+        const std::vector<LayerRows::Run> pieces = state.layer_rows(index).runs(run.first, run.last);
         std::uint64_t bytes = 0;
-        for (int head = 0; head < image.spec.layers[layer].kv_heads; ++head) {
-          const auto rows =
-              state.rows_of_head(static_cast<int>(layer), head, key ? KvPart::keys : KvPart::values, run);
-          bytes += rows.bytes();
-          in_dense_parts(rows, part);
-        }
+        for (int head = 0; head < image.spec.layers[layer].kv_heads; ++head)
+          for (const LayerRows::Run& piece : pieces) {
+            const auto rows = state.rows_of_head(index, head, key ? KvPart::keys : KvPart::values,
+                                                 {piece.first, piece.last});
+            bytes += rows.bytes();
+            in_dense_parts(rows, part);
+          }
         end(bytes);
       },
       [&](Pos position, std::size_t i) {

@@ -51,7 +51,7 @@ struct StateImage {
   std::vector<Segment> segments;
   std::vector<Pos> released, forgotten;  // per layer, as in KvState and Holdings
   Pos edited = 0;
-  // Per layer: rows held, ascending, each run in one piece of memory
+  // Per layer: rows held, ascending and apart, wherever they lie
   std::vector<std::vector<PosRange>> runs;
   std::vector<Pos> recurrent = {};  // positions of which the recurrent tensors' values are kept
   std::vector<Pos> checkpoints = {};
@@ -233,7 +233,7 @@ class KvState {
   RecurrentTensors& recurrent() { return recurrent_; }
 
   StateImage image() const;
-  // One run of image().runs[layer], of one head.
+  // Rows of one head that are neighbours in memory (LayerRows::runs).
   RowSpan rows_of_head(int layer, int kv_head, KvPart part, const PosRange& run);
   ConstRowSpan rows_of_head(int layer, int kv_head, KvPart part, const PosRange& run) const;
   // The rows of a layer, for looking at them.

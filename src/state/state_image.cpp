@@ -90,8 +90,13 @@ StateImage KvState::image() const {
                    released_,   held_.forgotten, held_.edited,    {},        recurrent_.positions(),
                    checkpoints_};
   for (const auto& layer : layers_) {
-    image.runs.emplace_back();
-    for (const auto& run : layer.runs(0, position())) image.runs.back().push_back({run.first, run.last});
+    std::vector<PosRange>& runs = image.runs.emplace_back();
+    for (const auto& run : layer.runs(0, position())) {
+      if (!runs.empty() && runs.back().last == run.first)
+        runs.back().last = run.last;
+      else
+        runs.push_back({run.first, run.last});
+    }
   }
   if (past_) image.past = past_->image();
   return image;

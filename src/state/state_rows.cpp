@@ -10,11 +10,11 @@ namespace kvtide {
 StateRows::StateRows(const KvState& state) : image_(state.image()) {
   for (std::size_t layer = 0; layer < image_.runs.size(); ++layer) {
     layers_.emplace_back();
-    for (const PosRange& run : image_.runs[layer]) {
-      Piece piece{run, {}, {}};
+    for (const LayerRows::Run& run : state.layer_rows(static_cast<int>(layer)).runs(0, state.position())) {
+      Piece piece{{run.first, run.last}, {}, {}};
       for (int head = 0; head < image_.spec.layers[layer].kv_heads; ++head) {
-        piece.keys.push_back(state.rows_of_head(static_cast<int>(layer), head, KvPart::keys, run));
-        piece.values.push_back(state.rows_of_head(static_cast<int>(layer), head, KvPart::values, run));
+        piece.keys.push_back(state.rows_of_head(static_cast<int>(layer), head, KvPart::keys, piece.rows));
+        piece.values.push_back(state.rows_of_head(static_cast<int>(layer), head, KvPart::values, piece.rows));
       }
       layers_.back().push_back(std::move(piece));
     }
@@ -23,10 +23,6 @@ StateRows::StateRows(const KvState& state) : image_(state.image()) {
 
 DType StateRows::dtype(KvPart part) const {
   return part == KvPart::keys ? image_.spec.key_type : image_.spec.value_type;
-}
-
-std::int64_t StateRows::row_bytes(int layer, KvPart part) const {
-  return dtype_bytes(dtype(part), image_.spec.layers[static_cast<std::size_t>(layer)].head_dim);
 }
 
 const std::vector<PosRange>& StateRows::runs(int layer) const {

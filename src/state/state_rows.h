@@ -19,7 +19,6 @@ class StateRows {
 
   const StateImage& image() const { return image_; }
   DType dtype(KvPart part) const;
-  std::int64_t row_bytes(int layer, KvPart part) const;
 
   // Positions that a layer holds, ascending.
   const std::vector<PosRange>& runs(int layer) const;

@@ -46,7 +46,6 @@ TEST(Crc32c, ContinuesWhereverTheBytesAreCut) {
     EXPECT_EQ(crc32c(bytes_of(text.substr(cut)), crc32c(bytes_of(text.substr(0, cut)))), whole) << cut;
 }
 
-// FIPS 180-2, appendix B, and the empty message.
 // Long ones are summed in lanes.
 TEST(Crc32c, OfManyBytesIsThatOfOneAfterAnother) {
   std::vector<std::byte> bytes(7000);
@@ -62,6 +61,16 @@ TEST(Crc32c, OfManyBytesIsThatOfOneAfterAnother) {
   }
 }
 
+TEST(Crc32c, OfTwoRunsIsJoinedFromTheirs) {
+  const std::vector<std::byte> bytes(3000, std::byte{0xa7});
+  const std::uint32_t whole = crc32c(bytes);
+  for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
+    const auto first = std::span(bytes).first(cut), second = std::span(bytes).subspan(cut);
+    ASSERT_EQ(crc32c_joined(crc32c(first), crc32c(second), second.size()), whole) << cut;
+  }
+}
+
+// FIPS 180-2, appendix B, and the empty message.
 TEST(Sha256, HasTheValuesThatItsStandardPrints) {
   EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -355,18 +355,16 @@ class Runner {
             real.held_bytes());
     require(pairs_.size() > 1 || real.shared_bytes() == 0, "shares ", real.shared_bytes(),
             " bytes with nobody");
-    const StateImage image = real.image();
     for (std::size_t layer = 0; layer < model.spec.layers.size(); ++layer) {
       try {
-        compare_held(model, real, image.runs[layer], layer);
+        compare_held(model, real, layer);
       } catch (const Broken& e) {
         broken("layer ", layer, ": ", e.what);
       }
     }
   }
 
-  void compare_held(const StateModel& model, KvState& real, const std::vector<PosRange>& runs,
-                    std::size_t layer) {
+  void compare_held(const StateModel& model, KvState& real, std::size_t layer) {
     const auto index = static_cast<int>(layer);
     const LayerSpec& l = model.spec.layers[layer];
     std::int64_t held = 0;
@@ -374,7 +372,7 @@ class Runner {
     const auto visible = model.visible(layer, model.window(layer));
     std::set<Pos> missing;
     for (const SeenRow& row : visible) missing.insert(row.position);
-    for (const PosRange& run : runs)
+    for (const LayerRows::Run& run : real.layer_rows(index).runs(0, real.position()))
       for (Pos p = run.first; p < run.last; ++p) {
         ++held;
         while (place != model.places.end() && place->position < p) ++place;
@@ -383,7 +381,8 @@ class Runner {
         missing.erase(p);
         for (int head = 0; head < l.kv_heads; ++head)
           for (const bool key : {true, false}) {
-            const auto rows = real.rows_of_head(index, head, key ? KvPart::keys : KvPart::values, run);
+            const auto rows =
+                real.rows_of_head(index, head, key ? KvPart::keys : KvPart::values, {run.first, run.last});
             check_row(model.spec, key, rows.row(p - run.first).data(), place->text, index, head, l.head_dim,
                       p);
           }

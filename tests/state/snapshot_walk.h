@@ -40,9 +40,9 @@ inline std::string walk(Snapshot& snapshot) {
   std::uint64_t sum = 0;
   for (int layer = 0; layer < layers; ++layer)
     for (int head = 0; head < image.spec.layers[static_cast<std::size_t>(layer)].kv_heads; ++head)
-      for (const PosRange& run : image.runs[static_cast<std::size_t>(layer)]) {
+      for (const LayerRows::Run& run : state.layer_rows(layer).runs(0, image.position)) {
         for (const KvPart part : {KvPart::keys, KvPart::values}) {
-          const RowSpan rows = state.rows_of_head(layer, head, part, run);
+          const RowSpan rows = state.rows_of_head(layer, head, part, {run.first, run.last});
           for (std::int64_t r = 0; r < rows.rows; ++r) sum += sum_of(rows.row(r).data(), rows.row_bytes);
         }
       }

@@ -24,8 +24,9 @@ from kvtide._arguments import byte_count, real
 from kvtide._loaded import LoadedModel
 from kvtide.cluster.alike import configuration_of
 from kvtide.cluster.app import Figures, SessionApp
+from kvtide.cluster.lease import Lease, SessionBusyError
 from kvtide.cluster.objects import StoreError, open_objects
-from kvtide.cluster.store import Lease, SessionBusyError, SessionStore
+from kvtide.cluster.store import SessionStore
 
 
 def open_store(

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, Callable, TypeVar
 
 from kvtide.cluster.inside import Held, Problem, ask, body_of, header, naming, object_in, path_of, with_body
+from kvtide.cluster.lease import Lease, SessionBusyError
 from kvtide.cluster.local import LocalSegments
 from kvtide.cluster.objects import StoreError
-from kvtide.cluster.store import Lease, SessionBusyError, SessionStore
+from kvtide.cluster.store import SessionStore
 from kvtide.errors import Error, InvalidArgumentError
 from kvtide.serve import App, Receive, Scope, Send
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "base/text.h"
 #include "kernels/codec.h"
@@ -27,20 +26,15 @@ void rotate(std::vector<float>& key, const std::vector<double>& frequencies, std
 void read_segment(const StateRows& rows, const LayoutArray& array, const LayoutBlock& block, int head,
                   const Segment& segment, std::byte* out) {
   const LayerSpec& layer = rows.image().spec.layers[static_cast<std::size_t>(block.layer)];
-  const auto stored_bytes = static_cast<std::size_t>(rows.row_bytes(block.layer, block.part));
   const bool turned = block.part == KvPart::keys && segment.shift != 0;
-  if (rows.dtype(block.part) == array.dtype && !turned && !is_spread(rows.image().spec)) {
-    for (const PosRange& run : rows.runs(block.layer)) {
-      const Pos from = std::max(run.first, segment.first), to = std::min(run.last, segment.last);
-      if (from >= to) continue;
-      std::memcpy(out + static_cast<std::size_t>(from - segment.first) * stored_bytes,
-                  rows.row(block.layer, head, block.part, from).data(),
-                  static_cast<std::size_t>(to - from) * stored_bytes);
-    }
-    return;
-  }
+  const bool as_stored = rows.dtype(block.part) == array.dtype && !turned && !is_spread(rows.image().spec);
   std::vector<float> floats(static_cast<std::size_t>(layer.head_dim));
   for (Pos p = segment.first; p < segment.last; ++p, out += row_bytes(rows.image(), array)) {
+    if (as_stored) {
+      const std::span<const std::byte> row = rows.row(block.layer, head, block.part, p);
+      std::copy(row.begin(), row.end(), out);  // none where nothing is held
+      continue;
+    }
     if (!rows.read(block.layer, head, block.part, p, floats.data())) continue;
     if (turned) rotate(floats, layer.frequencies, segment.shift);
     encode_row(array.dtype, floats.data(), layer.head_dim, out);

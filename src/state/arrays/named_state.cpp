@@ -182,9 +182,8 @@ std::vector<TensorView> NamedState::views(std::string_view name) const try {
     const auto index = static_cast<std::size_t>(layer);
     const RowFormat format = row_format(image.spec, image.spec.layers[index]);
     for (const Segment& segment : image.segments)
-      for (const PosRange& run : image.runs[index]) {
-        const PosRange both{std::max(run.first, segment.first), std::min(run.last, segment.last)};
-        if (both.first >= both.last) continue;
+      for (const LayerRows::Run& run : memory.layer_rows(layer).runs(segment.first, segment.last)) {
+        const PosRange both{run.first, run.last};
         TensorView view;
         view.block = static_cast<std::int64_t>(b);
         view.first = both.first + segment.shift;
