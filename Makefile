@@ -151,9 +151,14 @@ venv-ray:
 # Of Ray Serve with HAProxy in front, to which kvtide.ray tells where requests go.
 HAPROXY = RAY_SERVE_ENABLE_HA_PROXY=1 RAY_SERVE_INGRESS_REQUEST_ROUTER_FORWARD_BODY=1
 
-test-cluster: venv-ray  ## kvtide.ray on nodes of this machine: sessions move, replicas die, stores fail (10 minutes)
+# Microsoft's emulator of Azure's store, by the npm of that venv.
+AZURITE = build/azurite
+$(AZURITE)/node_modules/azurite: | venv-ray
+	@PATH=$(abspath build/venv-ray/bin):$$PATH npm install --silent --no-audit --no-fund --omit=dev --prefix $(AZURITE) azurite@3.37.0
+
+test-cluster: venv-ray $(AZURITE)/node_modules/azurite  ## kvtide.ray on nodes of this machine: sessions move, replicas die, stores fail (10 minutes)
 	@$(PYTHON) tools/fetch_model.py smollm2 $(MODELS) >/dev/null
-	@KVTIDE_MODEL=$(abspath $(SMOLLM2)) build/venv-ray/bin/python -B -m pytest -q -x tests/cluster </dev/null
+	@AZURITE=$(abspath $(AZURITE)) KVTIDE_MODEL=$(abspath $(SMOLLM2)) build/venv-ray/bin/python -B -m pytest -q -x tests/cluster </dev/null
 	@$(HAPROXY) KVTIDE_MODEL=$(abspath $(SMOLLM2)) build/venv-ray/bin/python -B -m pytest -q -x tests/cluster/test_entrance.py </dev/null
 
 test-serve-run: wheel  ## the two commands of docs/cluster.md in a venv that has nothing else (5 minutes)

@@ -36,7 +36,7 @@ def open_store(
     timeout: float = 10.0,
     is_gone: Callable[[str], bool] | None = None,
 ) -> SessionStore:
-    """The sessions of a folder, of ``s3://BUCKET/PATH`` or, for tests, of ``memory://NAME``.
+    """The sessions of a folder, of ``s3://BUCKET/PATH`` or ``az://CONTAINER/PATH`` or, for tests, of ``memory://NAME``.
 
     Raises InvalidArgumentError, UnsupportedError, StoreError.
     """

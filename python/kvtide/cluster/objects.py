@@ -1,7 +1,7 @@
 """Named byte strings that several processes share, with one operation that only one of two rivals wins.
 
-``open_objects(url)`` gives those of a folder (a path or ``file://``), of ``s3://BUCKET/PATH`` (obstore), or of this process
-(``memory://``). What a store promises is tried out when it is opened: one that lets two rivals win is refused.
+``open_objects(url)`` gives those of a folder (a path or ``file://``), of ``s3://BUCKET/PATH`` or ``az://CONTAINER/PATH`` (obstore),
+or of this process (``memory://``). What a store promises is tried out when it is opened: one that lets two rivals win is refused.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def open_objects(url: str | os.PathLike[str], *, timeout: float = 10.0) -> Objec
         objects: Objects = FolderObjects(text.removeprefix("file://"), timeout=timeout)
     elif kind == "memory":
         objects = MemoryObjects.of(text)
-    elif kind == "s3":
-        from kvtide.cluster.s3 import S3Objects
+    elif kind in ("s3", "az"):
+        from kvtide.cluster.buckets import BucketObjects
 
-        objects = S3Objects(text, timeout=timeout)
+        objects = BucketObjects(text, timeout=timeout)
     else:
         raise UnsupportedError(
-            f"store: {text!r}: sessions need a store in which one of two rivals wins; there are folders, s3:// and memory://"
+            f"store: {text!r}: sessions need a store in which one of two rivals wins; there are folders, s3://, az:// and memory://"
         )
     _try_out(objects, text)
     return objects

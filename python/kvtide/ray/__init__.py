@@ -62,7 +62,7 @@ def build_app(
         raise UnsupportedError(f"kvtide.ray is made for Ray {_TESTED}x, and this is {ray.__version__}: pip install 'kvtide[ray]'")
     budget = byte_count(kv_budget, "kv_budget")
     if os.fspath(store).startswith("memory:"):
-        raise InvalidArgumentError("store: memory:// is of one process; replicas need a shared folder or s3://")
+        raise InvalidArgumentError("store: memory:// is of one process; replicas need a shared folder, s3:// or az://")
     if not load_factor >= 1:
         raise InvalidArgumentError("load_factor must be 1 or more")
     scaling: dict[str, Any] = {}

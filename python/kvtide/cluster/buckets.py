@@ -1,4 +1,4 @@
-"""Objects of an S3 bucket, by obstore. Conditional writes (If-None-Match, If-Match) decide races."""
+"""Objects of a bucket of S3 or of a container of Azure, by obstore. Conditional writes (If-None-Match, If-Match) decide races."""
 
 from __future__ import annotations
 
@@ -12,34 +12,40 @@ from kvtide.cluster.objects import LostRaceError, StoreError
 from kvtide.errors import InvalidArgumentError, UnsupportedError
 
 
-class S3Objects:
-    """``s3://BUCKET/PATH``. ``$AWS_ENDPOINT_URL`` names a server other than Amazon's.
+_ENDPOINTS = {"s3": "AWS_ENDPOINT_URL", "az": "AZURE_STORAGE_ENDPOINT"}
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 
-    Keys come from the environment, or as boto3 finds them where that is installed, or from the machine's role.
+
+class BucketObjects:
+    """``s3://BUCKET/PATH`` or ``az://CONTAINER/PATH``.
+
+    ``$AWS_ENDPOINT_URL`` and ``$AZURE_STORAGE_ENDPOINT`` name a server other than Amazon's and Microsoft's. Keys come from the
+    environment, of S3 also as boto3 finds them where that is installed, or from the machine's role.
     """
 
     def __init__(self, url: str, *, timeout: float = 10.0) -> None:
+        kind, _, rest = url.partition("://")
+        bucket, _, path = rest.partition("/")
         try:
             # As values without types: the package is checked where obstore is not, too.
             self._api: Any = importlib.import_module("obstore")
             self._errors: Any = importlib.import_module("obstore.exceptions")
             stores: Any = importlib.import_module("obstore.store")
         except ImportError as error:
-            raise UnsupportedError(f"store: {url!r} needs the package obstore: pip install 'kvtide[s3]'") from error
-        bucket, _, path = url.removeprefix("s3://").partition("/")
+            raise UnsupportedError(f"store: {url!r} needs the package obstore: pip install 'kvtide[{kind}]'") from error
         if not bucket:
-            raise InvalidArgumentError(f"store: {url!r} names no bucket: s3://BUCKET/PATH")
-        endpoint = os.environ.get("AWS_ENDPOINT_URL")
+            raise InvalidArgumentError(f"store: {url!r} names no bucket: {kind}://BUCKET/PATH")
+        endpoint = os.environ.get(_ENDPOINTS[kind])
         options: dict[str, Any] = {"timeout": timedelta(seconds=timeout), "connect_timeout": timedelta(seconds=timeout)}
         if endpoint is not None:
             options["allow_http"] = endpoint.startswith("http://")
-        self._store = stores.S3Store(
+        self._store = (stores.S3Store if kind == "s3" else stores.AzureStore)(
             bucket,
             prefix=path.strip("/") or None,
             client_options=options,
             # Retries are the caller's: a write that is tried twice can lose against itself.
             retry_config={"max_retries": 0},
-            credential_provider=_keys(),
+            credential_provider=_keys_of_boto3() if kind == "s3" else None,
         )
 
     def get(self, name: str) -> tuple[bytes, str]:
@@ -74,14 +80,14 @@ class S3Objects:
         except (self._errors.AlreadyExistsError, self._errors.PreconditionError) as error:
             raise LostRaceError(name) from error
         except FileNotFoundError as error:
-            if missing is not None and "NoSuchBucket" not in str(error):
+            if missing is not None and not any(code in str(error) for code in _NO_BUCKET):
                 raise missing(name) from None
             raise StoreError(f"store: cannot {what} {name}: {_first_line(error)}") from error
         except (self._errors.BaseError, OSError) as error:
             raise StoreError(f"store: cannot {what} {name}: {_first_line(error)}") from error
 
 
-def _keys() -> Any:
+def _keys_of_boto3() -> Any:
     """None: obstore looks into the environment and asks the machine's role."""
     if "AWS_ACCESS_KEY_ID" in os.environ:
         return None
