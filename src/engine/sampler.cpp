@@ -5,25 +5,57 @@
 
 #include "base/out_of_memory.h"
 #include "base/text.h"
+#include "engine/most_likely.h"
 #include "kvtide/error.h"
 #include "kvtide/generate.h"
 
 namespace kvtide {
 namespace {
 
-struct Candidate {
-  TokenId id;
-  float logit;
-};
-
 void check(bool fine, const char* name, const char* range, double value) {
   if (!fine) throw Error(ErrorCode::invalid_argument, cat(name, " must be ", range, ", not ", value));
 }
 
-// More likely first; equal logits by id, so that the order is the same everywhere.
-bool before(const Candidate& a, const Candidate& b) {
-  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+void check_numbers(std::span<const float> logits) {
+  bool possible = false;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (!(logits[i] <= std::numeric_limits<float>::max()))
+      throw Error(ErrorCode::numeric,
+                  cat("the logit of token ", i, " is ", logits[i], "; it must be a number"));
+    possible |= logits[i] > -std::numeric_limits<float>::infinity();
+  }
+  if (!possible) throw Error(ErrorCode::numeric, "no token is possible: every logit is minus infinity");
 }
+
+// Each token counts once.
+void penalise(std::span<float> logits, std::span<const TokenId> recent, float penalty) {
+  for (const TokenId id : std::unordered_set<TokenId>(recent.begin(), recent.end())) {
+    if (id < 0 || static_cast<std::size_t>(id) >= logits.size())
+      throw Error(
+          ErrorCode::invalid_argument,
+          cat("token id ", id, " among the recent tokens is outside the vocabulary of ", logits.size()));
+    float& logit = logits[static_cast<std::size_t>(id)];
+    logit = logit > 0.0f ? logit / penalty : logit * penalty;
+  }
+}
+
+// Logits in the order of most_likely(), of which mostly the first few are asked for.
+class Ordered {
+ public:
+  Ordered(std::span<const float> logits, std::size_t count) : logits_(logits), count_(count) {}
+
+  const Candidate& operator[](std::size_t i) {
+    constexpr std::size_t kFirst = 64;
+    while (i >= found_.size())
+      found_ = most_likely(logits_, std::min(count_, std::max(kFirst, 16 * found_.size())));
+    return found_[i];
+  }
+
+ private:
+  std::span<const float> logits_;
+  std::size_t count_;
+  std::vector<Candidate> found_;
+};
 
 }  // namespace
 
@@ -39,54 +71,49 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options), random_(opt
 }
 
 TokenId Sampler::pick(std::span<const float> logits, std::span<const TokenId> recent) try {
-  std::vector<Candidate> all(logits.size());
-  bool possible = false;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (!(logits[i] <= std::numeric_limits<float>::max()))
-      throw Error(ErrorCode::numeric,
-                  cat("the logit of token ", i, " is ", logits[i], "; it must be a number"));
-    possible = possible || logits[i] > -std::numeric_limits<float>::infinity();
-    all[i] = {static_cast<TokenId>(i), logits[i]};
-  }
-  if (!possible) throw Error(ErrorCode::numeric, "no token is possible: every logit is minus infinity");
-
+  check_numbers(logits);
+  std::vector<float> penalised;
   if (options_.repeat_penalty != 1.0f) {
+    penalised.assign(logits.begin(), logits.end());
     const std::size_t last = std::min(recent.size(), static_cast<std::size_t>(options_.repeat_last));
-    const auto newest = recent.subspan(recent.size() - last);
-    for (const TokenId id : std::unordered_set<TokenId>(newest.begin(), newest.end())) {
-      if (id < 0 || static_cast<std::size_t>(id) >= all.size())
-        throw Error(
-            ErrorCode::invalid_argument,
-            cat("token id ", id, " among the recent tokens is outside the vocabulary of ", all.size()));
-      float& logit = all[static_cast<std::size_t>(id)].logit;
-      logit = logit > 0.0f ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
-    }
+    penalise(penalised, recent.last(last), options_.repeat_penalty);
+    logits = penalised;
   }
-  if (options_.temperature == 0.0f) return std::min_element(all.begin(), all.end(), before)->id;
+  if (options_.temperature == 0.0f) return static_cast<TokenId>(highest(logits));
 
-  std::size_t kept = all.size();
-  if (options_.top_k > 0) kept = std::min(kept, static_cast<std::size_t>(options_.top_k));
-  std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(kept), all.end(), before);
-  all.resize(kept);
-
-  std::vector<double> probability(kept);
+  const std::size_t kept =
+      options_.top_k > 0 ? std::min(logits.size(), static_cast<std::size_t>(options_.top_k)) : logits.size();
+  Ordered likely(logits, kept);
+  const auto most = static_cast<double>(likely[0].logit);
+  const auto weight = [&](float logit) {
+    return std::exp((static_cast<double>(logit) - most) / options_.temperature);
+  };
   double total = 0.0;
-  for (std::size_t i = 0; i < kept; ++i)
-    total += probability[i] = std::exp(
-        (static_cast<double>(all[i].logit) - static_cast<double>(all[0].logit)) / options_.temperature);
+  if (kept == logits.size())
+    for (const float logit : logits) total += weight(logit);
+  else
+    for (std::size_t i = 0; i < kept; ++i) total += weight(likely[i].logit);
+
   // Most likely first, so both cuts keep a beginning of the list, and always its first token.
   double sum = 0.0;
   std::size_t end = 0;
-  while (end < kept && (end == 0 || (sum < options_.top_p * total && probability[end] >= options_.min_p)))
-    sum += probability[end++];
+  if (options_.top_p == 1.0f && options_.min_p == 0.0f) {
+    sum = total;
+    end = kept;
+  }
+  for (; end < kept; ++end) {
+    const double next = weight(likely[end].logit);
+    if (end > 0 && !(sum < options_.top_p * total && next >= options_.min_p)) break;
+    sum += next;
+  }
 
   // 53 random bits in [0, 1): the standard library's distributions differ between implementations.
   double left = static_cast<double>(random_() >> 11) * 0x1p-53 * sum;
   for (std::size_t i = 0; i + 1 < end; ++i) {
-    left -= probability[i];
-    if (left < 0.0) return all[i].id;
+    left -= weight(likely[i].logit);
+    if (left < 0.0) return likely[i].id;
   }
-  return all[end - 1].id;
+  return likely[end - 1].id;
 } catch (const std::bad_alloc&) {
   throw_out_of_memory();
 }

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <vector>
 
+#include "engine/most_likely.h"
 #include "kvtide/generate.h"
 #include "tests/model/expect_refused.h"
 
@@ -130,6 +132,31 @@ TEST(Sampler, IsGreedyAtTemperatureZero_AndGivesTiesToTheLowerId) {
   EXPECT_EQ(greedy.pick(std::vector<float>{1.0f, 3.0f, 3.0f, 3.0f}, {}), 1);
   EXPECT_EQ(greedy.pick(std::vector<float>{0.0f, -0.0f}, {}), 0);
   EXPECT_EQ(greedy.pick(std::vector<float>{-0.0f, 0.0f}, {}), 0);
+}
+
+TEST(MostLikely, AreTheFirstOfAllInOrder) {
+  std::mt19937 random(7);
+  for (const std::size_t size : {1u, 7u, 8u, 9u, 300u}) {
+    std::vector<float> logits(size);
+    // Few different numbers, so that many are equal.
+    for (float& logit : logits) logit = static_cast<float>(random() % 20) - 10.0f;
+    logits[random() % size] = -kInf;
+    std::vector<TokenId> order(size);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](TokenId a, TokenId b) {
+      return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+    });
+    EXPECT_EQ(highest(logits), static_cast<std::size_t>(order[0]));
+    for (std::size_t count = 0; count <= size + 1; count += 1 + count / 4) {
+      std::vector<TokenId> ids;
+      for (const Candidate& one : most_likely(logits, count)) {
+        EXPECT_EQ(one.logit, logits[static_cast<std::size_t>(one.id)]);
+        ids.push_back(one.id);
+      }
+      EXPECT_EQ(ids, std::vector<TokenId>(
+                         order.begin(), order.begin() + static_cast<std::ptrdiff_t>(std::min(count, size))));
+    }
+  }
 }
 
 TEST(Sampler, NearlyGreedyTemperaturesDoNotOverflow) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/most_likely.h"
 #include "kvtide/error.h"
 
 namespace kvtide::serve {
@@ -93,21 +94,14 @@ std::span<const float> AnswerWriter::adjusted(std::span<const float> logits) {
 }
 
 void AnswerWriter::note_logprob(std::span<const float> logits, TokenId token) {
-  const double most = *std::max_element(logits.begin(), logits.end());
+  const double most = logits[highest(logits)];
   double sum = 0.0;
   for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - most);
   const double all = most + std::log(sum);
   const auto of = [&](TokenId id) { return static_cast<double>(logits[static_cast<std::size_t>(id)]) - all; };
   TokenLogprob out{token, of(token), {}};
-  const auto count = std::min(static_cast<std::size_t>(spec_.top_logprobs), logits.size());
-  std::vector<TokenId> ids(logits.size());
-  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<TokenId>(i);
-  std::partial_sort(
-      ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count), ids.end(), [&](TokenId a, TokenId b) {
-        const float one = logits[static_cast<std::size_t>(a)], other = logits[static_cast<std::size_t>(b)];
-        return one != other ? one > other : a < b;
-      });
-  for (std::size_t i = 0; i < count; ++i) out.top.emplace_back(ids[i], of(ids[i]));
+  for (const Candidate& one : most_likely(logits, static_cast<std::size_t>(spec_.top_logprobs)))
+    out.top.emplace_back(one.id, of(one.id));
   piece_.logprobs.push_back(std::move(out));
 }
 

@@ -1,0 +1,47 @@
+#include "engine/most_likely.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace kvtide {
+namespace {
+
+bool before(const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
+
+}  // namespace
+
+std::size_t highest(std::span<const float> logits) {
+  // One maximum would have to wait for itself at every number.
+  constexpr std::size_t kLanes = 8;
+  float most[kLanes];
+  std::fill(std::begin(most), std::end(most), -std::numeric_limits<float>::infinity());
+  std::size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes)
+    for (std::size_t lane = 0; lane < kLanes; ++lane) most[lane] = std::max(most[lane], logits[i + lane]);
+  for (; i < logits.size(); ++i) most[0] = std::max(most[0], logits[i]);
+  const float largest = *std::max_element(std::begin(most), std::end(most));
+  const auto place = std::find(logits.begin(), logits.end(), largest);
+  return place == logits.end() ? 0 : static_cast<std::size_t>(place - logits.begin());
+}
+
+std::vector<Candidate> most_likely(std::span<const float> logits, std::size_t count) {
+  count = std::min(count, logits.size());
+  std::vector<Candidate> found(count);
+  for (std::size_t i = 0; i < count; ++i) found[i] = {static_cast<TokenId>(i), logits[i]};
+  if (count < logits.size() && count > 0) {
+    // The least likely one of a heap is in front. Ids ascend: a later one of the same logit comes behind it.
+    std::make_heap(found.begin(), found.end(), before);
+    for (std::size_t i = count; i < logits.size(); ++i) {
+      if (!(logits[i] > found.front().logit)) continue;
+      std::pop_heap(found.begin(), found.end(), before);
+      found.back() = {static_cast<TokenId>(i), logits[i]};
+      std::push_heap(found.begin(), found.end(), before);
+    }
+  }
+  std::sort(found.begin(), found.end(), before);
+  return found;
+}
+
+}  // namespace kvtide
