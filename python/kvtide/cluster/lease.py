@@ -35,7 +35,6 @@ class Lease:
     def __init__(self, store: SessionStore, name: str, owner: str, manifest: dict[str, Any], tag: str | None) -> None:
         self._store = store
         self._tag = tag
-        self._fence = manifest["fence"] + 1
         self._lock = threading.Lock()
         self.name = name
         self.owner = owner
@@ -64,20 +63,17 @@ class Lease:
         return self._store.segments(self.manifest, first)
 
     def renew(self) -> None:
-        """Tells the others. Raises SessionBusyError when one of them has taken the session over."""
+        """Raises SessionBusyError when somebody has taken the session over."""
         with self._lock:
             if self.held:
-                seconds = self._store.lease_seconds
-                lease = {"owner": self.owner, "until": time.time() + seconds, "seconds": seconds}
-                self._write_or_lose({**self.manifest, "fence": self._fence, "lease": lease})
+                self._write_or_lose(self._leased(fence=self.manifest["fence"]))
 
     def release(self) -> None:
         """Gives the session back as it was."""
         with self._lock:
             if self.held:
                 self.held = False
-                if self.manifest["lease"] is not None:
-                    self._write_or_lose({**self.manifest, "lease": None})
+                self._write_or_lose({**self.manifest, "lease": None})
 
     def commit(self, snapshot: bytes | None, tokens: int, *, base: bytes | None = None) -> int:
         """``commit_segment`` with a snapshot that is at hand. ``base`` is the one that ``snapshot_id`` names, when that is, too."""
@@ -98,8 +94,7 @@ class Lease:
             if not self.held:
                 raise SessionBusyError(f"session {self.name!r}: this lease has ended")
             turn = self.manifest["turn"] + 1
-            new = {**self.manifest, "turn": turn, "fence": self._fence, "lease": None}
-            new["tokens"] = self.tokens if segment is None else tokens
+            new = {**self.manifest, "turn": turn, "lease": None, "tokens": self.tokens if segment is None else tokens}
             whole = False
             if segment is not None:
                 source, size = told(segment)
@@ -114,6 +109,7 @@ class Lease:
             # A segment of a turn that is lost stays until the next sweep: when the write's answer got lost, the manifest may
             # have been written, and a rival may have gone on from it already.
             self._write_or_lose(new)
+            self._store._keep_written(self)
             if whole:
                 self._sweep(turn)
             return 0 if segment is None else len(segment)
@@ -132,6 +128,11 @@ class Lease:
             for name in self._store._objects.names(folder_of(self.name)):
                 if name.endswith(".segment") and name not in keep and int(name.rsplit("/", 1)[1][:8]) <= turn:
                     self._store._objects.delete(name)
+
+    def _leased(self, *, fence: int) -> dict[str, Any]:
+        seconds = self._store.lease_seconds
+        lease = {"owner": self.owner, "until": time.time() + seconds, "seconds": seconds}
+        return {**self.manifest, "fence": fence, "lease": lease}
 
     def _write_or_lose(self, manifest: dict[str, Any]) -> None:
         try:

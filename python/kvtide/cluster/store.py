@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import time
 import zlib
+from collections import OrderedDict
 from typing import Any, Callable, Mapping
 
 from kvtide.cluster.delta import unpack
@@ -19,6 +21,7 @@ from kvtide.errors import BadFormatError, InvalidArgumentError
 
 FORMAT = 3
 _LONGEST_NAME = 256
+_MOST_WRITTEN = 10_000
 _POLL = 0.1  # seconds between two looks at a session that another has
 
 
@@ -33,6 +36,8 @@ class SessionStore:
             raise InvalidArgumentError("lease_seconds must be more than 0")
         self._objects = objects
         self._is_gone = is_gone
+        self._written: OrderedDict[str, tuple[dict[str, Any], str | None]] = OrderedDict()  # under _lock; by name
+        self._lock = threading.Lock()
         self.lease_seconds = lease_seconds
 
     def agree(self, configuration: Mapping[str, Any]) -> None:
@@ -53,28 +58,42 @@ class SessionStore:
     def acquire(self, name: str, owner: str, *, wait: float = 0.0) -> Lease:
         """The right to answer for a session, for ``lease_seconds`` or until ``commit`` or ``release``.
 
-        Waits so long for another replica to end. An owner who has written the newest turn goes on without telling the
-        others, until it renews: mostly nobody else asks for the session, and two who do are told apart by ``commit``.
-        Raises SessionBusyError, StoreError.
+        Waits so long for another replica to end. Raises SessionBusyError, StoreError.
         """
         if not name or len(name) > _LONGEST_NAME:
             raise InvalidArgumentError(f"the name of a session must have 1 to {_LONGEST_NAME} characters")
         end = time.monotonic() + wait
+        last = self._take_written(name)
+        if last is not None:  # mostly still the newest, and the write says so
+            with contextlib.suppress(LostRaceError):
+                return self._leased(name, owner, *last)
         seen: tuple[str | None, float] = (None, time.monotonic())
         while True:
             manifest, tag = self._read(name)
             if tag != seen[0]:
                 seen = (tag, time.monotonic())
             if not self._is_held(manifest, owner, time.monotonic() - seen[1]):
-                lease = Lease(self, name, owner, manifest, tag)
-                if manifest.get("writer") == owner:
-                    return lease
-                with contextlib.suppress(SessionBusyError):
-                    lease.renew()
-                    return lease
+                with contextlib.suppress(LostRaceError):
+                    return self._leased(name, owner, manifest, tag)
             if time.monotonic() >= end:
                 raise SessionBusyError(f"session {name!r}: another replica answers for it; ask again in a moment")
             time.sleep(_POLL)
+
+    def _leased(self, name: str, owner: str, manifest: dict[str, Any], tag: str | None) -> Lease:
+        lease = Lease(self, name, owner, manifest, tag)
+        lease._write(lease._leased(fence=manifest["fence"] + 1))
+        return lease
+
+    def _take_written(self, name: str) -> tuple[dict[str, Any], str | None] | None:
+        with self._lock:
+            return self._written.pop(name, None)
+
+    def _keep_written(self, lease: Lease) -> None:
+        """The manifest of a turn that ended here, so that the next one need not read it."""
+        with self._lock:
+            self._written[lease.name] = (lease.manifest, lease._tag)
+            while len(self._written) > _MOST_WRITTEN:
+                self._written.popitem(last=False)
 
     def _is_held(self, manifest: Mapping[str, Any], owner: str, unchanged: float) -> bool:
         lease = manifest["lease"]
