@@ -89,7 +89,7 @@ TokenId Sampler::pick(std::span<const float> logits, std::span<const TokenId> re
     return std::exp((static_cast<double>(logit) - most) / options_.temperature);
   };
   double total = 0.0;
-  if (kept == logits.size())
+  if (kept == logits.size())  // in the order of ids, so that nothing has to be sorted for it
     for (const float logit : logits) total += weight(logit);
   else
     for (std::size_t i = 0; i < kept; ++i) total += weight(likely[i].logit);
