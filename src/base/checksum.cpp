@@ -31,6 +31,11 @@ std::uint32_t big_endian(const std::byte* p) {
 
 constexpr std::uint32_t kPolynomial = 0x82f63b78;  // the highest bit is that of x^0
 
+#if defined(__x86_64__)
+// The SSE4.2 instructions, part of the x86-64-v2 baseline, compute exactly this polynomial.
+std::uint64_t crc_of_word(std::uint64_t state, std::uint64_t word) { return _mm_crc32_u64(state, word); }
+std::uint32_t crc_of_byte(std::uint32_t state, std::uint8_t byte) { return _mm_crc32_u8(state, byte); }
+#else
 constexpr std::array<std::uint32_t, 256> crc_table() {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -42,11 +47,6 @@ constexpr std::array<std::uint32_t, 256> crc_table() {
 }
 constexpr std::array<std::uint32_t, 256> kCrcTable = crc_table();
 
-#if defined(__x86_64__)
-// The SSE4.2 instructions, part of the x86-64-v2 baseline, compute exactly this polynomial.
-std::uint64_t crc_of_word(std::uint64_t state, std::uint64_t word) { return _mm_crc32_u64(state, word); }
-std::uint32_t crc_of_byte(std::uint32_t state, std::uint8_t byte) { return _mm_crc32_u8(state, byte); }
-#else
 std::uint32_t crc_of_byte(std::uint32_t state, std::uint8_t byte) {
   return state >> 8 ^ kCrcTable[(state ^ byte) & 255];
 }
