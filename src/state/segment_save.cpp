@@ -125,10 +125,12 @@ class RangeSums {
     }
   }
 
-  // Of bytes [first, last), both of them cuts, when they have come.
-  std::uint32_t of(std::uint64_t first, std::uint64_t last) const {
+  // Of a range that begins and ends with cuts, when its bytes have come. Range: has `at` and `bytes`.
+  template <class Range>
+  std::uint32_t of(const Range& range) const {
     std::uint32_t sum = 0;
-    auto i = static_cast<std::size_t>(std::lower_bound(cuts_.begin(), cuts_.end(), first) - cuts_.begin());
+    const std::uint64_t last = range.at + range.bytes;
+    auto i = static_cast<std::size_t>(std::lower_bound(cuts_.begin(), cuts_.end(), range.at) - cuts_.begin());
     for (; cuts_[i] < last; ++i) sum = crc32c_joined(sum, sums_[i], cuts_[i + 1] - cuts_[i]);
     return sum;
   }
@@ -140,28 +142,38 @@ class RangeSums {
   std::vector<std::uint32_t> sums_;  // between cuts i and i + 1
 };
 
+// The parts of a payload that a snapshot has sums of.
+struct Chunk {
+  std::uint64_t at = 0, bytes = 0;
+};
+std::vector<Chunk> chunks_of(const SnapshotStart& start) {
+  const std::uint64_t begin = start.front.size(), end = begin + start.header.payload_bytes;
+  std::vector<Chunk> out;
+  for (std::uint64_t at = begin; at < end; at += snapshot_format::kChunk)
+    out.push_back({at, std::min(snapshot_format::kChunk, end - at)});
+  return out;
+}
+
 // Sums of a payload in the making: of its pieces, of what may be copied, which are mostly the same ranges, and of its chunks.
 RangeSums sums_of(const KvState& state, const SnapshotStart& start, const std::vector<Piece>& pieces,
-                  const std::vector<Copy>& may_be) {
-  const std::uint64_t begin = start.front.size(), end = begin + start.header.payload_bytes;
-  std::vector<std::uint64_t> cuts{begin, end};
+                  const std::vector<Copy>& may_be, const std::vector<Chunk>& chunks) {
+  std::vector<std::uint64_t> cuts{start.front.size()};
   const auto cut = [&](const auto& ranges) {
     for (const auto& range : ranges) cuts.insert(cuts.end(), {range.at, range.at + range.bytes});
   };
   cut(pieces);
   cut(may_be);
-  for (std::uint64_t at = begin; at < end; at += snapshot_format::kChunk) cuts.push_back(at);
+  cut(chunks);
   RangeSums sums(std::move(cuts));
   snapshot_format::write_payload(state, start.header,
                                  [&](std::span<const std::byte> bytes) { sums.add(bytes); });
   return sums;
 }
 
-std::vector<std::uint32_t> chunk_sums(const RangeSums& sums, const SnapshotStart& start) {
-  const std::uint64_t begin = start.front.size(), end = begin + start.header.payload_bytes;
+template <class Range>
+std::vector<std::uint32_t> all_of(const RangeSums& sums, const std::vector<Range>& ranges) {
   std::vector<std::uint32_t> out;
-  for (std::uint64_t at = begin; at < end; at += snapshot_format::kChunk)
-    out.push_back(sums.of(at, std::min(end, at + snapshot_format::kChunk)));
+  for (const Range& range : ranges) out.push_back(sums.of(range));
   return out;
 }
 
@@ -170,7 +182,7 @@ std::vector<Copy> same(const std::vector<Copy>& candidates, const RangeSums& sum
   std::vector<Copy> out;
   std::uint64_t at = 0, from = 0;
   for (const Copy& copy : candidates) {
-    if (copy.at < at || copy.from < from || sums.of(copy.at, copy.at + copy.bytes) != copy.sum) continue;
+    if (copy.at < at || copy.from < from || sums.of(copy) != copy.sum) continue;
     out.push_back(copy);
     at = copy.at + copy.bytes;
     from = copy.from + copy.bytes;
@@ -231,11 +243,11 @@ void save_segment(FileSystem& files, const std::string& path, const KvState& sta
   const SnapshotStart start = snapshot_format::start_of(path, state, extras);
   const std::vector<Piece> pieces = pieces_of(start, ~std::size_t{0});
   const std::vector<Copy> may_be = before ? candidates(files, before->path, start) : std::vector<Copy>();
-  const RangeSums sums = sums_of(state, start, pieces, may_be);
+  const std::vector<Chunk> chunks = chunks_of(start);
+  const RangeSums sums = sums_of(state, start, pieces, may_be, chunks);
   const std::vector<Copy> copies = same(may_be, sums);
-  const std::vector<std::byte> end = snapshot_format::end_of(start, chunk_sums(sums, start));
-  Head head{start.file_bytes(), std::nullopt, parts_of(copies, start.file_bytes()), {}};
-  for (const Piece& piece : pieces) head.sums.push_back(sums.of(piece.at, piece.at + piece.bytes));
+  const std::vector<std::byte> end = snapshot_format::end_of(start, all_of(sums, chunks));
+  Head head{start.file_bytes(), std::nullopt, parts_of(copies, start.file_bytes()), all_of(sums, pieces)};
   if (!copies.empty()) head.source = before->name;
   save_file_in_parts(
       files, path,

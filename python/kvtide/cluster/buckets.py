@@ -11,7 +11,6 @@ from typing import Any, Iterator
 from kvtide.cluster.objects import LostRaceError, StoreError
 from kvtide.errors import InvalidArgumentError, UnsupportedError
 
-
 _ENDPOINTS = {"s3": "AWS_ENDPOINT_URL", "az": "AZURE_STORAGE_ENDPOINT"}
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 

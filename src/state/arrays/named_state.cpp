@@ -183,17 +183,17 @@ std::vector<TensorView> NamedState::views(std::string_view name) const try {
     const RowFormat format = row_format(image.spec, image.spec.layers[index]);
     for (const Segment& segment : image.segments)
       for (const LayerRows::Run& run : memory.layer_rows(layer).runs(segment.first, segment.last)) {
-        const PosRange both{run.first, run.last};
+        const PosRange rows{run.first, run.last};
         TensorView view;
         view.block = static_cast<std::int64_t>(b);
-        view.first = both.first + segment.shift;
+        view.first = rows.first + segment.shift;
         view.kv_heads = format.kv_heads;
-        view.rows = both.size();
-        const ConstRowSpan first = memory.rows_of_head(layer, 0, part, both);
+        view.rows = rows.size();
+        const ConstRowSpan first = memory.rows_of_head(layer, 0, part, rows);
         view.row_stride = first.stride;
         view.data = first.data;
         if (format.kv_heads > 1)
-          view.head_stride = memory.rows_of_head(layer, 1, part, both).data - view.data;
+          view.head_stride = memory.rows_of_head(layer, 1, part, rows).data - view.data;
         views.push_back(view);
       }
   }
