@@ -33,6 +33,12 @@ struct DenseRow {
   void (*numbers_of_q8_0)(const std::byte* blocks, std::int64_t n, float* out) noexcept;
   void (*numbers_of_q4_0)(const std::byte* blocks, std::int64_t n, float* out) noexcept;
   void (*round_to_q4_0)(const float* x, std::int64_t n, std::byte* blocks) noexcept;
+  // h[n][n], symmetric and positive, is (I + U) D (I + U)^T with U above the diagonal: minus_u[n][n] = -U. Uses h up.
+  void (*factor)(float* h, std::int64_t n, float* minus_u) noexcept;
+  // Sixteen rows side by side, n a multiple of 32: codes[n][16] = x[n][16] as multiples of scales[n / 32][16] from -8 to 7,
+  // element after element; what is missing of one goes by -U to those behind it. inverses: of the scales.
+  void (*round_in_turn)(const float* x, std::int64_t n, const float* scales, const float* inverses,
+                        const float* minus_u, float* codes) noexcept;
 };
 
 extern const DenseRow kDenseScalar;

@@ -1,5 +1,6 @@
 // dense.inl: the body of dense.h on Lanes; included once by each dense.<isa>.cpp.
 #include "kernels/dense_rows.inl"
+#include "kernels/dense_rounding.inl"
 #include "kernels/exp.inl"
 
 namespace kvtide {

@@ -14,6 +14,8 @@ extern const DenseRow kDenseNeon{.isa = "neon",
                                  .widen = &widen,
                                  .numbers_of_q8_0 = &numbers_of_q8_0,
                                  .numbers_of_q4_0 = &numbers_of_q4_0,
-                                 .round_to_q4_0 = &round_to_q4_0};
+                                 .round_to_q4_0 = &round_to_q4_0,
+                                 .factor = &factor,
+                                 .round_in_turn = &round_in_turn};
 
 }  // namespace kvtide

@@ -183,6 +183,74 @@ TEST(DenseWiden, GivesTheNumberOfEveryHalf) {
   }
 }
 
+// What many rows multiplied with themselves give, and something on the diagonal.
+std::vector<float> positive(std::int64_t n) {
+  const auto rows = normals(size_of(3 * n * n), 21);
+  std::vector<float> h(size_of(n * n));
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      float sum = i == j ? 1.0f : 0.0f;
+      for (std::int64_t row = 0; row < 3 * n; ++row)
+        sum += rows[size_of(row * n + i)] * rows[size_of(row * n + j)];
+      h[size_of(i * n + j)] = sum;
+    }
+  return h;
+}
+
+TEST(DenseFactor, GivesTheMatrixBack_AndTheSameBitsInEveryTable) {
+  for (const std::int64_t n : {32, 64, 96}) {
+    const std::vector<float> wanted = positive(n);
+    std::vector<float> first;
+    for (const Kernels* kernels : available_kernels()) {
+      std::vector<float> h = wanted, minus_u(size_of(n * n) + 1, kUntouched);
+      kernels->dense.factor(h.data(), n, minus_u.data());
+      EXPECT_EQ(minus_u.back(), kUntouched);
+      if (first.empty()) first = minus_u;
+      ASSERT_TRUE(same_bits(minus_u, first)) << kernels->isa;
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j < n; ++j) {
+          double sum = 0.0;  // D lies on the diagonal of what h has become
+          for (std::int64_t k = std::max(i, j); k < n; ++k) {
+            const auto u = [&](std::int64_t row) {
+              return row == k ? 1.0 : -real(minus_u[size_of(row * n + k)]);
+            };
+            sum += u(i) * real(h[size_of(k * n + k)]) * u(j);
+          }
+          ASSERT_NEAR(sum, real(wanted[size_of(i * n + j)]), 1e-3) << kernels->isa << " " << i << ", " << j;
+        }
+    }
+  }
+}
+
+TEST(DenseRoundInTurn, IsWhatPlainLoopsGive_AndTheSameBitsInEveryTable) {
+  constexpr std::int64_t kRows = 16;
+  for (const std::int64_t n : {32, 64, 96}) {
+    const auto x = normals(size_of(n * kRows), 31);
+    std::vector<float> minus_u = normals(size_of(n * n), 32, 0.1f), first;
+    for (std::int64_t k = 0; k < n; ++k) std::fill_n(minus_u.begin() + k * n, k + 1, 0.0f);
+    const std::vector<float> scales(size_of(n / 32 * kRows), 0.25f), inverses(scales.size(), 4.0f);
+    for (const Kernels* kernels : available_kernels()) {
+      std::vector<float> codes(x.size() + 1, kUntouched);
+      kernels->dense.round_in_turn(x.data(), n, scales.data(), inverses.data(), minus_u.data(), codes.data());
+      EXPECT_EQ(codes.back(), kUntouched);
+      if (first.empty()) first = codes;
+      ASSERT_TRUE(same_bits(codes, first)) << kernels->isa;
+    }
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      std::vector<double> off;
+      for (std::int64_t k = 0; k < n; ++k) {
+        double target = real(x[size_of(k * kRows + row)]);
+        for (std::int64_t j = 0; j < k; ++j) target += off[size_of(j)] * real(minus_u[size_of(j * n + k)]);
+        const double code = real(first[size_of(k * kRows + row)]);
+        ASSERT_LE(std::fabs(std::clamp(target / 0.25, -8.0, 7.0) - code), 0.501)
+            << n << " " << row << " " << k;
+        ASSERT_EQ(code, std::nearbyint(code));
+        off.push_back(0.25 * code - real(x[size_of(k * kRows + row)]));
+      }
+    }
+  }
+}
+
 TEST(Dense, EveryTableGivesTheSameBits) {
   const DenseRow& scalar = kernels_by_name("scalar").dense;
   for (const Kernels* kernels : available_kernels()) {

@@ -209,5 +209,22 @@ TEST(Guarded, StoredRows_OfOneBlockAndMore) {
     }
 }
 
+TEST(Guarded, RowsThatAreRoundedInTurn) {
+  for (const Kernels* kernels : available_kernels())
+    for (const std::size_t n : {32, 64, 160}) {
+      std::vector<float> unit(n * n);
+      for (std::size_t k = 0; k < n; ++k) unit[k * n + k] = 1.0f;
+      const auto count = static_cast<std::int64_t>(n);
+      Guarded<float> h(unit), minus_u(n * n), codes(n * 16);
+      const Guarded<float> x(normals(n * 16, n)), scales(std::vector<float>(n / 2, 0.25f)),
+          inverses(std::vector<float>(n / 2, 4.0f));
+      kernels->dense.factor(h.data(), count, minus_u.data());
+      kernels->dense.round_in_turn(x.data(), count, scales.data(), inverses.data(), minus_u.data(),
+                                   codes.data());
+      for (const float code : codes.view())
+        EXPECT_TRUE(code >= -8.0f && code <= 7.0f) << kernels->isa << " " << n;
+    }
+}
+
 }  // namespace
 }  // namespace kvtide

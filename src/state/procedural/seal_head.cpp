@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "state/procedural/budget.h"
+#include "state/procedural/key_rounding.h"
 #include "state/procedural/reference_rows.h"
 #include "state/procedural/stored_row.h"
 #include "state/procedural/summarise.h"
@@ -58,10 +59,13 @@ class RowWriter {
     const std::size_t size = sealed_.keys.size();
     sealed_.keys.resize(size + bytes_);
     sealed_.values.resize(size + bytes_);
-    store(key, mean_key_, sealed_.keys.data() + size);
     store(value, {}, sealed_.values.data() + size);
+    store(key, mean_key_, sealed_.keys.data() + size);
     sealed_.notes.push_back(note);
+    if (type_ == DType::q4_0) keys_.insert(keys_.end(), row_.begin(), row_.end());
   }
+  // Keys that were added in four bits, as they were before they were rounded.
+  const std::vector<float>& keys() const { return keys_; }
 
  private:
   void store(const float* row, std::span<const float> less, std::byte* out) {
@@ -75,6 +79,7 @@ class RowWriter {
   std::vector<float> row_;  // the one that is stored, as it is transformed
   std::span<const float> mean_key_;
   SealedHead& sealed_;
+  std::vector<float> keys_;
 };
 
 // Rows of blocks that become one, as all of them will be seen; the tokens that each stands for; its number in the head.
@@ -143,15 +148,22 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
     writer.add(block.keys.data() + row * block.padded_dim, value,
                {static_cast<std::int32_t>(request.first + row), bias, count, score});
   };
+  ReferenceRows references;  // full heads have them in layers where others ask
+  if (!plan.full ||
+      (is_spread(spec, plan) && request.references.shape().layers[static_cast<std::size_t>(layer)]))
+    references = ask(kernels, spec, request.references, *request.asked[static_cast<std::size_t>(layer)],
+                     layer, head, block.padded_dim);
+  const auto finish = [&]() -> SealedHead&& {
+    if (!writer.keys().empty())
+      KeyRounding(kernels, references, block, mean_key).improve(writer.keys(), sealed.keys.data());
+    return std::move(sealed);
+  };
   if (plan.full) {
     for (std::int64_t j = 0; j < block.rows; ++j)
       add(j, block.values.data() + j * block.padded_dim, 0.0f, 1.0f, 0.0f);
-    return sealed;
+    return finish();
   }
 
-  const ReferenceRows references =
-      ask(kernels, spec, request.references, *request.asked[static_cast<std::size_t>(layer)], layer, head,
-          block.padded_dim);
   std::span<const float> repeated;
   if (request.repetition != nullptr) repeated = request.repetition->shares(layer, head);
   const std::int64_t summaries = std::min(spec.summaries, keep);
@@ -177,7 +189,7 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
   sealed.rejected = kept.rejected;
   sealed.spread = kept.spread;
   if (summaries == 0) sealed.lost = block.rows - static_cast<std::int64_t>(kept.kept.size());
-  return sealed;
+  return finish();
 }
 
 MergedHead merge_head(const MergeRequest& request, const Kernels& kernels, Summariser& summariser,
