@@ -79,7 +79,7 @@ class RowWriter {
   std::vector<float> row_;  // the one that is stored, as it is transformed
   std::span<const float> mean_key_;
   SealedHead& sealed_;
-  std::vector<float> keys_;
+  std::vector<float> keys_;  // [rows][head_dim]
 };
 
 // Rows of blocks that become one, as all of them will be seen; the tokens that each stands for; its number in the head.
