@@ -1,7 +1,7 @@
 // key_rounding.h: keys in four bits, rounded so that queries see little of it.
 //
-// A key that is off by e changes the score of a query q by q.e. Over many queries that is e^T H e, squared, with H the mean
-// of q q^T. Elements are rounded one after the other, and each makes up for what those before it are off, as far as queries
+// A key that is off by e changes the score of a query q by q.e. The mean square of that over many queries is e^T H e, with H
+// the mean of q q^T. Elements are rounded one after the other, and each makes up for what those before it are off, as far as queries
 // ask for both: with H = (I + U) D (I + U)^T, U above the diagonal, element k is rounded from x_k - sum over j < k of
 // e_j U_jk. About half of the squared error is left (docs/procedural_measurements.md). Sources: Frantar et al., GPTQ, 2022,
 // and Chee et al., QuIP, 2023, who round weights so.

@@ -60,7 +60,7 @@ class RowWriter {
     sealed_.keys.resize(size + bytes_);
     sealed_.values.resize(size + bytes_);
     store(value, {}, sealed_.values.data() + size);
-    store(key, mean_key_, sealed_.keys.data() + size);
+    store(key, mean_key_, sealed_.keys.data() + size);  // the last of the two, which row_ then is
     sealed_.notes.push_back(note);
     if (type_ == DType::q4_0) keys_.insert(keys_.end(), row_.begin(), row_.end());
   }
@@ -153,15 +153,15 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
       (is_spread(spec, plan) && request.references.shape().layers[static_cast<std::size_t>(layer)]))
     references = ask(kernels, spec, request.references, *request.asked[static_cast<std::size_t>(layer)],
                      layer, head, block.padded_dim);
-  const auto finish = [&]() -> SealedHead&& {
-    if (!writer.keys().empty())
+  const auto improve_keys = [&] {
+    if (references.count > 0 && !writer.keys().empty())
       KeyRounding(kernels, references, block, mean_key).improve(writer.keys(), sealed.keys.data());
-    return std::move(sealed);
   };
   if (plan.full) {
     for (std::int64_t j = 0; j < block.rows; ++j)
       add(j, block.values.data() + j * block.padded_dim, 0.0f, 1.0f, 0.0f);
-    return finish();
+    improve_keys();
+    return sealed;
   }
 
   std::span<const float> repeated;
@@ -189,7 +189,8 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
   sealed.rejected = kept.rejected;
   sealed.spread = kept.spread;
   if (summaries == 0) sealed.lost = block.rows - static_cast<std::int64_t>(kept.kept.size());
-  return finish();
+  improve_keys();
+  return sealed;
 }
 
 MergedHead merge_head(const MergeRequest& request, const Kernels& kernels, Summariser& summariser,
