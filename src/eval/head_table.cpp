@@ -132,7 +132,8 @@ void measure_induction(const Model& model, ThreadPool& pool, const WordsTwice& t
         double sum = 0.0;
         for (std::int64_t j = text.settle; j + 1 < text.words; ++j) {
           const Pos at = text.second + j;
-          reading.references().query(best_kernels(), layer, at, head * group + g, query.data());
+          const std::size_t place = reading.references().place(layer, at);
+          reading.references().query(best_kernels(), place, head * group + g, query.data());
           turn_row(query.data(), reading.spec().frequencies[static_cast<std::size_t>(layer)], at);
           for (const Pos seen : {text.first + j, text.first + j + 1}) {
             float dot = 0.0f;
@@ -140,7 +141,7 @@ void measure_induction(const Model& model, ThreadPool& pool, const WordsTwice& t
               dot += query[static_cast<std::size_t>(d)] *
                      keys.keys[static_cast<std::size_t>(seen * keys.padded_dim + d)];
             sum += std::exp(static_cast<double>(dot * config.attention_scale -
-                                                reading.references().log_mass(layer, at, head * group + g)));
+                                                reading.references().log_mass(place, head * group + g)));
           }
         }
         best = std::max(best, static_cast<float>(sum / static_cast<double>(text.words - 1 - text.settle)));

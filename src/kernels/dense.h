@@ -22,6 +22,9 @@ struct DenseRow {
               float* out) noexcept;
   // x[n] becomes e^(x - L) with L = ln sum e^x, which is returned; minus infinity where nothing has mass.
   float (*soften)(float* x, std::int64_t n) noexcept;
+  // shares[n] = masses[n] * times[n] over the sum of all, which is returned; where they have no mass, the smallest normal
+  // number stands for it.
+  float (*weigh)(const float* masses, const float* times, std::int64_t n, float* shares) noexcept;
   // sum[n] += (weight * x[n])^2
   void (*add_squares)(const float* x, float weight, std::int64_t n, float* sum) noexcept;
   // sum[n] += (weight * p[n])^2 * max(0, vv[n] + oo - 2 vo[n]): what is lost with a value v where o came out

@@ -43,12 +43,24 @@ inline void mix_queries(const float* p, std::int64_t n, const float* v, std::int
   for (; d < dim; d += kLanes) mix_slice<Q, 1>(p, n, v + d, dim, out + d);
 }
 
+// Of fewer queries than go together.
+template <int Q = kMixQueries - 1>
+inline void mix_rest(const float* p, std::int64_t m, std::int64_t n, const float* v, std::int64_t dim,
+                     float* out) {
+  if constexpr (Q > 0) {
+    if (m == Q)
+      mix_queries<Q>(p, n, v, dim, out);
+    else
+      mix_rest<Q - 1>(p, m, n, v, dim, out);
+  }
+}
+
 void mix(const float* p, std::int64_t m, std::int64_t n, const float* v, std::int64_t dim,
          float* out) noexcept {
   std::int64_t i = 0;
   for (; i + kMixQueries <= m; i += kMixQueries)
     mix_queries<kMixQueries>(p + i * n, n, v, dim, out + i * dim);
-  for (; i < m; ++i) mix_queries<1>(p + i * n, n, v, dim, out + i * dim);
+  mix_rest(p + i * n, m - i, n, v, dim, out + i * dim);
 }
 
 float soften(float* x, std::int64_t n) noexcept {
@@ -69,6 +81,19 @@ float soften(float* x, std::int64_t n) noexcept {
   const Lanes inverse = set1(1.0f / total);
   for (std::int64_t j = 0; j < n; j += kLanes) store(x + j, mul(load(x + j), inverse));
   return highest + __builtin_logf(total);
+}
+
+float weigh(const float* masses, const float* times, std::int64_t n, float* shares) noexcept {
+  Lanes sum = set1(0.0f);
+  for (std::int64_t j = 0; j < n; j += kLanes) {
+    const Lanes mass = mul(load(masses + j), load(times + j));
+    store(shares + j, mass);
+    sum = add(sum, mass);
+  }
+  const float total = reduce_add(sum), some = total < __FLT_MIN__ ? __FLT_MIN__ : total;
+  const Lanes inverse = set1(1.0f / some);
+  for (std::int64_t j = 0; j < n; j += kLanes) store(shares + j, mul(load(shares + j), inverse));
+  return some;
 }
 
 void add_squares(const float* x, float weight, std::int64_t n, float* sum) noexcept {

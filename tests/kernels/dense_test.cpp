@@ -130,6 +130,35 @@ TEST(DenseSoften, OfNothingButRowsWithoutMassIsMinusInfinityAndZeros) {
   }
 }
 
+TEST(DenseWeigh, GivesSharesOfMassesTimesFactors) {
+  for (const Kernels* kernels : available_kernels())
+    for (const std::int64_t n : kLengths) {
+      std::vector<float> masses = normals(size_of(n), 41), times = normals(size_of(n), 42);
+      double sum = 0.0;
+      for (std::int64_t j = 0; j < n; ++j) {
+        masses[size_of(j)] = std::fabs(masses[size_of(j)]);
+        times[size_of(j)] = j % 3 == 0 ? 1.0f : std::fabs(times[size_of(j)]);
+        sum += real(masses[size_of(j)]) * real(times[size_of(j)]);
+      }
+      std::vector<float> shares(size_of(n) + 1, kUntouched);
+      EXPECT_NEAR(kernels->dense.weigh(masses.data(), times.data(), n, shares.data()), sum, 1e-5 * sum);
+      for (std::int64_t j = 0; j < n; ++j)
+        ASSERT_NEAR(shares[size_of(j)], real(masses[size_of(j)]) * real(times[size_of(j)]) / sum, 1e-6)
+            << kernels->isa << " n " << n << " at " << j;
+      EXPECT_EQ(shares.back(), kUntouched);
+    }
+}
+
+TEST(DenseWeigh, OfRowsWithoutMassIsTheSmallestNormalNumber) {
+  for (const Kernels* kernels : available_kernels()) {
+    const std::vector<float> none(32, 0.0f), times(32, 2.0f);
+    std::vector<float> shares(32, kUntouched);
+    EXPECT_EQ(kernels->dense.weigh(none.data(), times.data(), 32, shares.data()),
+              std::numeric_limits<float>::min());
+    for (const float share : shares) EXPECT_EQ(share, 0.0f) << kernels->isa;
+  }
+}
+
 TEST(DenseAddSquares, AddsTheSquareOfWeightTimesShare) {
   for (const Kernels* kernels : available_kernels())
     for (const std::int64_t n : kLengths) {
@@ -270,6 +299,10 @@ TEST(Dense, EveryTableGivesTheSameBits) {
         if (i == 1) row[0] = other_row[0] = kNothing;
         const float mass = scalar.soften(row, n), other_mass = other.soften(other_row, n);
         ASSERT_TRUE(same_bits(other_mass, mass)) << "soften";
+        std::vector<float> shares(size_of(n)), other_shares(shares);
+        const float sum = scalar.weigh(row, k.data(), n, shares.data()),
+                    other_sum = other.weigh(other_row, k.data(), n, other_shares.data());
+        ASSERT_TRUE(same_bits(other_sum, sum) && same_bits(other_shares, shares)) << "weigh";
         scalar.add_squares(row, weight, n, sums.data());
         other.add_squares(other_row, weight, n, other_sums.data());
         ASSERT_TRUE(same_bits(other_sums, sums)) << "add_squares";

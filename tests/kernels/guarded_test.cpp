@@ -184,6 +184,7 @@ TEST(Guarded, MatricesOfSealing_OfEveryShape) {
           for (std::size_t i = 0; i < m; ++i) d.soften(p.data() + i * n, rows);
           d.mix(p.data(), asked, rows, v.data(), width, out.data());
           d.add_squares(p.data(), 0.5f, rows, sum.data());
+          d.weigh(p.data(), p.data(), rows, sum.data());
           d.add_losses(p.data(), 0.5f, p.data(), 1.0f, p.data(), rows, sum.data());
           const Guarded<std::uint16_t> halves(std::vector<std::uint16_t>(dim, 0x3c00));
           Guarded<float> wide(dim);

@@ -15,6 +15,7 @@ constexpr std::size_t kHeldOut = 5;  // every fifth reference judges the fit
 
 bool held_out(std::size_t i) { return i % kHeldOut == kHeldOut - 1; }
 
+// In the order of the kernels.
 float sum_of(const float (&lanes)[16]) {
   float four[4];
   for (std::size_t k = 0; k < 4; ++k) four[k] = (lanes[k] + lanes[k + 8]) + (lanes[k + 4] + lanes[k + 12]);
@@ -86,20 +87,12 @@ class Kept {
     for (std::size_t i = first; i < count; i += step) asked_.push_back(i);
     shares_.resize(asked_.size() * padded_);
     log_mass_.resize(asked_.size());
-    for (std::size_t k = 0; k < asked_.size(); ++k) {
-      const float* mass = masses(asked_[k]);
-      float* share = shares_.data() + k * padded_;
-      std::copy_n(mass, padded_, share);
-      for (std::size_t p = 0; p < u.size(); ++p) share[exact_ + p] *= u[p];
-      float sums[16] = {};
-      for (std::size_t j = 0; j < padded_; j += 16)
-        for (std::size_t lane = 0; lane < 16; ++lane) sums[lane] += share[j + lane];
-      // Where rows that are kept weigh nothing, the smallest number stands for it.
-      const float total = std::max(sum_of(sums), std::numeric_limits<float>::min());
-      const float inverse = 1.0f / total;
-      for (std::size_t j = 0; j < padded_; ++j) share[j] *= inverse;
-      log_mass_[k] = in_.log_mass[asked_[k]] + std::log(total);
-    }
+    times_.assign(padded_, 1.0f);
+    std::copy(u.begin(), u.end(), times_.begin() + static_cast<std::ptrdiff_t>(exact_));
+    for (std::size_t k = 0; k < asked_.size(); ++k)
+      log_mass_[k] = in_.log_mass[asked_[k]] + std::log(kernels_.weigh(masses(asked_[k]), times_.data(),
+                                                                       static_cast<std::int64_t>(padded_),
+                                                                       shares_.data() + k * padded_));
   }
   // What they get with these values of the summaries: [references asked][dim].
   const std::vector<float>& outputs(const std::vector<float>& summaries) {
@@ -147,6 +140,7 @@ class Kept {
   std::vector<float> values_;  // [padded][dim]
   std::vector<float> masses_;  // [references][padded]
   std::vector<std::size_t> asked_;
+  std::vector<float> times_;     // [padded]
   std::vector<float> shares_;    // [references asked][padded]
   std::vector<float> log_mass_;  // [references asked]
   std::vector<float> out_;
@@ -184,7 +178,10 @@ std::vector<float> fit_masses(const DenseRow& kernels, const FitInput& in, const
     if (held_out(i)) continue;
     const float *mass = kept.masses(i), w = in.weight[i];
     float sums[4] = {};
-    for (std::size_t e = 0; e < exact; ++e) sums[e % 4] += mass[e];
+    std::size_t e = 0;
+    for (; e + 4 <= exact; e += 4)
+      for (std::size_t k = 0; k < 4; ++k) sums[k] += mass[e + k];
+    for (std::size_t k = 0; e < exact; ++e, ++k) sums[k] += mass[e];
     for (std::size_t p = 0; p < r; ++p) a.set(i, p, w * mass[exact + p]);
     a.set(i, r, w * std::max(0.0f, 1.0f - ((sums[0] + sums[1]) + (sums[2] + sums[3]))));
   }

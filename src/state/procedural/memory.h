@@ -187,7 +187,8 @@ class ProceduralMemory {
   std::vector<MergedHead> rows_of_merge(ThreadPool& pool, const Kernels& kernels,
                                         const std::vector<std::pair<int, int>>& heads, std::size_t begin,
                                         Pos position) const;
-  void stand_for(Head& head, const MergedHead& merged) noexcept;
+  // Both return how many tokens fewer (or more) rows of the head stand for; different heads from different threads.
+  static double stand_for(Head& head, const MergedHead& merged) noexcept;
   Block merge_of(std::size_t begin, Pos nearer) const;
   std::vector<std::int64_t> rows_by_strain() const;
   void shed();
@@ -201,7 +202,7 @@ class ProceduralMemory {
     std::vector<std::int64_t> kept;
   };
   Dropping prepare_drop(Head& head, std::vector<bool> gone);
-  void drop_rows(const Dropping& dropping) noexcept;
+  static double drop_rows(const Dropping& dropping) noexcept;
   void expect_event();  // the next note_event then needs no memory
   void note_event(ProceduralEvent::Kind kind, const Block& block, Pos position, double seconds) noexcept;
   bool has_mean_keys() const;

@@ -19,7 +19,7 @@ void ProceduralMemory::thin_full_heads(std::span<const TokenId> tokens) {
   if (gone.empty()) return;
   std::vector<Dropping> droppings;
   for (const auto& [layer, h] : thinning) droppings.push_back(prepare_drop(head(layer, h), gone));
-  for (const Dropping& dropping : droppings) drop_rows(dropping);
+  for (const Dropping& dropping : droppings) counts_.shed_mass += drop_rows(dropping);
   ++counts_.thinned;
   const Head& any = head(thinning[0].first, thinning[0].second);
   for (std::size_t b = full_.size(); b-- > 0;) {

@@ -95,16 +95,17 @@ ProceduralMemory::Block ProceduralMemory::merge_of(std::size_t begin, Pos nearer
 }
 
 // Rows take over the tokens of those that are about to go.
-void ProceduralMemory::stand_for(Head& target, const MergedHead& merged) noexcept {
+double ProceduralMemory::stand_for(Head& target, const MergedHead& merged) noexcept {
   HeadRows& rows = *target.rows;
   const std::byte* value = merged.values.data();
+  double tokens = 0.0;
   for (std::size_t i = 0; i < merged.summaries.size(); ++i, value += rows.value_bytes()) {
     const std::int64_t row = merged.summaries[i];
-    const auto more = static_cast<double>(merged.notes[i].count) - static_cast<double>(rows.note(row).count);
-    target.lost -= more;
-    counts_.shed_mass -= more;
+    tokens += static_cast<double>(rows.note(row).count) - static_cast<double>(merged.notes[i].count);
     rows.stand_for(row, merged.notes[i], value);
   }
+  target.lost += tokens;
+  return tokens;
 }
 
 // Scores of a pair of blocks as they have faded by now.
@@ -138,17 +139,16 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
       writable(target);
       droppings.push_back(prepare_drop(target, std::move(gone)));
     }
+    std::vector<double> tokens(droppings.size());  // whole numbers: any order of adding them gives the same
     expect_event();
     // From here on nothing needs memory.
-    for (std::size_t i = 0; i < droppings.size(); ++i) {
+    pool.run(std::ssize(droppings), [&](std::int64_t item) {
+      const auto i = static_cast<std::size_t>(item);
+      const auto layer = static_cast<std::size_t>(plain_heads[i].first);
       Head& target = *droppings[i].head;
       if (spec_.decay > 0.0f && spec_.keeps_scores) refresh_scores(target, begin);
-      stand_for(target, kept[i]);
-      drop_rows(droppings[i]);
-    }
-    pool.run(std::ssize(droppings), [&](std::int64_t i) {
-      const auto layer = static_cast<std::size_t>(plain_heads[static_cast<std::size_t>(i)].first);
-      Head& target = *droppings[static_cast<std::size_t>(i)].head;
+      tokens[i] = stand_for(target, kept[i]);
+      tokens[i] += drop_rows(droppings[i]);
       const auto from = target.block_rows.begin() + static_cast<std::ptrdiff_t>(begin);
       if (nearer != 0)
         move_up(*target.rows, spec_.plain_type, target.mean_key, kernels, turns[layer],
@@ -156,6 +156,7 @@ void ProceduralMemory::consolidate(ThreadPool& pool, const Kernels& kernels, Pos
       *from += *(from + 1);
       target.block_rows.erase(from + 1);
     });
+    for (const double gone : tokens) counts_.shed_mass += gone;
     blocks_[begin] = merged;
     blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(begin) + 1);
     ++counts_.consolidations;

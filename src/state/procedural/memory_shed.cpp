@@ -36,22 +36,24 @@ ProceduralMemory::Dropping ProceduralMemory::prepare_drop(Head& target, std::vec
   return dropping;
 }
 
-void ProceduralMemory::drop_rows(const Dropping& dropping) noexcept {
+double ProceduralMemory::drop_rows(const Dropping& dropping) noexcept {
   const std::vector<bool>& gone = dropping.gone;
-  if (std::find(gone.begin(), gone.end(), true) == gone.end()) return;
+  if (std::find(gone.begin(), gone.end(), true) == gone.end()) return 0.0;
   Head& target = *dropping.head;
   HeadRows& rows = *target.rows;
   std::int64_t row = 0;
+  double tokens = 0.0;
   for (std::int64_t& block : target.block_rows) {
     const std::int64_t end = row + block;
     for (; row < end; ++row) {
       if (!gone[static_cast<std::size_t>(row)]) continue;
       --block;
-      target.lost += static_cast<double>(rows.note(row).count);
-      counts_.shed_mass += static_cast<double>(rows.note(row).count);
+      tokens += static_cast<double>(rows.note(row).count);
     }
   }
   rows.keep(dropping.kept, row);
+  target.lost += tokens;
+  return tokens;
 }
 
 void ProceduralMemory::shed() {
@@ -75,7 +77,7 @@ void ProceduralMemory::shed_soft(Head& target) {
     }
   const Dropping dropping = prepare_drop(target, std::move(gone));
   counts_.shed_soft += shed;
-  drop_rows(dropping);
+  counts_.shed_mass += drop_rows(dropping);
 }
 
 // A level of a layer that holds too many rows keeps those with the highest scores, whichever head they are

@@ -79,15 +79,19 @@ ReferenceRows ask(const Kernels& kernels, const ProceduralSpec& spec, const Refe
   const auto count = static_cast<std::int64_t>(asked.positions.size());
   ReferenceRows rows;
   rows.count = count * group;
-  rows.queries.assign(static_cast<std::size_t>(rows.count * padded_dim), 0.0f);
-  for (int g = 0; g < group; ++g)
-    for (std::int64_t i = 0; i < count; ++i) {
-      const Pos position = asked.positions[static_cast<std::size_t>(i)];
-      float* query = rows.queries.data() + (g * count + i) * padded_dim;
-      references.query(kernels, layer, position, head * group + g, query);
+  rows.queries.resize(static_cast<std::size_t>(rows.count * padded_dim));
+  rows.log_mass.resize(static_cast<std::size_t>(rows.count));
+  // The queries of one position lie side by side.
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::size_t place = references.place(layer, asked.positions[static_cast<std::size_t>(i)]);
+    for (int g = 0; g < group; ++g) {
+      const std::int64_t to = g * count + i;
+      float* query = rows.queries.data() + to * padded_dim;
+      references.query(kernels, place, head * group + g, query);
       kernels.elementwise.rope(query, asked.cosine.data() + i * pairs, asked.sine.data() + i * pairs, pairs);
-      rows.log_mass.push_back(references.log_mass(layer, position, head * group + g));
+      rows.log_mass[static_cast<std::size_t>(to)] = references.log_mass(place, head * group + g);
     }
+  }
   return rows;
 }
 

@@ -119,15 +119,14 @@ void References::copy_slot(std::int64_t from, std::int64_t to) {
   }
 }
 
-void References::query(const Kernels& kernels, int layer, Pos position, int head, float* out) const {
-  const std::byte* kept = queries_.data() + at(layer, slot(position)) * slot_bytes() +
-                          static_cast<std::size_t>(head) * query_bytes();
+void References::query(const Kernels& kernels, std::size_t place, int head, float* out) const {
+  const std::byte* kept =
+      queries_.data() + place * slot_bytes() + static_cast<std::size_t>(head) * query_bytes();
   read_row(kernels, shape_.type, kept, {}, {out, static_cast<std::size_t>(shape_.head_dim)});
 }
 
-float References::log_mass(int layer, Pos position, int head) const {
-  return masses_[at(layer, slot(position)) * static_cast<std::size_t>(shape_.heads) +
-                 static_cast<std::size_t>(head)];
+float References::log_mass(std::size_t place, int head) const {
+  return masses_[place * static_cast<std::size_t>(shape_.heads) + static_cast<std::size_t>(head)];
 }
 
 std::int64_t References::held_bytes() const { return begun_ ? bytes_for(shape_) : 0; }

@@ -55,9 +55,11 @@ class References {
   void retain(Pos first, Pos last, Pos position);
   const std::vector<Pos>& retained() const { return old_positions_; }
 
-  // One reference. out: [head_dim], the query as it was rounded to be kept.
-  void query(const Kernels& kernels, int layer, Pos position, int head, float* out) const;
-  float log_mass(int layer, Pos position, int head) const;
+  // Where the layer's queries at a position lie.
+  std::size_t place(int layer, Pos position) const { return at(layer, slot(position)); }
+  // One reference of a place. out: [head_dim], the query as it was rounded to be kept.
+  void query(const Kernels& kernels, std::size_t place, int head, float* out) const;
+  float log_mass(std::size_t place, int head) const;
 
   void clear() noexcept;
   std::int64_t held_bytes() const;

@@ -36,9 +36,9 @@ void expect_there(const References& references, Pos position) {
     if (!shape.layers[static_cast<std::size_t>(layer)]) continue;
     for (int head = 0; head < shape.heads; ++head) {
       std::vector<float> got(4);
-      references.query(best_kernels(), layer, position, head, got.data());
+      references.query(best_kernels(), references.place(layer, position), head, got.data());
       ASSERT_EQ(got, query_of(position, layer, head)) << position;
-      ASSERT_EQ(references.log_mass(layer, position, head),
+      ASSERT_EQ(references.log_mass(references.place(layer, position), head),
                 static_cast<float>(position) + 0.25f * static_cast<float>(head + layer));
     }
   }
@@ -115,10 +115,10 @@ TEST(References, InEightBitsAreWhatRowsInEightBitsWouldBe) {
   encode_row(DType::q8_0, query.data(), 64, row.data());
   decode_row(DType::q8_0, row.data(), 64, expected.data());
   references.put_query(best_kernels(), 2, 6, 1, query.data());
-  references.query(best_kernels(), 2, 6, 1, got.data());
+  references.query(best_kernels(), references.place(2, 6), 1, got.data());
   EXPECT_EQ(got, expected);
   references.retain(0, 96, 96);
-  references.query(best_kernels(), 2, 6, 1, got.data());
+  references.query(best_kernels(), references.place(2, 6), 1, got.data());
   EXPECT_EQ(got, expected) << "among those that stay";
   EXPECT_EQ(References::bytes_for(shape), 2 * (25 + 48) * 3 * (68 + 4));
 }
@@ -137,7 +137,7 @@ TEST(References, InFourBitsAreHadamardTransforms) {
   decode_row(DType::q4_0, row.data(), 64, expected.data());
   hadamard(expected.data(), 64);
   references.put_query(best_kernels(), 2, 6, 1, query.data());
-  references.query(best_kernels(), 2, 6, 1, got.data());
+  references.query(best_kernels(), references.place(2, 6), 1, got.data());
   EXPECT_EQ(got, expected);
   EXPECT_NE(got, query);
   EXPECT_EQ(References::bytes_for(shape), 2 * (25 + 48) * 3 * (36 + 4));
