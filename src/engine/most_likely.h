@@ -14,6 +14,9 @@ struct Candidate {
   float logit;
 };
 
+// Is each of them a number below infinity?
+bool all_numbers(std::span<const float> logits);
+
 // The place of the largest number, the first of several; 0 where nothing is a number.
 std::size_t highest(std::span<const float> logits);
 

@@ -16,15 +16,18 @@ void check(bool fine, const char* name, const char* range, double value) {
   if (!fine) throw Error(ErrorCode::invalid_argument, cat(name, " must be ", range, ", not ", value));
 }
 
-void check_numbers(std::span<const float> logits) {
-  bool possible = false;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (!(logits[i] <= std::numeric_limits<float>::max()))
-      throw Error(ErrorCode::numeric,
-                  cat("the logit of token ", i, " is ", logits[i], "; it must be a number"));
-    possible |= logits[i] > -std::numeric_limits<float>::infinity();
+// The place of the largest logit.
+std::size_t checked_highest(std::span<const float> logits) {
+  if (!all_numbers(logits)) {
+    const auto bad = std::find_if(logits.begin(), logits.end(),
+                                  [](float logit) { return !(logit <= std::numeric_limits<float>::max()); });
+    throw Error(ErrorCode::numeric,
+                cat("the logit of token ", bad - logits.begin(), " is ", *bad, "; it must be a number"));
   }
-  if (!possible) throw Error(ErrorCode::numeric, "no token is possible: every logit is minus infinity");
+  const std::size_t place = highest(logits);
+  if (logits.empty() || logits[place] == -std::numeric_limits<float>::infinity())
+    throw Error(ErrorCode::numeric, "no token is possible: every logit is minus infinity");
+  return place;
 }
 
 // Each token counts once.
@@ -71,20 +74,21 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options), random_(opt
 }
 
 TokenId Sampler::pick(std::span<const float> logits, std::span<const TokenId> recent) try {
-  check_numbers(logits);
+  std::size_t top = checked_highest(logits);
   std::vector<float> penalised;
   if (options_.repeat_penalty != 1.0f) {
     penalised.assign(logits.begin(), logits.end());
     const std::size_t last = std::min(recent.size(), static_cast<std::size_t>(options_.repeat_last));
     penalise(penalised, recent.last(last), options_.repeat_penalty);
     logits = penalised;
+    top = highest(logits);
   }
-  if (options_.temperature == 0.0f) return static_cast<TokenId>(highest(logits));
+  if (options_.temperature == 0.0f) return static_cast<TokenId>(top);
 
   const std::size_t kept =
       options_.top_k > 0 ? std::min(logits.size(), static_cast<std::size_t>(options_.top_k)) : logits.size();
   Ordered likely(logits, kept);
-  const auto most = static_cast<double>(likely[0].logit);
+  const auto most = static_cast<double>(logits[top]);
   const auto weight = [&](float logit) {
     return std::exp((static_cast<double>(logit) - most) / options_.temperature);
   };

@@ -136,10 +136,11 @@ TEST(Sampler, IsGreedyAtTemperatureZero_AndGivesTiesToTheLowerId) {
 
 TEST(MostLikely, AreTheFirstOfAllInOrder) {
   std::mt19937 random(7);
-  for (const std::size_t size : {1u, 7u, 8u, 9u, 300u}) {
+  for (const std::size_t size : {1u, 7u, 8u, 9u, 255u, 256u, 257u, 300u, 3000u}) {
     std::vector<float> logits(size);
     // Few different numbers, so that many are equal.
-    for (float& logit : logits) logit = static_cast<float>(random() % 20) - 10.0f;
+    const unsigned numbers = size < 1000 ? 20 : 1000;
+    for (float& logit : logits) logit = static_cast<float>(random() % numbers) - 10.0f;
     logits[random() % size] = -kInf;
     std::vector<TokenId> order(size);
     std::iota(order.begin(), order.end(), 0);
