@@ -120,7 +120,8 @@ void Session::Impl::read_chunk(std::span<const TokenId> tokens, Pos from, bool k
   if (shadow) shadow->begin_step();
   const std::span<const float> hidden = forward(c, workspace, {state, tokens, wanted, {}, shadow.get()});
   read_tokens.insert(read_tokens.end(), tokens.begin(), tokens.end());
-  if (!keep_last) logits.clear();  // otherwise new ones take their place, which need not be zeroed before
+  // Otherwise new ones take their place, which are not zeroed before.
+  if (!keep_last || read.on_logits) logits.clear();
   if (shadow) shadow->end_step();
   if (read.on_logits && end - from > 0) {
     for (std::int64_t first = 0; first < wanted; first += kLogitRows) {

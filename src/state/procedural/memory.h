@@ -187,7 +187,7 @@ class ProceduralMemory {
   std::vector<MergedHead> rows_of_merge(ThreadPool& pool, const Kernels& kernels,
                                         const std::vector<std::pair<int, int>>& heads, std::size_t begin,
                                         Pos position) const;
-  // Both return how many tokens fewer (or more) rows of the head stand for; different heads from different threads.
+  // Returns how many tokens fewer the head's rows stand for, as drop_rows() does. Different heads from different threads.
   static double stand_for(Head& head, const MergedHead& merged) noexcept;
   Block merge_of(std::size_t begin, Pos nearer) const;
   std::vector<std::int64_t> rows_by_strain() const;

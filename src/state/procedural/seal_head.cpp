@@ -178,6 +178,7 @@ SealedHead seal_head(const SealRequest& request, const Kernels& kernels, Summari
                             .score = spec.score,
                             .scale = spec.scale,
                             .weight = plan.weight,
+                            .scored = spec.keeps_scores,
                             .pinned = pinned.empty() ? nullptr : &pinned,
                             .repeated = repeated});
   for (const KeptRow& row : kept.kept)
@@ -214,6 +215,7 @@ MergedHead merge_head(const MergeRequest& request, const Kernels& kernels, Summa
                                                 .score = RowScore::attention,
                                                 .scale = spec.scale,
                                                 .weight = plan.weight,
+                                                .scored = spec.keeps_scores,
                                                 .pinned = pinned.empty() ? nullptr : &pinned});
   MergedHead merged;
   std::vector<float> value(static_cast<std::size_t>(head_dim));

@@ -240,7 +240,7 @@ Summarised Summariser::summarise(const BlockRows& b, const std::vector<float>& c
 
   Summarised result;
   result.spread = spread(b);
-  const auto losses = losses_of(b, exact);
+  const auto losses = rules.scored ? losses_of(b, exact) : std::vector<float>(exact.size(), 0.0f);
   for (std::size_t i = 0; i < exact.size(); ++i)
     result.kept.push_back({exact[i], b.bias[static_cast<std::size_t>(exact[i])],
                            counts[static_cast<std::size_t>(exact[i])], losses[i] * rules.weight, -1});

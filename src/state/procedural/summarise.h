@@ -23,6 +23,7 @@ struct SummaryRules {
   RowScore score = RowScore::mixed;
   float scale = 0.0f;                         // of q.k
   float weight = 1.0f;                        // of the head, in the scores of rows
+  bool scored = true;                         // are scores of exact rows asked for? Otherwise they are 0
   const std::vector<bool>* pinned = nullptr;  // [rows] that stay as they are beside `exact`; nullptr: none
   std::span<const float> repeated = {};       // [rows] what Repetition says of the head; empty: nothing
 };
