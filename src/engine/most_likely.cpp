@@ -33,10 +33,12 @@ std::span<const float> part(std::span<const float> logits, std::size_t first) {
 
 }  // namespace
 
-bool all_numbers(std::span<const float> logits) {
-  std::uint32_t bad = 0;  // without a way out of the loop, which makes vectors of it
-  for (const float logit : logits) bad |= !(logit <= std::numeric_limits<float>::max());
-  return bad == 0;
+std::size_t first_bad(std::span<const float> logits) {
+  const auto is_bad = [](float logit) { return !(logit <= std::numeric_limits<float>::max()); };
+  std::uint32_t bad = 0;  // compilers make vectors of a loop that has one way out
+  for (const float logit : logits) bad |= is_bad(logit);
+  if (bad == 0) return logits.size();
+  return static_cast<std::size_t>(std::find_if(logits.begin(), logits.end(), is_bad) - logits.begin());
 }
 
 std::size_t highest(std::span<const float> logits) {

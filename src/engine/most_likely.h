@@ -14,8 +14,8 @@ struct Candidate {
   float logit;
 };
 
-// Is each of them a number below infinity?
-bool all_numbers(std::span<const float> logits);
+// The place of the first that is no number below infinity; their count where there is none.
+std::size_t first_bad(std::span<const float> logits);
 
 // The place of the largest number, the first of several; 0 where nothing is a number.
 std::size_t highest(std::span<const float> logits);

@@ -18,12 +18,9 @@ void check(bool fine, const char* name, const char* range, double value) {
 
 // The place of the largest logit.
 std::size_t checked_highest(std::span<const float> logits) {
-  if (!all_numbers(logits)) {
-    const auto bad = std::find_if(logits.begin(), logits.end(),
-                                  [](float logit) { return !(logit <= std::numeric_limits<float>::max()); });
+  if (const std::size_t bad = first_bad(logits); bad < logits.size())
     throw Error(ErrorCode::numeric,
-                cat("the logit of token ", bad - logits.begin(), " is ", *bad, "; it must be a number"));
-  }
+                cat("the logit of token ", bad, " is ", logits[bad], "; it must be a number"));
   const std::size_t place = highest(logits);
   if (logits.empty() || logits[place] == -std::numeric_limits<float>::infinity())
     throw Error(ErrorCode::numeric, "no token is possible: every logit is minus infinity");

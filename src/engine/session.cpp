@@ -120,7 +120,7 @@ void Session::Impl::read_chunk(std::span<const TokenId> tokens, Pos from, bool k
   if (shadow) shadow->begin_step();
   const std::span<const float> hidden = forward(c, workspace, {state, tokens, wanted, {}, shadow.get()});
   read_tokens.insert(read_tokens.end(), tokens.begin(), tokens.end());
-  // Otherwise new ones take their place, which are not zeroed before.
+  // Logits that are about to be overwritten stay: after a clear(), resize() would first write zeros.
   if (!keep_last || read.on_logits) logits.clear();
   if (shadow) shadow->end_step();
   if (read.on_logits && end - from > 0) {

@@ -63,13 +63,12 @@ std::vector<std::int64_t> order_of(const std::vector<float>& values, std::size_t
 }
 
 // By sixteen rows, which stay in the nearest cache.
-void turn_keys(const BlockRows& b, float scale, float* turned) {
+void transpose(const float* rows, std::int64_t count, std::int64_t dim, float scale, float* turned) {
   constexpr std::int64_t kTile = 16;
-  for (std::int64_t first = 0; first < b.padded_rows; first += kTile) {
-    const float* keys = b.keys.data() + first * b.padded_dim;
-    for (std::int64_t d = 0; d < b.padded_dim; ++d)
-      for (std::int64_t j = 0; j < kTile; ++j)
-        turned[d * b.padded_rows + first + j] = scale * keys[j * b.padded_dim + d];
+  for (std::int64_t first = 0; first < count; first += kTile) {
+    const std::int64_t last = std::min(first + kTile, count);
+    for (std::int64_t d = 0; d < dim; ++d)
+      for (std::int64_t row = first; row < last; ++row) turned[d * count + row] = scale * rows[row * dim + d];
   }
 }
 

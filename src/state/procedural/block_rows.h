@@ -33,8 +33,8 @@ void floats_of_row(const Kernels& kernels, DType type, const std::byte* row, std
 // A block of zeros for `rows` rows of `dim` elements.
 BlockRows padded_block(std::int64_t rows, std::int64_t dim);
 
-// turned[padded_dim][padded_rows] = the keys, scaled.
-void turn_keys(const BlockRows& block, float scale, float* turned);
+// turned[dim][count] = rows[count][dim], scaled.
+void transpose(const float* rows, std::int64_t count, std::int64_t dim, float scale, float* turned);
 
 float dot(const float* x, const float* y, std::int64_t n);
 // Of the keys of rows i and j.

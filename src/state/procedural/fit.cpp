@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "state/procedural/least_squares.h"
 
@@ -15,7 +14,6 @@ constexpr std::size_t kHeldOut = 5;  // every fifth reference judges the fit
 
 bool held_out(std::size_t i) { return i % kHeldOut == kHeldOut - 1; }
 
-// In the order of the kernels.
 float sum_of(const float (&lanes)[16]) {
   float four[4];
   for (std::size_t k = 0; k < 4; ++k) four[k] = (lanes[k] + lanes[k + 8]) + (lanes[k + 4] + lanes[k + 12]);

@@ -48,11 +48,7 @@ bool add_products(const Kernels& kernels, const std::vector<float>& rows, std::i
   const std::int64_t count = std::ssize(rows) / dim;
   const auto n = static_cast<std::size_t>(dim);
   std::vector<float> turned(rows.size()), products(h.size());
-  // By sixteen rows, which stay in the nearest cache.
-  for (std::int64_t first = 0; first < count; first += kRows)
-    for (std::int64_t d = 0; d < dim; ++d)
-      for (std::int64_t row = first; row < std::min<std::int64_t>(first + kRows, count); ++row)
-        turned[static_cast<std::size_t>(d * count + row)] = rows[static_cast<std::size_t>(row * dim + d)];
+  transpose(rows.data(), count, dim, 1.0f, turned.data());
   kernels.dense.mix(turned.data(), dim, count, rows.data(), dim, products.data());
   float trace = 0.0f;
   for (std::size_t k = 0; k < n; ++k) trace += products[k * n + k];

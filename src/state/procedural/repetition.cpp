@@ -29,7 +29,7 @@ void Repetition::look(ThreadPool& pool, const Kernels& kernels, int layer, const
     }
     std::vector<float> turned(static_cast<std::size_t>(dim * padded)),
         q(static_cast<std::size_t>(queries * dim)), scores(static_cast<std::size_t>(queries * padded));
-    turn_keys(block, shape.scale, turned.data());
+    transpose(block.keys.data(), padded, dim, shape.scale, turned.data());
     // The block's rows lie where they were written: they are met by the queries of the plain view.
     for (std::int64_t i = 0; i < queries; ++i)
       std::copy_n(input.q[0] + (i / group * shape.heads + head * group + i % group) * shape.head_dim,

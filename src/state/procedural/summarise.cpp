@@ -28,7 +28,7 @@ void Summariser::attend(const BlockRows& b, const ReferenceRows& r, float scale)
   scores_.resize(cells);
   // Queries x transposed keys: rows of scores come out side by side, which needs no sums across a vector.
   turned_.resize(static_cast<std::size_t>(b.padded_dim * stride_));
-  turn_keys(b, scale, turned_.data());
+  transpose(b.keys.data(), stride_, b.padded_dim, scale, turned_.data());
   kernels_.mix(r.queries.data(), count_, b.padded_dim, turned_.data(), stride_, scores_.data());
   const bool biased = std::any_of(b.bias.begin(), b.bias.end(), [](float bias) { return bias != 0.0f; });
   if (biased || b.rows < stride_)
